@@ -20,13 +20,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from srs_eval.benchmark.cluster import Place, open_place
 from srs_eval.benchmark.plan import (
     BatchEvent,
     Ended,
+    Place,
     Tasks,
     ToDo,
     expectations,
+    open_place,
     survey,
 )
 from srs_eval.benchmark.setup import make_setup
@@ -86,7 +87,7 @@ def run_batch(
     on interruptions or on the order of events (`timing/` apart). Closing the iterator, or an
     exception such as KeyboardInterrupt, ends all workers; what they had finished is kept.
     `users` are the same for all configurations, or by their names. `merge` names batch folders with
-    the same set-up, whose units are taken over first. `engine` is that of `cluster.open_place`.
+    the same set-up, whose units are taken over first. `engine` is that of `plan.open_place`.
     `keep` makes files of units besides their figures, by kind, also of units that were done
     without. `names` is how the files are spelled. `session` makes what evaluates a user. Raises
     InputError for an unusable set-up or device.
@@ -307,7 +308,7 @@ class _UserTasks:
         chosen = [self.configurations[name] for name in task.names]
         future = self.happenings.submit(
             task.place.executor,
-            evaluate_user,
+            _evaluate_user,
             self.folder,
             task.user,
             chosen,
@@ -332,7 +333,7 @@ class _UserTasks:
                 yield unit
 
 
-def evaluate_user(
+def _evaluate_user(
     folder: Path,
     user: int,
     configurations: Sequence[Configuration],

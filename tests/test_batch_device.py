@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.benchmark.cluster import open_place
+from srs_eval.benchmark.plan import open_place
 from srs_eval.data.errors import InputError
 from tests.cli.program import main_here
 from tests.conftest import PATIENCE

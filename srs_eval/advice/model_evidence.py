@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from srs_eval.advice.answers import Cell, Table
+from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.reviews import MISSING, Deck, FloatArray, IntArray, Preset, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.engine.results import Result, losses

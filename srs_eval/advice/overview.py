@@ -11,38 +11,25 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
-from srs_eval.advice.answers import Answer
+from srs_eval.advice import shown
 from srs_eval.advice.candidates import (
-    NOW,
-    POOLED,
-    SM2,
-    TOGETHER,
     judged_by_preset,
     knows_presets,
     too_few,
 )
+from srs_eval.advice.findings import Finding, Fit, Unanswered, unanswered
 from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, Asked, ask, tasks_of
-from srs_eval.advice.sentences import (
-    MEANWHILE,
-    OPEN,
-    UNANSWERED,
-    WAYS,
-    also_into,
-    has_a_figure,
-    headline,
-    in_one_line,
-    month_in_words,
-    of_preset,
-    unanswered,
-)
+from srs_eval.advice.sentences import month_in_words
+from srs_eval.advice.shown.predicted import headline
+from srs_eval.advice.shown.worded import MEANWHILE, OPEN
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of
 from srs_eval.engine.session import must_compile
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.models.configurations import resolve
-from srs_eval.stats.intervals import Interval, enough_to_tell, verdict
+from srs_eval.stats.intervals import enough_to_tell
 from srs_eval.training.context import Cancelled, Context
 
 _MOST_BESIDE = 6  # presets, those with the most reviews
@@ -57,10 +44,8 @@ class Line:
     question: str
     title: str  # the preset's name, or the question in few words
     text: str
-    answers: tuple[Answer, ...]  # the evidence; () while the question is open
+    answers: tuple[Finding, ...]  # the evidence; () while the question is open
     way: str = ""  # what to do with a preset
-    figures: tuple[Interval | None, ...] = ()
-    """A preset's log loss: as it is scheduled now, optimized, pooled, and with FSRS's defaults."""
 
     @property
     def parameters(self) -> tuple[float, ...] | None:
@@ -76,7 +61,7 @@ class Overview:
     fsrs_is_off: bool = False
     suspended: bool = False  # nearly all cards are, so that Anki's rows would be next to none
     waiting: list[str] = field(default_factory=list)  # questions without an answer yet
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[Finding] = field(default_factory=list)
 
     @staticmethod
     def begun(log: ReviewLog) -> Overview:
@@ -89,7 +74,7 @@ class Overview:
             waiting=[each for task in tasks_of(log) for each in task],
         )
 
-    def add(self, found: Sequence[Answer], questions: Sequence[str] = ()) -> None:
+    def add(self, found: Sequence[Finding], questions: Sequence[str] = ()) -> None:
         """Take answers in; `questions` are settled: what was said of them before is dropped."""
         known = {(each.question, each.subject) for each in found}
         self.answers = [
@@ -99,19 +84,22 @@ class Overview:
         ] + list(found)
         self.waiting = [each for each in self.waiting if each not in questions]
 
-    def of(self, question: str) -> tuple[Answer, ...]:
+    def of(self, question: str) -> tuple[Finding, ...]:
         return tuple(each for each in self.answers if each.question == question)
 
     @property
     def failed(self) -> bool:
         """Whether a question has no answer: it is worth asking again."""
-        return any(each.conclusion == UNANSWERED for each in self.answers)
+        return any(isinstance(each.evidence, Unanswered) for each in self.answers)
 
     @property
     def headline(self) -> str:
         """How well FSRS predicts, in one sentence; "" while that is open."""
-        below = any(each.parameters for each in (*self.of(OF_PRESETS), *self.of("fresh")))
-        return next((headline(each, below) for each in self.of("fit")), "")
+        below = any(each.parameters for each in self.of(OF_PRESETS))
+        for each in self.of("fit"):
+            is_fit = isinstance(each.evidence, Fit)
+            return headline(each, below) if is_fit else shown.line([each])
+        return ""
 
     @property
     def lines(self) -> list[Line]:
@@ -119,28 +107,26 @@ class Overview:
 
         One line where none can be answered, for one and the same reason.
         """
-        said = {(each.conclusion, each.sentences[0]) for each in self.answers}
-        if not self.waiting and len(said) == 1 < len(self.answers):
-            ((conclusion, sentence),) = said
-            if conclusion == UNANSWERED:
-                return [Line("fit", "All questions", sentence, (self.answers[0],))]
+        reasons = {
+            each.evidence if isinstance(each.evidence, Unanswered) else None
+            for each in self.answers
+        }
+        if not self.waiting and len(self.answers) > 1 and len(reasons) == 1 and None not in reasons:
+            text = shown.line(self.answers)
+            return [Line("fit", "All questions", text, (self.answers[0],))]
         found = [*self._of_presets(), *self._of_questions()]
         return list(map(_for_too_few, found)) if self.has_too_few else found
 
     def _of_presets(self) -> list[Line]:
         beside = [each for each in self.answers if REGISTRY[each.question].is_beside]
         found = [
-            preset_line(
-                each,
-                tuple(more for more in beside if more.subject == each.subject),
-                self.fsrs_is_off,
-            )
+            preset_line(each, tuple(more for more in beside if more.subject == each.subject))
             for each in self.of(OF_PRESETS)
             if each.subject != "all presets"
         ]
         if OF_PRESETS in self.waiting and not found:
             return [Line(OF_PRESETS, "Your presets", "…", ())]
-        return _with_where_to_paste(found)
+        return found
 
     def _of_questions(self) -> Iterator[Line]:
         for question, about in REGISTRY.items():
@@ -153,17 +139,15 @@ class Overview:
                 if question in ("health", MODELS):  # "fit" tells it, too; only that is the headline
                     rests_on = (*self.of("fit"), *answers)
                     told = self.of("fit") or answers if question == MODELS else answers
-                if question == "time" and answers[0].conclusion != UNANSWERED:
+                if question == "time" and not isinstance(answers[0].evidence, Unanswered):
                     title = _month(answers[0])
-                text = in_one_line(told)
+                text = shown.line(told)
             yield Line(question, title, text, rests_on)
 
     @property
     def has_too_few(self) -> bool:
         """Whether there are too few reviews for any verdict, which the headline tells."""
-        return any(
-            each.difference and not enough_to_tell(each.difference) for each in self.of("fit")
-        )
+        return any(each.interval and not enough_to_tell(each.interval) for each in self.of("fit"))
 
 
 def _for_too_few(line: Line) -> Line:
@@ -171,57 +155,24 @@ def _for_too_few(line: Line) -> Line:
 
     How many each question lacks is in its evidence.
     """
-    if not line.answers or line.answers[0].conclusion not in OPEN:
+    if not line.answers or line.answers[0].says not in OPEN:
         return line
-    if line.question == OF_PRESETS:
-        return replace(line, text="")  # its way says it
     return replace(line, text=MEANWHILE if line.question == "split" else OPEN[1])
 
 
-def _month(answer: Answer) -> str:
+def _month(answer: Finding) -> str:
     """ "This month" only while it lasts."""
     return (
         "This month" if answer.subject == time.strftime("%Y-%m") else month_in_words(answer.subject)
     )
 
 
-def _with_where_to_paste(lines: list[Line]) -> list[Line]:
-    """Those told to paste the one line say into which other presets it goes, and which wait."""
-    shared, open_ = WAYS[_SHARED], WAYS["can't tell"]
-    into = [line.title for line in lines if line.way == shared or _is_as_good(line)]
-    waiting = [line.title for line in lines if line.way == open_ and line.title not in into]
-    made = []
-    for line in lines:
-        if line.way == shared:
-            others = [name for name in into if name != line.title]
-            more = also_into(others, len(others) == len(lines) - 1, waiting)
-            line = replace(line, text=line.text + more)
-        made.append(line)
-    return made
-
-
-def _is_as_good(line: Line) -> bool:
-    """Whether the line that all could share is at least as good as a preset's own of now.
-
-    Of presets that can't be told anything else: others have advice of their own.
-    """
-    tables = line.answers[0].tables if line.way == WAYS["can't tell"] else ()
-    difference = tables[0].column(f"minus {NOW}").get(TOGETHER) if tables else None
-    return isinstance(difference, Interval) and verdict(difference) in ("better", "as good")
-
-
-def preset_line(answer: Answer, beside: tuple[Answer, ...] = (), fsrs_is_off: bool = False) -> Line:
+def preset_line(finding: Finding, beside: tuple[Finding, ...] = ()) -> Line:
     """What to do with a preset, and how sure that is; `beside` is further evidence."""
-    if answer.conclusion == UNANSWERED:
-        return Line(OF_PRESETS, "Your presets", answer.sentences[0], (answer,))
-    by_name = answer.tables[0].column("log loss") if answer.tables else {}
-    figures = tuple(
-        found if isinstance(found := by_name.get(name), Interval) and has_a_figure(found) else None
-        for name in (SM2 if fsrs_is_off else NOW, "optimized", POOLED, "defaults")
-    )
-    text = of_preset(answer, fsrs_is_off)
-    way = WAYS.get(answer.conclusion, answer.conclusion)
-    return Line(OF_PRESETS, answer.subject, text, (answer, *beside), way, figures)
+    if isinstance(finding.evidence, Unanswered):
+        return Line(OF_PRESETS, "Your presets", shown.sentences(finding)[0], (finding,))
+    way = shown.act(finding)
+    return Line(OF_PRESETS, finding.subject, shown.line([finding]), (finding, *beside), way)
 
 
 # The work
@@ -233,7 +184,7 @@ def overview(
     jobs: int = 0,
     context: Context | None = None,
     cancel: threading.Event | None = None,
-) -> Iterator[tuple[tuple[Answer, ...], tuple[str, ...]]]:
+) -> Iterator[tuple[tuple[Finding, ...], tuple[str, ...]]]:
     """Answers as they come, with the questions that are settled by them.
 
     `jobs` worker processes; 0 works in this process. Setting `cancel`, or closing the iterator,
@@ -252,7 +203,7 @@ def overview(
         initargs=(log, replace(context, tick=Context().tick)),
         on_message=events.put,
     )
-    working: dict[Future[list[Answer]], tuple[str, ...]] = {}
+    working: dict[Future[list[Finding]], tuple[str, ...]] = {}
     try:
         for task in _to_compile_side_by_side(tasks, jobs):
             working[events.submit(pool, _answer_shared, task)] = task
@@ -277,7 +228,7 @@ def _in_this_process(
     tasks: Sequence[tuple[str, ...]],
     context: Context,
     cancel: threading.Event,
-) -> Iterator[tuple[tuple[Answer, ...], tuple[str, ...]]]:
+) -> Iterator[tuple[tuple[Finding, ...], tuple[str, ...]]]:
     outer = context.tick
 
     def tick(fraction: float) -> None:
@@ -312,7 +263,7 @@ def _share(log: ReviewLog, context: Context) -> None:
     _shared = log, context
 
 
-def _answer_shared(questions: tuple[str, ...]) -> list[Answer]:
+def _answer_shared(questions: tuple[str, ...]) -> list[Finding]:
     assert _shared is not None
     found = []
     for answer in _answers(_shared[0], questions, _shared[1]):
@@ -321,7 +272,7 @@ def _answer_shared(questions: tuple[str, ...]) -> list[Answer]:
     return found
 
 
-def _answers(log: ReviewLog, questions: tuple[str, ...], context: Context) -> Iterator[Answer]:
+def _answers(log: ReviewLog, questions: tuple[str, ...], context: Context) -> Iterator[Finding]:
     """One after another; a question without enough reviews gets an answer that says so."""
     beside = any(REGISTRY[question].is_beside for question in questions)
     asked = Asked(log, context, most_presets=_MOST_BESIDE if beside else None)

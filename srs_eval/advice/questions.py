@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from srs_eval.advice.answers import Answer
 from srs_eval.advice.buttons import am_i_misusing_hard, which_steps
 from srs_eval.advice.candidates import (
     WHOLE,
@@ -22,9 +21,10 @@ from srs_eval.advice.candidates import (
     knows_presets,
     refuse_without_presets,
 )
+from srs_eval.advice.findings import Finding
 from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me
 from srs_eval.advice.over_time import learner_state, was_i_predictable
-from srs_eval.advice.parameters import are_my_parameters_good, fresh_parameters, what_is_left_out
+from srs_eval.advice.parameters import are_my_parameters_good, what_is_left_out
 from srs_eval.advice.predictions import (
     Predictions,
     brought_along,
@@ -39,7 +39,6 @@ from srs_eval.advice.workload.glance import QUESTION as COSTS
 from srs_eval.advice.workload.glance import at_a_glance
 from srs_eval.advice.workload.preview import what_buttons_show
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import EQUIVALENT
@@ -80,7 +79,7 @@ class Asked:
 
     @property
     def presets(self) -> list[int]:
-        return list(self.learner.groups)[: self.most_presets]
+        return list(self.over_all.groups)[: self.most_presets]
 
     def given(self, learner: Learner) -> dict[str, FloatArray]:
         """Others' probabilities for the held-out reviews, by name."""
@@ -89,34 +88,34 @@ class Asked:
             model: held_out_of(learner, model, found) for model, found in files
         }
 
-    def _costs(self) -> Iterator[Answer]:
+    def _costs(self) -> Iterator[Finding]:
         with contextlib.suppress(InputError):  # nobody knows how the cards are scheduled
             yield at_a_glance(self.log, self.context)
 
-    def _days(self) -> Iterator[Answer]:
+    def _days(self) -> Iterator[Finding]:
         protocol = Protocol(rows="anki" if judged_by_preset(self.log) else "benchmark")
-        yield from learner_state(self.log, protocol, self.context).answers
+        yield from learner_state(self.log, protocol, self.context)
 
-    def _parameters(self) -> Iterator[Answer]:
-        given = self.given(self.learner)
+    def _parameters(self) -> Iterator[Finding]:
+        given = self.given(self.over_all)
         yield from what_is_left_out(self.log)
         yield from are_my_parameters_good(
-            self.learner, self.presets, self.lines or {}, given, self.equivalence
+            self.over_all, self.presets, self.lines or {}, given, self.equivalence
         )
 
-    def _models(self) -> Iterator[Answer]:
+    def _models(self) -> Iterator[Finding]:
         given = self.given(self.whole)
         yield which_predicts_best(self.whole, self.lines or {}, given, self.equivalence)
 
 
-_Of = Callable[[Learner, Sequence[int], float], Iterator[Answer]]
+_Of = Callable[[Learner, Sequence[int], float], Iterator[Finding]]
 
 
-def _of_presets(answers: _Of) -> Callable[[Asked], Iterator[Answer]]:
+def _of_presets(answers: _Of) -> Callable[[Asked], Iterator[Finding]]:
     return lambda asked: answers(asked.learner, asked.presets, asked.equivalence)
 
 
-def _over_all(answer: Callable[[Learner], Answer]) -> Callable[[Asked], Iterator[Answer]]:
+def _over_all(answer: Callable[[Learner], Finding]) -> Callable[[Asked], Iterator[Finding]]:
     return lambda asked: iter((answer(asked.over_all),))
 
 
@@ -125,7 +124,7 @@ class Question:
     """All that is known of a question besides its answers."""
 
     title: str  # as a question, or what stands above its evidence
-    ask: Callable[[Asked], Iterator[Answer]] | None = None  # None: another's answers tell it, too
+    ask: Callable[[Asked], Iterator[Finding]] | None = None  # None: another's answers tell it, too
     line: str = ""  # the heading of its line in the app, if it has one
     is_beside: bool = False  # it has no line of its own: it is evidence of a preset's
 
@@ -138,7 +137,6 @@ REGISTRY: Mapping[str, Question] = {
     OF_PRESETS: Question("Are my parameters good?", Asked._parameters),
     "health": Question("Is FSRS right for me?", _of_presets(is_fsrs_right_for_me), "FSRS for you?"),
     MODELS: Question("Which model predicts best?", Asked._models, "FSRS for you?"),
-    "fresh": Question("What would FSRS begin with?", _over_all(fresh_parameters), "Fitted to you"),
     "split": Question("Split or merge presets?", _of_presets(split_or_merge), "Split or merge?"),
     COSTS: Question("What does a desired retention cost?", Asked._costs, "Reviews a day"),
     "often": Question(
@@ -186,13 +184,13 @@ TASKS = (
     ("buttons", "noise"),
 )
 """What the app answers, in the order in which it is begun; a task's questions share their fits."""
-TASKS_WITHOUT_PRESETS = (("fit",), (MODELS,), ("fresh",), ("time",), ("day",))
-OVER_ALL = ("fit", "says", "time", "fresh")  # those of a report that need no presets
+TASKS_WITHOUT_PRESETS = (("fit",), (OF_PRESETS,), (MODELS,), ("time",), ("day",))
+OVER_ALL = ("fit", OF_PRESETS, "says", "time")  # those of a report that need no presets
 NOT_WAITED_FOR = {COSTS, *(name for name, each in REGISTRY.items() if each.is_beside)}
 """Questions that models need not wait for: evidence, and what compiles for long on a first run."""
 
 
-def ask(question: str, asked: Asked) -> Iterator[Answer]:
+def ask(question: str, asked: Asked) -> Iterator[Finding]:
     """The answers to one question of REGISTRY as they are known. Raises NotEnoughData."""
     answers = REGISTRY[question].ask
     return iter(()) if answers is None else answers(asked)
@@ -211,7 +209,7 @@ def answering(
     predictions: Path | None = None,
     equivalence: float = EQUIVALENT,
     context: Context | None = None,
-) -> Iterator[Answer]:
+) -> Iterator[Finding]:
     """Answers to questions about a learner's presets, from the reviews that Anki would take.
 
     Without `questions` all of QUESTIONS; of a log without presets, or with rows that Anki's
@@ -233,7 +231,7 @@ def answering(
     for question in sorted(wanted.difference(every)):
         raise InputError(f'There is no question "{question}": choose among {", ".join(every)}.')
     of_presets = wanted - {MODELS}
-    if of_presets:
+    if wanted - {MODELS, OF_PRESETS}:
         refuse_without_presets(log)
     lines = {name: as_anki_runs(values) for name, values in (parameters or {}).items()}
     files = read_predictions(predictions) if predictions else {}
@@ -241,9 +239,9 @@ def answering(
     if MODELS in wanted:
         asked.given(asked.whole)
     if of_presets:
-        asked.given(asked.learner)
+        asked.given(asked.over_all)
 
-    def answers() -> Iterator[Answer]:
+    def answers() -> Iterator[Finding]:
         if MODELS in wanted:
             yield from ask(MODELS, asked)
         if of_presets and OF_PRESETS not in wanted:
@@ -257,19 +255,9 @@ def answering(
 
 def questions_for(log: ReviewLog) -> tuple[str, ...]:
     """What is answered unless a person asks for something else."""
-    return QUESTIONS if knows_presets(log) else (MODELS,)
+    return QUESTIONS if knows_presets(log) else (OF_PRESETS, MODELS)
 
 
-def compare(log: ReviewLog, **options: Any) -> list[Answer]:
+def compare(log: ReviewLog, **options: Any) -> list[Finding]:
     """All that `answering` has to say; the options and what it raises are its."""
     return list(answering(log, **options))
-
-
-def document(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Answers as JSON has them (layout: docs/formats.md)."""
-    return {
-        "layout": 1,
-        "srs_eval": VERSION,
-        "rows": "benchmark" if all(each.question == MODELS for each in answers) else "anki",
-        "answers": [answer.document() for answer in answers],
-    }

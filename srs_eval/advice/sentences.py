@@ -1,12 +1,14 @@
-"""What answers say: figures in words, what is missing for a verdict, answers in one line."""
+"""What findings say: figures in words, and what is missing for a verdict."""
 
 from __future__ import annotations
 
 import calendar
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date
 
-from srs_eval.advice.answers import Answer, Cell
+from srs_eval.advice.findings import FEWEST_DAYS_SHOWN, FEWEST_SHOWN, Finding, Missing
+from srs_eval.advice.population import LIKELY, SURE
 from srs_eval.data.errors import InputError, counted
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import (
@@ -19,24 +21,7 @@ from srs_eval.stats.intervals import (
     more_reviews,
 )
 
-UNANSWERED = "no answer"  # the conclusion where a question could not be answered
-OPEN = ("can't tell", "can't tell yet")  # conclusions that are none
-_MOST_NAMED = 3  # presets that do not get the one line yet
-MEANWHILE = "can't tell yet: leave them as they are"  # of splitting
-WAYS = {
-    "optimize": "OPTIMIZE",
-    "paste parameters": "PASTE THESE",
-    "paste one line for all": "PASTE ONE LINE",
-    "use the defaults": "USE DEFAULTS",
-    "use one preset": "SHARE A PRESET",
-    "can't tell": "can't tell yet",
-}
-"""What to do with a preset, by the conclusion."""
 FITTED = "with parameters fitted to you"  # what a change to FSRS has to come with
-FEWEST_SHOWN, FEWEST_DAYS_SHOWN = 300, 10
-"""Below either no log loss of a preset is shown where nothing beside it tells; nor, below these
-days, an interval of a part of the reviews."""
-
 # Figures in words
 
 
@@ -50,7 +35,7 @@ def better_by(difference: float, places: int = 4) -> str:
     return f"{_size(difference, places)} {_side(difference, places)}".rstrip()
 
 
-def _span(interval: Interval, places: int = 4, to: str = "to") -> str:
+def span(interval: Interval, places: int = 4, to: str = "to") -> str:
     """ "0.0008 to 0.0034 better", "0.0008 better to 0.0021 worse": both ends of a difference."""
     low, high = (_side(end, places) for end in (interval.low, interval.high))
     first, last = interval.low, interval.high
@@ -67,7 +52,7 @@ def told(interval: Interval, places: int = 4, than: str = "") -> str:
     if _is_open(interval):
         return said
     word = _side(interval.estimate, places)
-    ends = _span(interval, places, "…")
+    ends = span(interval, places, "…")
     if len(ends.split()) == 4:  # both are on one side, and so is what lies between
         ends = ends.removesuffix(f" {word}")
     return f"{said} ({ends})"
@@ -87,7 +72,7 @@ def _side(difference: float, places: int) -> str:
 
 def sure(interval: Interval) -> str:
     """ "(95 %: 0.0008 to 0.0034 better)"."""
-    return "(one day has no interval)" if _is_open(interval) else f"(95 %: {_span(interval)})"
+    return "(one day has no interval)" if _is_open(interval) else f"(95 %: {span(interval)})"
 
 
 def spanned(low: str, high: str, interval: Interval) -> str:
@@ -134,7 +119,20 @@ def would_tell(difference: Interval) -> str:
     return "more won't tell soon" if more is None else f"up to {more:,} more reviews"
 
 
-def where_to_paste(answer: Answer) -> str:
+def by_when(missing: Missing | None) -> str:
+    """ "by about 15 December at your pace", "after 1,200 more reviews"; "" where nothing is."""
+    if missing is None:
+        return ""
+    if missing.date is not None:
+        day = date.fromisoformat(missing.date)
+        year = f" {day.year}" if day.year != date.today().year else ""
+        return f"by about {day.day} {calendar.month_name[day.month]}{year} at your pace"
+    if missing.reviews:
+        return f"after about {counted(missing.reviews, 'more review')}"
+    return f"after {counted(missing.days or 0, 'more day')}"
+
+
+def where_to_paste(answer: Finding) -> str:
     """Where in Anki the answer's parameters go."""
     into, preset = "", f", preset {answer.subject}"
     if answer.question != "parameters":
@@ -153,7 +151,7 @@ def needs(found: int, needed: int, thing: str = "review") -> str:
     return f"{_NEEDS}{counted(needed - found, f'more {thing}')}"
 
 
-def _too_few_in_short(why: str) -> str:
+def too_few_in_short(why: str) -> str:
     """ "too few reviews" for "needs 213 more reviews", where several presets stand in a line.
 
     How many each of them lacks differs from question to question, and is told by its own answer.
@@ -161,6 +159,40 @@ def _too_few_in_short(why: str) -> str:
     if not why.startswith(_NEEDS):
         return why
     return "too few days" if why.endswith(("day", "days")) else "too few reviews"
+
+
+def lacks(missing: Missing | None, is_short: bool = False) -> str:
+    """ "needs 213 more reviews", "needs 3 more days"; "too few reviews" if that `is_short`.
+
+    How many each of several presets lacks is told by its own evidence.
+    """
+    if missing is None or missing == Missing():
+        return "more won't tell soon"
+    if is_short:
+        return "too few reviews" if missing.reviews else "too few days"
+    of_each = (missing.reviews, "more review"), (missing.days, "more day")
+    return f"needs {' on '.join(counted(count, what) for count, what in of_each if count)}"
+
+
+def what_lacks(missing: Missing | None) -> str:
+    """The same as a sentence."""
+    if missing is None or missing == Missing():
+        return f"More reviews won't tell soon: over {TOO_MANY_MORE} times as many are needed."
+    return f"About {lacks(missing).removeprefix('needs ')} like these would tell."
+
+
+def in_groups(subjects: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+    """ "better: A (.01 … .03 better); can't tell yet: B": what is said, and of what."""
+    return "; ".join(f"{says}: {_together(names)}" for says, names in subjects.items())
+
+
+def _together(subjects: Sequence[tuple[str, str]]) -> str:
+    """ "A (.01 … .03 better), B and C (too few reviews)": names with what is said of them."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in subjects:
+        by_reason.setdefault(why, []).append(name)
+    said = [f"{listed(names)} {why}".rstrip() for why, names in by_reason.items()]
+    return listed(said) if len(subjects) == len(said) else ", ".join(said)
 
 
 def so_far(difference: Interval) -> str:
@@ -206,9 +238,38 @@ def share_bounds(share: Interval, places: int) -> tuple[str, str]:
     return percent(max(share.low, 0.0), places), percent(min(share.high, 1.0), places)
 
 
+def share_range(share: Interval) -> str:
+    """ "86 … 90 %"."""
+    low, high = share_bounds(share, 0)
+    return f"{low.removesuffix(' %')} … {high}"
+
+
 def has_a_figure(found: Interval) -> bool:
     """Whether a log loss rests on so much that it is shown where nothing beside it tells."""
     return found.reviews >= FEWEST_SHOWN and found.days >= FEWEST_DAYS_SHOWN
+
+
+# How sure
+
+_DOTS = 5
+
+
+def sureness(probability: float) -> str:
+    """ "sure", "likely" or "could go either way"."""
+    if probability >= SURE:
+        return "sure"
+    return "likely" if probability >= LIKELY else "could go either way"
+
+
+def dots(probability: float) -> str:
+    """ "●●●●○": how sure, from a coin's toss on."""
+    full = round(_DOTS * max(2 * probability - 1, 0.0))
+    return "●" * full + "○" * (_DOTS - full)
+
+
+def of_100(probability: float) -> str:
+    """ "likely, 88 of 100"."""
+    return f"{sureness(probability)}, {100 * probability:.0f} of 100"
 
 
 # Parameters as a person writes them
@@ -238,248 +299,3 @@ def month_in_words(month: str) -> str:
     if not (year.isdigit() and number.isdigit()):
         return month
     return f"{calendar.month_name[int(number)]} {year}"
-
-
-# An answer in one line
-
-
-def of_preset(answer: Answer, fsrs_is_off: bool) -> str:
-    """How sure it is what to do with a preset, or what is missing to tell."""
-    if answer.difference is None:
-        return answer.why
-    if answer.conclusion == "can't tell":
-        return would_tell(answer.difference)
-    if fsrs_is_off and answer.parameters is not None:
-        return f"once FSRS is on: {told(answer.difference, 3, ' than not optimized')}"
-    return told(answer.difference, 3)
-
-
-def also_into(others: Sequence[str], are_all: bool, waiting: Sequence[str]) -> str:
-    """Into which other presets the one line goes, and into which it does not yet."""
-    same = "all others" if are_all and len(others) > 1 else listed(others)
-    said = f"; the same into {same}" if same else ""
-    if waiting:
-        names = listed(waiting) if len(waiting) <= _MOST_NAMED else "the others"
-        said += f"; not yet into {names}: can't tell there"
-    return said
-
-
-def headline(fit: Answer, below: bool) -> str:
-    """How well FSRS predicts; parameters to paste stand `below` it, if there are any."""
-    told = fit.sentences[0]
-    return told.replace(FITTED, "with the line below pasted") if below else told
-
-
-def unanswered(question: str, reason: str) -> Answer:
-    """What stands for the answers to a question that has none."""
-    return Answer(question, "all reviews", UNANSWERED, (f"Can't tell: {reason}.",))
-
-
-def in_one_line(answers: Sequence[Answer]) -> str:
-    """The answers to one question in a sentence, presets with the same conclusion together."""
-    first = answers[0]
-    made = _LINES.get(first.question)
-    if made is None or first.conclusion == UNANSWERED:
-        return first.brief or first.sentences[0]
-    return made(answers)
-
-
-def _often(answers: Sequence[Answer]) -> str:
-    """ "at 25 % more reviews than last time is enough: Maps; can't tell yet: Words (…)"."""
-    subjects: dict[str, list[tuple[str, str]]] = {}
-    for each in answers:
-        why = each.why if len(answers) == 1 else _too_few_in_short(each.why)
-        says = "can't tell yet"
-        if each.conclusion != "can't tell":
-            growth = each.conclusion.replace("at every +", "at ")
-            says = f"{growth} more reviews than last time is enough"
-        subjects.setdefault(says, []).append((each.subject, f"({why})" if why else ""))
-    if len(answers) == 1 or (len(subjects) == 1 and not any(each.why for each in answers)):
-        (says,) = subjects
-        return f"{says} {subjects[says][0][1] if len(answers) == 1 else ''}".rstrip()
-    return _by_conclusion(subjects)
-
-
-def _hard(answers: Sequence[Answer]) -> str:
-    return {
-        "yes": "behaves like Again: press Again for what you have forgotten",
-        "no": "used as it should be",
-        "seldom": "hardly ever pressed: too seldom to matter",
-    }.get(answers[0].conclusion, "can't tell yet whether it behaves like Again")
-
-
-def _time(answers: Sequence[Answer]) -> str:
-    first = answers[0]
-    if first.difference is None:
-        return first.sentences[0]
-    says = first.conclusion
-    if says == "can't tell":
-        says = "can't tell yet whether more predictable than before"
-    return f"{says} {_bounds(first.difference)}"
-
-
-def _split(answers: Sequence[Answer]) -> str:
-    answer = answers[0]
-    tables = answer.tables[:1]
-    found = [each for table in tables for row in table.rows for each in row]
-    intervals = [each for each in found if isinstance(each, Interval)]
-    bounds = [f" {_bounds(each)}" for each in intervals] + ["", ""]
-    match answer.conclusion:
-        case "keep shared":
-            fits = "one line of parameters fits all, separate ones gain nothing"
-            return f"keep them: {fits}{bounds[0]}"
-        case "pooled":
-            return f"keep them apart, with parameters drawn to each other: better{bounds[1]}"
-        case "split":
-            return f"keep them apart, each with its own parameters: better{bounds[0]}"
-    why = _open_bounds(intervals[0]) if intervals else ""
-    return f"{MEANWHILE} {why}".rstrip()
-
-
-def _costs(answers: Sequence[Answer]) -> str:
-    """ "Default: ~52 now; once optimized ~77 at 92 %, ~51 at 85 % (a first estimate; …)".
-
-    With ranges "Default: ~52 now; once optimized 77 (57-101) at 92 %, … (90 % ranges, …)";
-    where optimizing changes nothing "Default: ~54 at 92 % (now), ~41 at 85 % (…)".
-    """
-    from srs_eval.advice.workload.glance import FIRST
-    from srs_eval.advice.workload.glance import NOW as AS_NOW
-
-    answer = answers[0]
-    rows = answer.tables[0].rows
-    today = [row for row in rows if row[1] == AS_NOW]
-    others = [row for row in rows if row[1] != AS_NOW]
-    is_first = answer.conclusion == FIRST
-    known = "a first estimate, w tells more" if is_first else "90 % ranges, w tells more"
-    mark = "~" * is_first
-
-    def shown(which: Sequence[tuple[Cell, ...]]) -> list[str]:
-        return [f"{mark}{reviews} at {at}" for at, _, reviews, _ in which]
-
-    if not today:
-        told = f"{', '.join(shown(others[:2]))}, were FSRS on and once optimized"
-        told += f"; {answer.why}" if answer.why else ""
-    elif any(row[0] == today[0][0] for row in others):
-        # Today's retention first, then the one that is asked about beside it.
-        ordered = sorted(others, key=lambda row: row[0] != today[0][0])
-        told = f"~{today[0][2]} now; once optimized {', '.join(shown(ordered[:2]))}"
-    else:
-        told = f"{shown(today)[0]} (now), {', '.join(shown(others[:1]))}, once optimized"
-    return f"{answer.subject}: {told} ({known})"
-
-
-def _remembered(answers: Sequence[Answer]) -> str:
-    """ "less than desired: Words 84.7 % (desired 90 %); as desired: Maps 90 % (desired 91 %)"."""
-    shown: dict[str, list[str]] = {}
-    for answer in answers:
-        table, says = answer.tables[0], answer.conclusion
-        recalled, desired = table.column("recalled")["all"], table.column("desired")["all"]
-        assert isinstance(recalled, Interval)
-        beside = [f"desired {percent(desired, 0)}"] if isinstance(desired, float) else []
-        if answer.why and has_a_figure(recalled):
-            beside = [": ".join([*beside, answer.why])]
-        elif not enough_to_tell(recalled):
-            beside.append(_too_few_in_short(why_open(recalled)))
-        elif says == "can't tell":
-            beside.append(f"{100 * recalled.low:.0f} … {100 * min(recalled.high, 1.0):.0f} %")
-        says = "can't tell yet" if says == "can't tell" else says
-        figure = f" {percent(recalled.estimate)}" if has_a_figure(recalled) else ""
-        why = f" ({', '.join(beside)})" if beside else ""
-        shown.setdefault(says, []).append(f"{answer.subject}{figure}{why}")
-    order = sorted(shown, key=lambda says: says != "less than desired")
-    return "; ".join(f"{says}: {listed(shown[says])}" for says in order)
-
-
-_THAN = {
-    "better": "better than",
-    "worse": "worse than",
-    "as good": "as good as",
-    "can't tell yet": "can't tell yet whether better than",
-}
-
-
-def _against_older(answers: Sequence[Answer]) -> str:
-    """ "better than SM-2 once optimized: Maps (.011 … .037 better); can't tell yet: Words".
-
-    With why it can't be told.
-    """
-    shown: dict[str, list[tuple[str, str]]] = {}
-    for answer in answers:
-        says, bounds = "can't tell yet", ""
-        table = answer.tables[0] if answer.tables else None
-        if table and table.columns[0] == "against":  # else nothing is held out
-            _, difference, found = table.rows[0]  # against the older scheduler
-            assert isinstance(difference, Interval)
-            is_open = found == says
-            bounds = _open_bounds(difference) if is_open else _bounds(difference)
-            if is_open and len(answers) > 1 and not enough_to_tell(difference):
-                bounds = f"({_too_few_in_short(why_open(difference))})"
-            says = says if is_open else f"{_THAN[str(found)]} SM-2 once optimized"
-        if len(answers) == 1:
-            return f"{says} {bounds}".rstrip()
-        shown.setdefault(says, []).append((answer.subject, bounds))
-    return _by_conclusion(shown)
-
-
-def _against_what_there_was(answers: Sequence[Answer]) -> str:
-    """ "better than SuperMemo SM-15 (.016 … .031 better); …, once optimized".
-
-    Against what came with the reviews, else against SM-2, and against the floor.
-    """
-    from srs_eval.advice.candidates import OLDER, WITHOUT_PRESETS
-
-    table = answers[0].tables[0]
-    differences, verdicts = table.column("minus it"), table.column("verdict")
-    brought = [name for name in differences if name not in WITHOUT_PRESETS]
-    said, once = [], ""
-    for name in [*(brought or [OLDER]), "average"]:
-        difference, says = differences[name], verdicts[name]
-        assert isinstance(difference, Interval)
-        bounds = _open_bounds(difference) if says == "can't tell yet" else _bounds(difference)
-        shown = {OLDER: "SM-2", "average": "your average"}.get(name, name)
-        said.append(f"{_THAN[str(says)]} {shown} {bounds}".rstrip())
-        once = once if says == "can't tell yet" else ", once optimized"
-    return "; ".join(said) + once
-
-
-def _by_conclusion(subjects: Mapping[str, Sequence[tuple[str, str]]]) -> str:
-    """ "better: A (.01 … .03 better); can't tell yet: B": what is said, and of what."""
-    return "; ".join(f"{says}: {_together(names)}" for says, names in subjects.items())
-
-
-def _together(subjects: Sequence[tuple[str, str]]) -> str:
-    """ "A (.01 … .03 better), B and C (too few reviews)": names with what is said of them."""
-    by_reason: dict[str, list[str]] = {}
-    for name, why in subjects:
-        by_reason.setdefault(why, []).append(name)
-    said = [f"{listed(names)} {why}".rstrip() for why, names in by_reason.items()]
-    return listed(said) if len(subjects) == len(said) else ", ".join(said)
-
-
-def _bounds(difference: Interval) -> str:
-    """ "(.011 … .037 better)", "(.004 better … .002 worse)": the 95 % interval, if there is one."""
-    if not math.isfinite(difference.half_width):
-        return ""
-    return f"({_span(difference, 3, '…')})"
-
-
-def _open_bounds(difference: Interval) -> str:
-    """The same of what can't be told yet; why not, where the bounds don't show it."""
-    why, bounds = why_open(difference), _bounds(difference)
-    if not why:
-        return bounds
-    few = not enough_to_tell(difference)
-    return f"({why})" if few or not bounds else f"{bounds[:-1]}: {why})"
-
-
-_LINES: Mapping[str, Callable[[Sequence[Answer]], str]] = {
-    "split": _split,
-    "often": _often,
-    "costs": _costs,
-    "hard": _hard,
-    "retention": _remembered,
-    "health": _against_older,
-    "fit": _against_what_there_was,
-    "time": _time,
-}
-"""By question; the others' lines are their answers' own words."""

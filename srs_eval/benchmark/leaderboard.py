@@ -306,12 +306,6 @@ def _nanmean(values: FloatArray) -> FloatArray:
     return found
 
 
-def fitted_percentiles(parameters: FloatArray) -> FloatArray:
-    """5th, 50th and 95th percentile of each parameter (3, p) over its fits (m, p)."""
-    found: FloatArray = np.percentile(parameters, (5, 50, 95), axis=0)
-    return found
-
-
 # Against another run
 
 

@@ -43,7 +43,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from srs_eval.benchmark.ledger import Ledger
+    from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.run import Event, Run
     from srs_eval.models.configurations import Configuration
@@ -85,10 +85,11 @@ def export(
     no_cache: NoCacheOption = False,
 ) -> int:
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
+    from srs_eval.advice.questions import REGISTRY
     from srs_eval.data.selection import anonymous as without_names
     from srs_eval.engine.ranking import with_own
     from srs_eval.report.build import learner_report
-    from srs_eval.report.console import ReportProgress
+    from srs_eval.report.console import console_for, say, share_done
 
     flags.resolve(models)  # refused before the file is read
     outputs.check(source.path)
@@ -101,7 +102,8 @@ def export(
     run, interrupted = _evaluate(log, configurations, flags, context, running)
     if interrupted is not None:
         raise interrupted
-    with ReportProgress() as progress:
+    say("Answering questions about settings and days ...")
+    with share_done(console_for(sys.stderr), "") as tell:
         document = learner_report(
             log,
             run,
@@ -109,7 +111,7 @@ def export(
             context=context,
             narrowed_to=source.narrowed_to,
             anonymous=anonymous,
-            tell=progress.tell,
+            tell=lambda number, of, asked: tell(REGISTRY[asked].title, (number - 1) / of),
         )
     outputs.write(document)
     return SOME_FAILED if run.failed else FINE
@@ -159,8 +161,9 @@ def compare(
     Without presets (SuperMemo, CSV): which model predicts best.
     """
     from srs_eval.advice.candidates import too_few
-    from srs_eval.advice.questions import MODELS, QUESTIONS, answering, document, questions_for
+    from srs_eval.advice.questions import MODELS, QUESTIONS, answering, questions_for
     from srs_eval.advice.sentences import parsed_parameters
+    from srs_eval.advice.shown import documents
     from srs_eval.models.own_parameters import left_out
     from srs_eval.report.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
     from srs_eval.report.export import to_json
@@ -185,7 +188,7 @@ def compare(
             why += " among those that Anki's optimizer takes"
         raise NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)") from None
     if json is not None:
-        write(json, to_json(document(answers)))
+        write(json, to_json(documents(answers)))
     return FINE
 
 
@@ -270,6 +273,7 @@ def workload(
 def state(source: Source, rows: RowsOption = "benchmark", json: JsonOption = None) -> int:
     """How much is your day? What your last answers say that your cards do not."""
     from srs_eval.advice.over_time import learner_state
+    from srs_eval.advice.shown import state_document
     from srs_eval.data.protocol import Protocol
     from srs_eval.report.console import STATE_CLOSING, print_answers
 
@@ -277,8 +281,8 @@ def state(source: Source, rows: RowsOption = "benchmark", json: JsonOption = Non
     chosen = one_of("--rows", rows, ("benchmark", "anki"))
     protocol = Protocol(rows="anki" if chosen == "anki" else "benchmark")
     found = learner_state(source.load(), protocol)
-    if console := json_and_console(json, found.document()):
-        print_answers(found.answers, console, STATE_CLOSING)
+    if console := json_and_console(json, state_document(found)):
+        print_answers(found, console, STATE_CLOSING)
     return FINE
 
 

@@ -21,7 +21,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 
 if TYPE_CHECKING:
-    from srs_eval.benchmark.ledger import Ledger
+    from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.models.configurations import Configuration, Fit, Names
     from srs_eval.training.context import Context
@@ -137,7 +137,7 @@ class Flags:
         """
         if ledger is None:
             return self
-        from srs_eval.benchmark.ledger import read_ledger
+        from srs_eval.benchmark.setup import read_ledger
 
         made = replace(self, ledger=(found := read_ledger(ledger)))
         _refuse_untuned(found, made.resolve(models))

@@ -96,7 +96,7 @@ class Configuration:
     hyperparameters: Mapping[str, Value] = field(default_factory=dict)
     """Of the training, what is not as published."""
     ledger: str = ""
-    """Digest of the audit's ledger that these are from (`srs_eval.benchmark.ledger`)."""
+    """Digest of the audit's ledger that these are from (`srs_eval.benchmark.setup`)."""
 
     @property
     def tunable(self) -> tuple[Hyperparameter, ...]:

@@ -1,4 +1,4 @@
-"""From results to documents: `srs-eval report` on folders, `srs-eval export` on one learner."""
+"""From results of one learner to a document: what `srs-eval export` and the app write."""
 
 from __future__ import annotations
 
@@ -6,18 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from srs_eval.benchmark.leaderboard import Comparison, changes, compare
-from srs_eval.benchmark.result_files import ResultFolder, read_folders
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.report.comparison import METRICS, SECONDS
-from srs_eval.report.dataset import dataset_document
 from srs_eval.report.document import Document
-from srs_eval.stats.users import COLUMNS, MODES, Averages, averages, read_predictions
 
 if TYPE_CHECKING:
-    from srs_eval.advice.answers import Answer, Table
+    from srs_eval.advice.findings import Finding
     from srs_eval.advice.questions import Asked
     from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.protocol import Protocol
@@ -33,91 +26,6 @@ _Told = Callable[[int, int, str], None]
 
 def _tell_nobody(number: int, of: int, question: str) -> None:
     """Progress that nobody watches."""
-
-
-def dataset_report(
-    folders: Sequence[Path],
-    *,
-    metric: str = "LogLoss",
-    columns: Sequence[str] = METRICS,
-    users: str = "common",
-    average: Sequence[str] = ("user",),
-    baseline: Path | None = None,
-) -> Document:
-    """The report on some folders; raises InputError for what they do not hold."""
-    found = read_folders(folders)
-    files = [file for folder in found for file in folder.files]
-    known = dict.fromkeys(name for file in files for name in file.metrics)
-    if not known:
-        raise InputError(
-            f'"{folders[0]}": no line holds a metric; name a folder with results of srs-eval or '
-            "srs-benchmark."
-        )
-    metric = _named("--metric", metric, known)
-    shown = [_named("--columns", each.strip(), [*known, SECONDS]) for each in columns]
-    modes = [_named("--average", each.strip(), MODES) for each in average]
-    before = read_folders([baseline]) if baseline is not None else []
-    metrics = [each for each in shown if each != SECONDS]
-    comparisons = compare(
-        files, metric, metrics=metrics, users="each" if users == "each" else "common"
-    )
-    return dataset_document(
-        found,
-        comparisons,
-        columns=shown,
-        own_users=users == "each",
-        baseline=before,
-        changes=changes(files, [f for each in before for f in each.files], metric, metrics),
-        averages=_averaged(found, comparisons, modes) if modes != ["user"] else (),
-    )
-
-
-def _averaged(
-    folders: Sequence[ResultFolder], comparisons: Sequence[Comparison], modes: Sequence[str]
-) -> list[list[Averages]]:
-    """By comparison: averages of those of its files that have predictions.
-
-    Over the users of whom all of these hold every judged review, and no others.
-    """
-    homes = {file.path: folder.path for folder in folders for file in folder.files}
-    found: list[list[Averages]] = []
-    for comparison in comparisons:
-        users = comparison.users
-        sizes = dict(zip(users.tolist(), comparison.sizes.tolist(), strict=True))
-        files = list(comparison.files)
-        made: dict[str, tuple[int, Averages]] = {}  # with the number of users that it is over
-        # Users only drop out, so that a second turn is needed only where some did.
-        while stale := [f for f in files if f.label not in made or made[f.label][0] > len(users)]:
-            for file in stale:
-                predictions = read_predictions(homes[file.path], file.spelled)
-                if predictions is None:
-                    files.remove(file)
-                    continue
-                here = np.array([sizes[user] for user in users.tolist()])
-                users = predictions.complete(users, here)
-                if not len(users):
-                    raise InputError(
-                        f'--average: the predictions of {file.label} in "{homes[file.path]}" are '
-                        "not of the reviews and users that results and other predictions are of: "
-                        "evaluate again with --raw."
-                    )
-                averaged = averages(
-                    file.label, predictions.of(users), modes, is_floor=file.is_floor
-                )
-                made[file.label] = len(users), averaged
-        found.append([made[file.label][1] for file in files])
-    if not any(found):
-        raise InputError(
-            f"--average {','.join(modes)} needs predictions, and there are none in a folder raw "
-            f'beside the results of "{folders[0].path}": evaluate with --raw.'
-        )
-    for mode in modes:
-        if not any(mode in each.means for averaged in found for each in averaged):
-            raise InputError(
-                f"--average {mode}: no predictions in raw tell the {mode}s of reviews; parquet "
-                f"files with a column {COLUMNS[mode]} do."
-            )
-    return found
 
 
 def learner_report(
@@ -150,9 +58,8 @@ def learner_report(
     def at(question: str) -> None:
         tell(every.index(question) + 1, len(every), question)
 
-    answers = _answers(Asked(log, context, run.equivalence), questions, at)
-    at("day")
-    state, days = _state(log, protocol, context)
+    asked = Asked(log, context, run.equivalence)
+    answers, state = _answers(asked, questions, at), _answers(asked, ["day"], at)
     at("workload")
     costs = _workload(log, context)
     groups = run.groups()
@@ -168,7 +75,6 @@ def learner_report(
             run=run,
             answers=answers,
             state=state,
-            days=days,
             workload=costs,
             load=None if isinstance(costs, str) else in_short(costs, log),
             calibration={
@@ -188,31 +94,18 @@ def learner_report(
 
 def _answers(
     asked: Asked, questions: Sequence[str], at: Callable[[str], None]
-) -> list[Answer] | str:
+) -> list[Finding] | str:
     """The answers to all questions, or why there are none."""
     from srs_eval.advice.questions import ask
 
-    found: list[Answer] = []
+    found: list[Finding] = []
     try:
         for question in questions:
             at(question)
             found += ask(question, asked)
     except NotEnoughData as error:
-        return f"Too little data to answer questions about settings: {error}."
+        return f"Too little data to answer: {error}."
     return found
-
-
-def _state(
-    log: ReviewLog, protocol: Protocol, context: Context | None
-) -> tuple[Sequence[Answer] | str, Table | None]:
-    """What the learner's days tell, or why they don't, and the state of each."""
-    from srs_eval.advice.over_time import learner_state
-
-    try:
-        found = learner_state(log, protocol, context)
-    except NotEnoughData as error:
-        return f"Too little data to tell your days from your cards: {error}.", None
-    return found.answers, found.days
 
 
 def export_learner(
@@ -250,7 +143,7 @@ def export_learner(
 
 def _workload(log: ReviewLog, context: Context | None) -> Workload | str:
     """What a desired retention costs; a sentence, or none, where that cannot be told."""
-    from srs_eval.advice.candidates import knows_presets
+    from srs_eval.advice.questions import knows_presets
     from srs_eval.advice.workload.estimate import workload
 
     if not knows_presets(log):
@@ -266,15 +159,3 @@ def _workload(log: ReviewLog, context: Context | None) -> Workload | str:
             log.receipt.path, "the file"
         )  # where it lies is nobody's business
     return found
-
-
-def _named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> str:
-    """The one of some names that is meant, case and spaces aside."""
-    for each in known:
-        if _plain(each) == _plain(name):
-            return each
-    raise InputError(f'{option} takes {", ".join(known)}, not "{name}".')
-
-
-def _plain(name: str) -> str:
-    return "".join(name.lower().split()).replace("_", "")

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,12 +15,20 @@ from srs_eval.data.errors import counted
 from srs_eval.data.reviews import FloatArray
 from srs_eval.metrics import KEYS, better
 from srs_eval.report import pictures
-from srs_eval.report.document import Block, Picture, Section
-from srs_eval.report.table import Cell, Column, Figure, Table, figure, table_of, with_ends, written
+from srs_eval.report.document import (
+    Block,
+    Cell,
+    Column,
+    Figure,
+    Picture,
+    Section,
+    Table,
+    figure,
+    table_of,
+    with_ends,
+    written,
+)
 from srs_eval.stats.users import CONFIDENCE, MODES, Averages, places
-
-if TYPE_CHECKING:
-    pass
 
 SECONDS = "seconds"
 METRICS = ("LogLoss", "RMSE(bins)", "AUC")
@@ -106,20 +113,9 @@ def comparison_section(
     averages: Sequence[Averages],
 ) -> Section:
     blocks: list[Block] = [_over_whom(comparison, own_users)]
-    undefined = (
-        max(line.undefined["AUC"] for line in comparison.tables[1].lines) if "AUC" in columns else 0
-    )
-    if undefined:
-        blocks.append(
-            f"AUC is not defined for {counted(undefined, 'user')} with one outcome only; they are "
-            "left out of its means, weight included."
-        )
     for table in comparison.tables:
         blocks.append(_means(table, comparison, columns, name, own_users))
     blocks.append(_means_picture(comparison, name))
-    moved = comparison.moved
-    if moved:
-        blocks.append(_places(moved, name))
     if len(comparison.files) > 1:
         blocks.append(_pairs(comparison, heading(comparison.metric), name))
     blocks += [_sizes(comparison, name), _distribution(comparison, name)]
@@ -210,15 +206,6 @@ def _means_picture(comparison: Comparison, name: str) -> Picture:
     )
 
 
-def _places(moved: Sequence[tuple[str, int, int]], name: str) -> Table:
-    return Table(
-        f"{name}places",
-        "Places by log loss that depend on what counts the same",
-        tuple(map(Column, ("model", "by reviews", "by users"))),
-        tuple(moved),
-    )
-
-
 # Pairs of models
 
 
@@ -259,8 +246,8 @@ def _matrices(
         def colour(row: int, column: int) -> str:
             pair = chosen[row], chosen[column]
             if p_values is None:
-                return share_colour(float(values[pair]))
-            return effect_colour(float(values[pair]), float(p_values[pair]))
+                return _share_colour(float(values[pair]))
+            return _effect_colour(float(values[pair]), float(p_values[pair]))
 
         shares = p_values is None
         shown = Column("", 1, percent=True) if shares else Column("", 2)
@@ -319,7 +306,7 @@ def _readable(comparison: Comparison) -> list[int]:
     return sorted([*others, *floors])
 
 
-def share_colour(share: float) -> str:
+def _share_colour(share: float) -> str:
     """From red (0) to green (1), bright between, as in srs-benchmark's superiority matrix."""
     parts = (
         round(math.sqrt(share * green**2 + (1 - share) * red**2))
@@ -328,7 +315,7 @@ def share_colour(share: float) -> str:
     return "#" + "".join(f"{part:02x}" for part in parts)
 
 
-def effect_colour(effect: float, p_value: float) -> str:
+def _effect_colour(effect: float, p_value: float) -> str:
     """Greens for better, reds for worse, grey where p tells nothing, as srs-benchmark has it."""
     if not p_value <= SURE:
         return _UNSURE_COLOUR
@@ -347,26 +334,17 @@ def _sizes(comparison: Comparison, name: str) -> Section:
     floor = next((k for k, file in enumerate(comparison.files) if file.is_floor), None)
     if floor is not None and floor not in chosen:
         chosen = [*chosen[: _LINES - 1], floor]
-    rows: list[tuple[Cell, ...]] = [
-        (f"{smallest:,} to {largest:,}", users, *map(Figure, means))
-        for smallest, largest, users, means in zip(
-            groups.smallest, groups.largest, groups.users, groups.means.tolist(), strict=True
-        )
-    ]
-    every = Table(
-        f"{name}by-size-all",
+    title = f"Mean {words} over collection size"
+    table = Table(
+        f"{name}by-size",
         f"Mean {words} by size of the collection, every user counting the same",
         tuple(map(Column, ("judged reviews", "users", *labels))),
-        tuple(rows),
-        shown=False,
-    )
-    places = [0, 1, *(2 + k for k in chosen)]
-    table = replace(
-        every,
-        name=f"{name}by-size",
-        columns=tuple(every.columns[k] for k in places),
-        rows=tuple(tuple(row[k] for k in places) for row in every.rows),
-        shown=True,
+        tuple(
+            (f"{smallest:,} to {largest:,}", users, *map(Figure, means))
+            for smallest, largest, users, means in zip(
+                groups.smallest, groups.largest, groups.users, groups.means.tolist(), strict=True
+            )
+        ),
     )
     drawn = pictures.lines(
         groups.median,
@@ -375,13 +353,9 @@ def _sizes(comparison: Comparison, name: str) -> Section:
         f"mean {words}",
         logarithmic=True,
     )
-    title = f"Mean {words} over collection size"
     told = f"{title} for {listed([labels[k] for k in chosen])}."
-    several = len(groups.users) > 1
-    blocks: list[Block] = [Picture(table.name, title, told, drawn, table) if several else table]
-    if len(chosen) < len(labels):
-        blocks.append(every)
-    return Section("By size of the collection", tuple(blocks))
+    picture = Picture(table.name, title, told, drawn, table)
+    return Section("By size of the collection", (picture if len(groups.users) > 1 else table,))
 
 
 def _distribution(comparison: Comparison, name: str) -> Section:

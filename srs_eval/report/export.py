@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -21,9 +21,13 @@ from srs_eval.metrics import KEYS
 from srs_eval.models import Model, all_models
 from srs_eval.models.configurations import Configuration, Names, listed_names, resolve
 from srs_eval.models.published import spelled
+from srs_eval.report.document import Cell, Column, Table, figure, table_of
+from srs_eval.report.formats import THAN_AVERAGE, against_floor, better
 from srs_eval.stats.intervals import Interval
 
 _JSON_LAYOUT = 2
+# Columns from which a terminal shows the more of a ranking.
+_WIDE, _PLAIN, _BROAD = 115, 80, 70
 _CSV_COLUMNS = (
     "group",
     "place",
@@ -262,6 +266,53 @@ def run_csv(
                 }
             )
     return csv_text([_CSV_COLUMNS, *(map(line.get, _CSV_COLUMNS) for line in lines)])
+
+
+def ranking_table(group: Group) -> Table:
+    """The ranking on one set of reviews, the floor as a line between the places."""
+    columns: list[tuple[str | Column, Callable[[Ranked], Cell]]] = [
+        (Column("model", gives="fold"), lambda line: line.configuration.words),
+        (Column("place", from_width=52), lambda line: line.place),
+        (
+            Column("log loss", by_half_width=False, note="with its 95 % interval over days"),
+            lambda line: figure(line.log_loss, line.place == 1),
+        ),
+        (
+            Column(
+                "to the best",
+                in_words=lambda cell: better(Interval(cell.value, cell.half_width)),
+                note="paired difference in log loss",
+                minor=True,
+                from_width=_WIDE,
+            ),
+            lambda line: figure(line.to_best),
+        ),
+        (
+            Column("RMSE(bins)", 2, percent=True, minor=True, from_width=_BROAD),
+            lambda line: figure(line.result.metrics.rmse_bins),
+        ),
+        (
+            Column("AUC", 3, minor=True, from_width=_BROAD),
+            lambda line: figure(line.result.metrics.auc),
+        ),
+        (
+            Column(
+                THAN_AVERAGE,
+                in_words=lambda cell: against_floor(cell.value).strip(),
+                note="how much less or more log loss than the average has",
+                minor=True,
+                from_width=_PLAIN,
+            ),
+            lambda line: figure(line.against_floor),
+        ),
+        (
+            Column("parameters", minor=True, from_width=_WIDE),
+            lambda line: line.configuration.parameters,
+        ),
+        (Column("verdict", from_width=50), lambda line: line.verdict_words),
+    ]
+    floors = tuple(number for number, line in enumerate(group.lines) if line.is_floor)
+    return table_of("ranking", group.title, group.lines, columns, faint=floors)
 
 
 def _flags(protocol: Protocol) -> dict[str, Any]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from srs_eval.advice.answers import SHARES, Answer, is_difference
-from srs_eval.advice.answers import Table as AnswerTable
+from srs_eval.advice import shown
+from srs_eval.advice.findings import Finding
 from srs_eval.advice.overview import Line
 from srs_eval.advice.questions import MODELS, OF_PRESETS, OVER_ALL, REGISTRY
 from srs_eval.advice.sentences import parameter_line, where_to_paste
+from srs_eval.advice.tables import SHARES, is_difference
+from srs_eval.advice.tables import Table as AnswerTable
 from srs_eval.advice.workload.answers import answers as answers_of
 from srs_eval.advice.workload.estimate import Workload
-from srs_eval.report.document import Block, Code, Section
-from srs_eval.report.table import Cell, Column, Figure, Table, figure
+from srs_eval.report.document import Block, Code, Column, Section, Table, figure
 from srs_eval.stats.intervals import Interval
 
 _ALL = ("all presets", "all reviews")  # subjects that need no name
@@ -32,7 +33,7 @@ _OF_DRAWS = (
 )
 
 
-def presets_section(lines: Sequence[Line], fsrs_is_off: bool) -> list[Section]:
+def presets_section(lines: Sequence[Line]) -> list[Section]:
     """What to do with each preset, with the parameters to paste."""
     lines = [line for line in lines if line.question == OF_PRESETS and line.way]
     if not lines:
@@ -43,26 +44,11 @@ def presets_section(lines: Sequence[Line], fsrs_is_off: bool) -> list[Section]:
         (
             Column("preset"),
             Column("what to do"),
-            Column("now", note="log loss with the parameters in force"),
-            Column("fresh", note="log loss with freshly optimized parameters", minor=True),
-            Column("defaults", note="log loss with the defaults", minor=True),
-            Column("how sure", note="the difference that makes, with its 95 % interval"),
+            Column("how sure", note="that it is at least as good as leaving things as they are"),
         ),
-        tuple(
-            (
-                line.title,
-                line.way.capitalize(),
-                *map(_estimate, (line.figures[0], line.figures[1], _of_defaults(line))),
-                line.text,
-            )
-            for line in lines
-        ),
+        tuple((line.title, line.way.capitalize(), line.text) for line in lines),
     )
-    blocks: list[Block] = [
-        f"Log loss {'of SM-2' if fsrs_is_off else 'with the parameters'} of now, with "
-        "freshly optimized parameters and with the defaults; lower is better.",
-        table,
-    ]
+    blocks: list[Block] = [table]
     for line in lines:
         if line.parameters is not None:
             where = next(where_to_paste(each) for each in line.answers if each.parameters)
@@ -77,27 +63,16 @@ def presets_section(lines: Sequence[Line], fsrs_is_off: bool) -> list[Section]:
     return [Section("Your presets", tuple(blocks))]
 
 
-def _estimate(interval: Interval | None) -> Cell:
-    return None if interval is None else Figure(interval.estimate)
-
-
-def _of_defaults(line: Line) -> Interval | None:
-    """The log loss of a preset's reviews with FSRS's defaults, of however few reviews."""
-    tables = line.answers[0].tables
-    found = tables[0].column("log loss").get("defaults") if tables else None
-    return found if isinstance(found, Interval) else None
-
-
-def of_benchmark(answers: Sequence[Answer]) -> bool:
+def of_benchmark(answers: Sequence[Finding]) -> bool:
     """Whether they rest on the benchmark's rows."""
     return all(each.question in (MODELS, *OVER_ALL) for each in answers)
 
 
 def answers_section(
-    answers: Sequence[Answer] | str,
+    answers: Sequence[Finding] | str,
     lines: Sequence[Line],
     workload: Workload | str,
-    load: Answer | None,
+    load: Finding | None,
 ) -> list[Section]:
     """A line for each question, opened for what it rests on."""
     if isinstance(answers, str):
@@ -117,11 +92,9 @@ def answers_section(
         ]
         if not of_question:
             continue
-        first = "; ".join(
-            f"{'' if each.subject in _ALL else f'{each.subject}: '}{each.sentences[0].rstrip('.')}"
-            for each in of_question[:1]
-            if each.sentences
-        )
+        subject = of_question[0].subject
+        first = "" if subject in _ALL else f"{subject}: "
+        first += "".join(shown.sentences(of_question[0])[:1]).rstrip(".")
         rests_on = [
             evidence(answer, f"{question}-{number}")
             for number, answer in enumerate(of_question, start=1)
@@ -144,13 +117,14 @@ def _flat(sections: Sequence[Section]) -> tuple[Block, ...]:
     return sections[0].blocks if len(sections) == 1 else tuple(sections)
 
 
-def evidence(answer: Answer, name: str) -> Section:
+def evidence(answer: Finding, name: str) -> Section:
     """All that an answer says and rests on; `name` begins its tables' names."""
-    blocks: list[Block] = list(answer.sentences)
+    blocks: list[Block] = list(shown.sentences(answer))
     if answer.parameters is not None:
         blocks.append(Code(parameter_line(answer.parameters)))
     blocks += [
-        figures(table, f"{name}-{number}") for number, table in enumerate(answer.tables, start=1)
+        figures(table, f"{name}-{number}")
+        for number, table in enumerate(shown.tables(answer), start=1)
     ]
     return Section(f"{answer.subject[:1].upper()}{answer.subject[1:]}", tuple(blocks))
 
@@ -173,7 +147,7 @@ def figures(table: AnswerTable, name: str) -> Table:
     )
 
 
-def _workload(found: Workload | str, load: Answer | None) -> list[Section | str]:
+def _workload(found: Workload | str, load: Finding | None) -> list[Section | str]:
     """What a desired retention costs, in a line and behind it."""
     title = REGISTRY["workload"].title
     if isinstance(found, str):
@@ -181,7 +155,7 @@ def _workload(found: Workload | str, load: Answer | None) -> list[Section | str]
     (answer,) = answers_of(found)
     tables = [
         figures(table, f"workload-{number}")
-        for number, table in enumerate(answer.tables[1:], start=2)
+        for number, table in enumerate(shown.tables(answer)[1:], start=2)
     ]
-    said = answer.conclusion if load is None else load.sentences[0]
-    return [Section(title, (*answer.sentences, *tables, _OF_DRAWS), folded=True, said=said)]
+    said = answer.says if load is None else shown.sentences(load)[0]
+    return [Section(title, (*shown.sentences(answer), *tables, _OF_DRAWS), folded=True, said=said)]

@@ -19,7 +19,7 @@ from srs_eval.data.printable import printable
 from srs_eval.data.reviews import MISSING, Deck, IntArray, Preset, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
 from srs_eval.models.own_parameters import fault_of, version_of, why_left_out
-from srs_eval.report.table import Cell, Column, Table, figure, table_of
+from srs_eval.report.document import Cell, Column, Table, figure, table_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from srs_eval.advice.answers import Table as AnswerTable
-from srs_eval.advice.over_time import Month
+from srs_eval.advice.findings import Days, Month
 from srs_eval.advice.overview import Line, Overview
-from srs_eval.advice.questions import MODELS, REGISTRY, Answer
+from srs_eval.advice.questions import MODELS, REGISTRY, Finding
 from srs_eval.advice.sentences import parameter_line
+from srs_eval.advice.shown import sentences, tables
+from srs_eval.advice.shown.memory import days_table
 from srs_eval.advice.workload.answers import answers as answers_of
 from srs_eval.advice.workload.estimate import MINUTES, Workload
 from srs_eval.data.errors import counted
@@ -20,7 +21,8 @@ from srs_eval.engine.run import Run
 from srs_eval.report import formats as words
 from srs_eval.report import pictures
 from srs_eval.report.console import STATE_CLOSING
-from srs_eval.report.document import Block, Document, Picture, Section
+from srs_eval.report.document import Block, Cell, Column, Document, Figure, Picture, Section, Table
+from srs_eval.report.export import ranking_table
 from srs_eval.report.findings import (
     answers_section,
     evidence,
@@ -29,7 +31,6 @@ from srs_eval.report.findings import (
     presets_section,
 )
 from srs_eval.report.inspection import Inspection, entries_table
-from srs_eval.report.table import Cell, Column, Figure, Table
 from srs_eval.stats.intervals import CalibrationGraph, Interval
 
 _FIRST_ROWS = 15  # of a ranking in a forum, with one's own and the average
@@ -47,11 +48,10 @@ class Learner:
     inspection: Inspection
     protocol: Protocol
     run: Run
-    answers: Sequence[Answer] | str
-    state: Sequence[Answer] | str
-    days: AnswerTable | None
+    answers: Sequence[Finding] | str
+    state: Sequence[Finding] | str
     workload: Workload | str  # of the preset with the most reviews
-    load: Answer | None  # the same in short, as the app's answers have it
+    load: Finding | None  # the same in short, as the app's answers have it
     calibration: Mapping[str, CalibrationGraph]  # by words of a configuration
     months: Mapping[str, Sequence[Month]]  # of the model in words that predicts
     narrowed_to: Mapping[str, str | None]
@@ -65,7 +65,7 @@ def learner_document(learner: Learner) -> Document:
     groups = learner.run.groups()
     lines = _lines(learner)
     sections = [
-        *presets_section(lines, learner.fsrs_is_off),
+        *presets_section(lines),
         *_in_pictures(learner),
         *answers_section(learner.answers, lines, learner.workload, learner.load),
         *(
@@ -73,7 +73,7 @@ def learner_document(learner: Learner) -> Document:
             for number, group in enumerate(groups, start=1)
         ),
         *_over_time(learner.months),
-        *_state(learner.state, learner.days),
+        *_state(learner.state),
         _receipt(learner),
         _card(learner),
     ]
@@ -93,7 +93,7 @@ def _lead(learner: Learner, groups: Sequence[Group]) -> list[str]:
     overview = _overview(learner)
     lead = []
     if overview is not None:
-        models = (answer.sentences[0] for answer in overview.of(MODELS) if answer.sentences)
+        models = (sentences(each)[0] for each in overview.of(MODELS))
         lead = [each for each in (overview.headline, *models) if each]
     so_far = learner.run.so_far
     so_far = f" (so far: {so_far})" if so_far else ""
@@ -124,45 +124,6 @@ def _lines(learner: Learner) -> list[Line]:
 def _group(group: Group, number: int, groups: int, learner: Learner) -> Section:
     so_far = learner.run.so_far
     name = f"{number}-" if groups > 1 else ""
-    heads = (
-        Column("model"),
-        Column("place"),
-        Column("log loss", by_half_width=False, note="with its 95 % interval over days"),
-        Column(
-            "to the best",
-            in_words=lambda cell: words.better(Interval(cell.value, cell.half_width)),
-            note="paired difference in log loss",
-            minor=True,
-        ),
-        Column("verdict"),
-        Column("RMSE(bins)", percent=True, digits=2, minor=True),
-        Column("AUC", digits=3, minor=True),
-        Column(
-            "against the average",
-            in_words=lambda cell: words.against_floor(cell.value).strip(),
-            note="how much less or more log loss than the average has",
-            minor=True,
-        ),
-        Column("parameters", minor=True),
-    )
-    rows = []
-    for line in group.lines:
-        metrics = line.result.metrics
-        rows.append(
-            (
-                line.configuration.words,
-                line.place,
-                Figure(line.log_loss.estimate, line.log_loss.half_width, line.place == 1),
-                None
-                if line.to_best is None
-                else Figure(line.to_best.estimate, line.to_best.half_width),
-                line.verdict_words,
-                Figure(metrics.rmse_bins),
-                None if metrics.auc is None else Figure(metrics.auc),
-                None if line.against_floor is None else Figure(line.against_floor),
-                line.configuration.parameters,
-            )
-        )
     names = [line.configuration.name for line in group.lines]
     own = names.index(learner.own) if learner.own in names else None
     floor = None if group.floor is None else names.index(group.floor.configuration.name)
@@ -177,7 +138,8 @@ def _group(group: Group, number: int, groups: int, learner: Learner) -> Section:
     )
     blocks: list[Block] = [f"So far: {so_far}."] if so_far else []
     blocks += [group.answer] if group.answer else []
-    blocks.append(Table(f"{name}ranking", "", heads, tuple(rows), own=own, brief=tuple(brief)))
+    table = ranking_table(group)
+    blocks.append(replace(table, name=f"{name}ranking", title="", own=own, brief=tuple(brief)))
     if len(group.lines) > 1:
         told = "Log loss of each model with its interval, as in the table."
         title = "Log loss, the average as a line"
@@ -334,24 +296,26 @@ def _curve(found: Workload | str) -> list[Picture]:
             f"Minutes a day by desired retention, {found.preset}; the line is today's",
             f"Minutes a day by desired retention for {found.preset}, 90 % of the draws as a band.",
             drawn,
-            figures(answer.tables[0], "workload-1"),
+            figures(tables(answer)[0], "workload-1"),
         )
     ]
 
 
-def _state(state: Sequence[Answer] | str, days: AnswerTable | None) -> list[Section]:
+def _state(state: Sequence[Finding] | str) -> list[Section]:
     if isinstance(state, str):
         return [Section("Your days", (state,))] if state else []
     blocks: list[Block] = []
     for number, answer in enumerate(state, start=1):
         rests_on = evidence(answer, f"{answer.question}-{number}").blocks[1:]
         title = REGISTRY[answer.question].title
-        blocks.append(Section(title, rests_on, folded=True, said=answer.sentences[0]))
-    if days is not None and len(days.rows) > 1:
-        states = [row[-1] for row in days.rows]
+        blocks.append(Section(title, rests_on, folded=True, said=sentences(answer)[0]))
+    by_day = [each.evidence.days for each in state if isinstance(each.evidence, Days)]
+    for days in by_day:
+        if len(days) < 2:
+            continue
         drawn = pictures.band(
-            [_bounds(each) for each in states if isinstance(each, Interval)],
-            [str(row[0]) for row in days.rows],
+            [_bounds(each.state) for each in days],
+            [each.name for each in days],
             "state in logits",
             zero=True,
             size=pictures.SMALL,
@@ -363,7 +327,7 @@ def _state(state: Sequence[Answer] | str, days: AnswerTable | None) -> list[Sect
                 "Your state, day by day",
                 told,
                 drawn,
-                replace(figures(days, "days"), brief=()),
+                replace(figures(days_table(days), "days"), brief=()),
             )
         )
     return [Section("Your days", (*blocks, STATE_CLOSING))]

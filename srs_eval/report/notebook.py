@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import pandas
 
-    from srs_eval.advice.answers import Answer
+    from srs_eval.advice.findings import Finding
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +137,7 @@ def compare(
     predictions: str | Path | None = None,
     equivalence: float = EQUIVALENT,
     context: Context | None = None,
-) -> list[Answer]:
+) -> list[Finding]:
     """Answers to questions about presets, each with sentences and frames (`advice.questions`).
 
     `parameters` are lists of one's own to compare, by name, `predictions` a CSV or parquet file

@@ -3,10 +3,12 @@
 Intervals here are 95 % intervals over days, not over reviews: on a bad day everything is
 forgotten more often, so the reviews of a day (and of a week) say less than their number
 suggests. Where days matter, intervals that take reviews as independent hold the truth in
-about two cases of three. The half-width of a mean is the largest of three, each Student's
+about two cases of three. The half-width of a mean is the largest of four, each Student's
 t(0.975) times a standard error: clustered by day (Liang & Zeger, 1986, Biometrika 73), of
-daily sums with the weights of Newey & West (1987, Econometrica 55), and clustered by blocks of
-seven review days. docs/metrics.md has the formulas.
+daily sums with the weights of Newey & West (1987, Econometrica 55), clustered by blocks of
+seven review days, and of the slowest cosine waves of the daily sums, for good and bad times that
+last (Lazarus, Lewis, Stock & Watson, 2018, Journal of Business & Economic Statistics 36).
+docs/metrics.md has the formulas.
 """
 
 from __future__ import annotations
@@ -87,6 +89,9 @@ def mean_interval(values: FloatArray, day: IntArray) -> Interval:
     if blocks >= FEWEST_BLOCKS:
         by_block = np.add.reduceat(daily, np.arange(0, days, BLOCK_DAYS))
         errors.append((_clustered(by_block, count), blocks - 1))
+    waves = int(0.41 * days ** (2 / 3))
+    if days >= FEWEST_DAYS:
+        errors.append((_of_waves(daily, waves, count), waves))
     half_width = max(error * _t_quantile(freedom) for error, freedom in errors)
     return Interval(mean, half_width, count, days, tuple(errors))
 
@@ -115,6 +120,14 @@ def _newey_west(daily: FloatArray, count: int) -> float:
     for lag in range(1, lags + 1):
         variance += 2 * (1 - lag / (lags + 1)) * float(daily[lag:] @ daily[:-lag])
     return math.sqrt(max(variance, 0.0) * days / (days - 1)) / count
+
+
+def _of_waves(daily: FloatArray, waves: int, count: int) -> float:
+    """The same from the slowest cosine waves of the daily sums, all weighing the same."""
+    days = len(daily)
+    phase = np.pi * (np.arange(days) + 0.5) / days
+    power = sum(float(daily @ np.cos(k * phase)) ** 2 for k in range(1, waves + 1))
+    return math.sqrt(2 * power / waves) / count
 
 
 # Student's t distribution

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from srs_eval.advice.answers import Answer
+    from srs_eval.advice.findings import Finding
     from srs_eval.advice.workload.estimate import Doing
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.tui.session import Session
@@ -18,19 +18,19 @@ class Costs:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._of: ReviewLog | None = None
-        self._said: dict[str | None, Sequence[Answer]] = {}
+        self._said: dict[str | None, Sequence[Finding]] = {}
         """Whole answers, by preset; None is that with the most reviews."""
-        self._in_short: dict[str, Answer] = {}
+        self._in_short: dict[str, Finding] = {}
 
-    def in_short(self, log: ReviewLog | None) -> Mapping[str, Answer]:
+    def in_short(self, log: ReviewLog | None) -> Mapping[str, Finding]:
         """By preset, with ranges: they stand in for the first estimates among the answers."""
         return self._in_short if self._of is log else {}
 
     def known(
         self, log: ReviewLog, preset: str | None
-    ) -> Iterator[tuple[Sequence[Answer], Doing | None]]:
+    ) -> Iterator[tuple[Sequence[Finding], Doing | None]]:
         """A preset's, as they become known, and what is asked next."""
-        from srs_eval.advice import answers as saved_answers
+        from srs_eval.advice import saved
         from srs_eval.advice.workload.answers import answers
         from srs_eval.advice.workload.estimate import workload
         from srs_eval.advice.workload.glance import in_short, were_it_on
@@ -49,8 +49,8 @@ class Costs:
                 better = short[found.preset] = in_short(found, log)
                 session.later(session.show_costs)
                 if key is not None:
-                    basis = saved_answers.basis(log, context)
-                    saved_answers.improve(key, basis, [better], session.state_folder)
+                    basis = saved.basis(log, context)
+                    saved.improve(key, basis, [better], session.state_folder)
             if found.finished:
                 # That with the most reviews is asked for by its name, too.
                 whole[preset] = whole[found.preset] = said

@@ -13,7 +13,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.tui.background import Background
 
 if TYPE_CHECKING:
-    from srs_eval.advice.answers import Table
+    from srs_eval.advice.tables import Table
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.ranking import Group
     from srs_eval.engine.results import Result
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from srs_eval.stats.intervals import CalibrationGraph
     from srs_eval.tui.session import Session
 
-Rows = Literal["benchmark", "anki"]
+_Rows = Literal["benchmark", "anki"]
 
 
 class Models:
@@ -39,9 +39,8 @@ class Models:
         self.number = 0  # of runs
         self.backgrounds: list[Background] = []
         self._evaluated: tuple[ReviewLog, str, Protocol] | None = None
-        self._rows_before: Rows | None = None  # to go back to, where others cannot be judged
+        self._rows_before: _Rows | None = None  # to go back to, where others cannot be judged
         self._graphs: dict[tuple[int, int, bool], tuple[Result, CalibrationGraph]] = {}
-        self._prepared: dict[Protocol, tuple[int, int]] = {}
         self._warm_up: list[WorkerPool] = []
         self._begun = threading.Event()  # once set, nothing more is compiled ahead
 
@@ -83,7 +82,7 @@ class Models:
 
     def forget(self) -> None:
         """Another file, or another part of it, is open."""
-        self._prepared, self._graphs = {}, {}
+        self._graphs = {}
 
     @property
     def of_open_file(self) -> Run:
@@ -116,7 +115,7 @@ class Models:
         return bool(self.backgrounds) and self.run.running and not self.run.cancelled
 
     @property
-    def other_rows(self) -> Rows | None:
+    def other_rows(self) -> _Rows | None:
         """The other rule of which reviews count, where what is open has both."""
         receipt = self._session.receipt
         if receipt is None or len(receipt.rows) < 2:
@@ -125,9 +124,10 @@ class Models:
 
     def counts(self) -> tuple[int, int] | None:
         """Numbers of reviews and of judged reviews under the protocol, once known."""
-        if self.run.reviews is not None and self.run.judged is not None:
-            self._prepared[self.protocol] = (self.run.reviews, self.run.judged)
-        return self._prepared.get(self.protocol)
+        run = self.of_open_file
+        if run.reviews is None or run.judged is None or self.protocol != self.protocol_of_run:
+            return None
+        return run.reviews, run.judged
 
     def in_report(self) -> str:
         """Which would be ranked in a report that is written now."""
@@ -290,8 +290,7 @@ class Models:
 
         bins, log_bins = self._session.state.bins, self._session.state.log_bins
         key = (id(result), bins, log_bins)
-        found = self._graphs.get(key)
-        if found is None or found[0] is not result:
-            found = (result, calibration_graph(result.y, result.p, bins, log_bins))
-            self._graphs[key] = found
-        return found[1]
+        if key not in self._graphs:  # the result is kept, too, for its id stands for it
+            graph = calibration_graph(result.y, result.p, bins, log_bins)
+            self._graphs[key] = result, graph
+        return self._graphs[key][1]

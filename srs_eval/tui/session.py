@@ -25,8 +25,9 @@ from srs_eval.tui.costs import Costs
 from srs_eval.tui.models import Models
 
 if TYPE_CHECKING:
-    from srs_eval.advice.answers import Answer, Kept
+    from srs_eval.advice.findings import Finding
     from srs_eval.advice.overview import Line, Overview
+    from srs_eval.advice.saved import Kept
     from srs_eval.advice.workload.estimate import Doing
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.run import Event
@@ -345,16 +346,16 @@ class Session:
 
     def _answers(self, number: int, log: ReviewLog, cancel: threading.Event) -> Iterator[Any]:
         """Answers with the questions that they settle; those of an earlier day are told first."""
-        from srs_eval.advice import answers as saved_answers
+        from srs_eval.advice import saved
         from srs_eval.advice.overview import NEEDED, Overview, overview
         from srs_eval.engine.session import must_compile
         from srs_eval.models.configurations import resolve
 
         context, key = self.options.context, self.kept_as()
-        kept = None if key is None else saved_answers.last(key, self.state_folder)
-        now = "" if key is None else saved_answers.basis(log, context)
+        kept = None if key is None else saved.last(key, self.state_folder)
+        now = "" if key is None else saved.basis(log, context)
         if kept is not None and kept.basis == now:
-            yield kept.answers, tuple(Overview.begun(log).waiting)
+            yield kept.findings, tuple(Overview.begun(log).waiting)
             return
         if kept is not None:
             self.later(self._remembered, number, kept)
@@ -367,11 +368,11 @@ class Session:
             yield answers, questions
         if key is not None and not found.waiting and not found.failed:
             entries = 0 if self.receipt is None else self.receipt.entries_read
-            kept = saved_answers.Kept(tuple(found.answers), now, entries, self.now())
-            saved_answers.keep(key, kept, self.state_folder)
+            kept = saved.Kept(tuple(found.answers), now, entries, self.now())
+            saved.keep(key, kept, self.state_folder)
             better = list(self._costs.in_short(log).values())
             if better:
-                saved_answers.improve(key, now, better, self.state_folder)
+                saved.improve(key, now, better, self.state_folder)
 
     def kept_as(self) -> str | None:
         """What the answers are kept under; None where they are not to be kept."""
@@ -390,11 +391,11 @@ class Session:
         """What was answered before about the same file, some of which may be out of date."""
         if number == self._asked:
             self.earlier = kept
-            self.overview.add(kept.answers)
+            self.overview.add(kept.findings)
             self.view.answers_changed()
 
     def _answered(
-        self, number: int, answers: tuple[Answer, ...], questions: tuple[str, ...]
+        self, number: int, answers: tuple[Finding, ...], questions: tuple[str, ...]
     ) -> None:
         from srs_eval.advice.questions import NOT_WAITED_FOR
 
@@ -430,7 +431,7 @@ class Session:
         self.overview.add([better[preset] for preset in told & better.keys()])
         self.view.answers_changed()
 
-    def costs(self, preset: str | None) -> Iterator[tuple[Sequence[Answer], Doing | None]]:
+    def costs(self, preset: str | None) -> Iterator[tuple[Sequence[Finding], Doing | None]]:
         """What a preset's desired retention costs, as it becomes known, and what is asked next.
 
         Called in a thread; the line among the answers has ranges as soon as all draws are there.
@@ -447,7 +448,7 @@ class Session:
         else:
             self._copy(next(each for each in line.answers if each.parameters))
 
-    def _copy(self, answer: Answer) -> None:
+    def _copy(self, answer: Finding) -> None:
         """Put the line that Anki takes on the clipboard, the terminal's and the system's."""
         from srs_eval.advice.sentences import parameter_line, where_to_paste
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice import parameters
+from srs_eval.advice import parameters, shown
 from srs_eval.advice.candidates import NOW, POOLED, TOGETHER
 from srs_eval.advice.questions import QUESTIONS, answering, compare
 from srs_eval.advice.sentences import what_is_missing
@@ -56,8 +56,8 @@ def test_every_open_verdict_says_what_is_missing(question: str, log: ReviewLog) 
     assert answers
     for answer in answers:
         whole = question == "parameters" and answer.subject == "all presets"  # a list of the others
-        if answer.conclusion == "can't tell" and not whole:
-            assert "need" in " ".join(answer.sentences), answer
+        if answer.says == "can't tell" and not whole:
+            assert "need" in " ".join(shown.sentences(answer)), answer
 
 
 def _compared(reviews: int, shifts: dict[str, float]) -> parameters.Compared:
@@ -123,11 +123,11 @@ def test_a_single_preset_is_not_told_to_share(log: ReviewLog) -> None:
     never = replace(one, presets={100: replace(preset, fsrs_parameters={}, modified_s=None)})
     answers = compare(never, questions=["parameters"])
     assert [answer.subject for answer in answers] == ["Preset 0"]
-    for table in answers[0].tables:
+    for table in shown.tables(answers[0]):
         names = {row["candidate"] for row in table.records()}
         assert {"optimized", "optimized, recency", "defaults"} <= names
         assert names.isdisjoint({"one for all presets", POOLED})
-    assert "all presets" not in " ".join(answers[0].sentences)
+    assert "all presets" not in " ".join(shown.sentences(answers[0]))
 
 
 def test_parameters_of_unknown_age_are_judged_in_sample_only(log: ReviewLog) -> None:
@@ -136,10 +136,10 @@ def test_parameters_of_unknown_age_are_judged_in_sample_only(log: ReviewLog) -> 
         presets={key: replace(each, modified_s=None) for key, each in log.presets.items()},
     )
     answer = compare(unknown)[0]
-    assert answer.conclusion == "can't tell"
+    assert answer.says == "can't tell"
     assert answer.parameters is None
-    assert "does not say when" in answer.sentences[0]
-    assert "flatters" in answer.sentences[1]
+    assert "does not say when" in shown.sentences(answer)[0]
+    assert "flatters" in shown.sentences(answer)[1]
 
 
 def test_parameters_older_than_all_reviews_are_not_flattered(log: ReviewLog) -> None:
@@ -149,14 +149,14 @@ def test_parameters_older_than_all_reviews_are_not_flattered(log: ReviewLog) -> 
     old = {key: replace(each, modified_s=1) for key, each in log.presets.items()}
     few = replace(few, presets=old, entries=replace(few.entries, **first), optimized_before_s=None)
     answer = compare(few, questions=["parameters"])[0]
-    assert answer.conclusion == "can't tell"
-    assert "flatters" not in answer.sentences[1]
+    assert answer.says == "can't tell"
+    assert "flatters" not in shown.sentences(answer)[1]
 
 
 def test_own_parameters_are_a_line_of_the_table(log: ReviewLog) -> None:
     answers = compare(log, questions=["parameters"], parameters={"mine": fsrs6.DEFAULT})
     for answer in answers:
-        figures = {row["candidate"]: row["log loss"] for row in answer.tables[-1].records()}
+        figures = {row["candidate"]: row["log loss"] for row in shown.tables(answer)[-1].records()}
         assert figures["mine"] == figures["defaults"]
     with pytest.raises(InputError, match="18 FSRS parameters"):
         compare(log, parameters={"mine": (1.0,) * 18})
@@ -191,7 +191,7 @@ def test_answers_come_one_by_one_and_end_when_nobody_listens(log: ReviewLog) -> 
 
 def test_interface_for_notebooks(log: ReviewLog) -> None:
     answers = srs_eval.compare(log, "parameters")
-    frame = answers[0].frame()
+    frame = srs_eval.tables(answers[0])[0].frame()
     assert {"candidate", "log loss", "log loss low", "log loss high"} <= set(frame.columns)
     assert (frame["log loss low"] < frame["log loss"]).all()
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import Unanswered, Worded, of
 from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.questions import OF_PRESETS, QUESTIONS, compare
-from srs_eval.advice.sentences import UNANSWERED
 from srs_eval.advice.workload.answers import answers as costs_in_words
 from srs_eval.advice.workload.estimate import Question, workload
 from srs_eval.cli.main import main
@@ -31,8 +32,8 @@ from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs, fault_of
 from srs_eval.report.build import learner_report
 from srs_eval.report.export import to_json
+from srs_eval.report.files import markdown
 from srs_eval.report.inspection import inspect_log
-from srs_eval.report.markdown import markdown
 from srs_eval.training.context import Context
 from tools.simulated import simulate_learner, write_collection
 
@@ -110,7 +111,7 @@ def test_what_is_out_of_bounds_is_run_within_them(
     answers = compare(absurd, questions=["parameters", "retention"])
     assert {"Preset 0", "Preset 1"} <= {each.subject for each in answers}
     for answer in answers:
-        for table in answer.tables:
+        for table in shown.tables(answer):
             for row in table.records():
                 assert math.isfinite(row.get("log loss", 0.0)), (answer.subject, row)
 
@@ -121,23 +122,25 @@ def test_the_rest_is_answered_as_though_it_were_not_there(
 ) -> None:
     asked = ["parameters", "often", "health", "retention"]
     first, *rest = compare(with_list(log, values, 101), questions=asked)
-    assert (first.question, first.subject, first.conclusion) == (
+    assert (first.question, first.subject, first.says) == (
         "parameters",
         "Preset 1",
         "left out",
     )
-    (sentence,) = first.sentences
+    (sentence,) = shown.sentences(first)
     assert sentence.startswith("Preset 1 is left out: Anki does not run its ")
-    assert first.why == fault_of(values)
+    assert of(first, Worded).why == fault_of(values)
     assert rest == compare(of_its_own(log), questions=asked)
 
 
 def test_every_question_names_it(log: ReviewLog) -> None:
     for question in QUESTIONS:
         first, *rest = compare(broken(log), questions=[question])
-        assert first.sentences == (SENTENCE,)
+        assert shown.sentences(first) == (SENTENCE,)
         assert all(each.question == question for each in rest)
-    assert all(each.sentences != (SENTENCE,) for each in compare(broken(log), questions=["models"]))
+    assert all(
+        shown.sentences(each) != (SENTENCE,) for each in compare(broken(log), questions=["models"])
+    )
 
 
 def test_reviews_of_deleted_cards_and_of_no_preset_stay(log: ReviewLog) -> None:
@@ -180,8 +183,8 @@ def test_the_apps_lines_name_it(log: ReviewLog) -> None:
     for answers, questions in overview(broken(log)):
         found.add(answers, questions)
     assert not found.waiting
-    assert not [each for each in found.answers if each.conclusion == UNANSWERED]
-    assert [each.sentences for each in found.answers].count((SENTENCE,)) == 1
+    assert not [each for each in found.answers if isinstance(each.evidence, Unanswered)]
+    assert [shown.sentences(each) for each in found.answers].count((SENTENCE,)) == 1
     presets = {line.title: line for line in found.lines if line.question == OF_PRESETS}
     assert presets.keys() == {"Preset 0", "Preset 1"}
     line = presets["Preset 1"]
@@ -228,7 +231,7 @@ def test_costs_are_of_the_others(log: ReviewLog, collection: Path) -> None:
     question = Question(retentions=(0.9,), days=30, draws=1)
     first = next(workload(broken(log), question=question))
     assert first.preset == "Preset 0"
-    assert SENTENCE in costs_in_words(first)[0].sentences
+    assert SENTENCE in shown.sentences(costs_in_words(first)[0])
     with pytest.raises(NotEnoughData, match="Preset 1 is left out"):
         next(workload(broken(log), "Preset 1", question))
     given = next(workload(broken(log), "Preset 1", question, parameters=fsrs6.DEFAULT))

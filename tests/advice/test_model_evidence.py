@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice.answers import Table
 from srs_eval.advice.model_evidence import Curves, _stability, model_evidence
+from srs_eval.advice.tables import Table
 from srs_eval.app import Options
 from srs_eval.engine.results import Result
 from srs_eval.engine.session import Session

@@ -18,23 +18,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import srs_eval
-from srs_eval.advice.answers import Answer, Kept, Table, improve, keep, last
+from srs_eval.advice import shown
 from srs_eval.advice.candidates import WHOLE, Learner
-from srs_eval.advice.fsrs import _change, _headline, how_well
+from srs_eval.advice.findings import (
+    Against,
+    Finding,
+    Fit,
+    Health,
+    Missing,
+    Months,
+    Often,
+    Part,
+    Retention,
+    Worded,
+    of,
+    phrased,
+    unanswered,
+)
+from srs_eval.advice.fsrs import how_well
 from srs_eval.advice.over_time import was_i_predictable
 from srs_eval.advice.overview import Overview, _to_compile_side_by_side, overview, preset_line
 from srs_eval.advice.parameters import since_optimized
 from srs_eval.advice.questions import OF_PRESETS, REGISTRY, TASKS, TASKS_WITHOUT_PRESETS, compare
 from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
+from srs_eval.advice.saved import Kept, improve, keep, last
 from srs_eval.advice.sentences import (
-    UNANSWERED,
-    in_one_line,
     month_in_words,
     parameter_line,
     parsed_parameters,
     told,
-    why_open,
 )
+from srs_eval.advice.shown.predicted import headline
+from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.answers import answers as costs_in_words
 from srs_eval.advice.workload.estimate import Doing, Question, Workload, workload
 from srs_eval.advice.workload.glance import at_a_glance
@@ -163,11 +178,11 @@ def test_the_fixture_is_answered() -> None:
     assert parsed_parameters(line) == pytest.approx(vocabulary.parameters, abs=5e-5)
     assert [each.question for each in vocabulary.answers] == ["parameters", "buttons", "noise"]
     _, buttons, noise = vocabulary.answers
-    in_force, optimized, _ = buttons.tables
+    in_force, optimized, _ = shown.tables(buttons)
     assert [row[0] for row in in_force.rows] == [row[0] for row in optimized.rows]
     assert in_force.rows[0][0] == "new"
     assert in_force.rows != optimized.rows
-    assert len(noise.tables[0].rows) == 21
+    assert len(shown.tables(noise)[0].rows) == 21
     assert lines["When FSRS says"].text.startswith("90 %, you recall 8")
     assert found.headline.startswith("FSRS predicts you well: ")
 
@@ -311,11 +326,11 @@ def test_a_difference_says_which_side_is_better(
 def test_one_line_for_several_presets_says_into_which_others() -> None:
     """Also where it is as good as what is there; where that is open, not yet."""
 
-    def answer(name: str, conclusion: str, shared: float = -0.01) -> Answer:
+    def answer(name: str, conclusion: str, shared: float = -0.01) -> Finding:
         difference = Interval(shared, 0.001, 2_000, 60, ((0.0005, 59),))
         row = ("one for all, as pooled", Interval(0.4, 0.01), difference, "")
         table = Table("", ("candidate", "log loss", "minus now", "verdict"), (row,))
-        return Answer("parameters", name, conclusion, ("",), (table,), difference=difference)
+        return phrased("parameters", name, conclusion, ("",), (table,), difference=difference)
 
     def texts(found: Overview) -> list[str]:
         return [line.text.partition("; ")[2] for line in found.lines]
@@ -332,15 +347,15 @@ def test_one_line_for_several_presets_says_into_which_others() -> None:
     assert texts(found)[-2:] == ["", ""]
 
 
-@pytest.mark.parametrize(("reviews", "shown"), [(299, False), (300, True)])
-def test_no_log_loss_of_a_few_reviews_is_shown(reviews: int, shown: bool) -> None:
+@pytest.mark.parametrize(("reviews", "is_shown"), [(299, False), (300, True)])
+def test_no_log_loss_of_a_few_reviews_is_shown(reviews: int, is_shown: bool) -> None:
     row = ("now", Interval(2.965, 0.1, reviews, 60), None, "")
     table = Table("", ("candidate", "log loss", "minus now", "verdict"), (row,))
-    answer = Answer(
+    answer = phrased(
         "parameters", "New", "can't tell", ("",), (table,), why="needs 297 more reviews"
     )
     line = preset_line(answer)
-    assert (line.figures[0] is not None) == shown
+    assert (line.figures[0] is not None) == is_shown
     assert line.text == "needs 297 more reviews"
 
 
@@ -352,7 +367,7 @@ def test_what_never_changed_is_not_called_changed(log: ReviewLog) -> None:
 
     def why(presets: dict[int, Preset]) -> list[str]:
         answers = compare(replace(few, presets=presets), questions=["parameters"])
-        return [each.why for each in answers if each.subject != "all presets"]
+        return [of(each, Worded).why for each in answers if each.subject != "all presets"]
 
     never = {key: replace(each, fsrs_parameters={}) for key, each in log.presets.items()}
     stored = {
@@ -362,26 +377,17 @@ def test_what_never_changed_is_not_called_changed(log: ReviewLog) -> None:
     assert all(each.startswith("changed lately, needs ") for each in why(stored))
 
 
-def test_why_it_is_open_how_often_to_optimize() -> None:
+def test_how_often_to_optimize_is_told_of_all_presets_at_once() -> None:
     answers = [
-        Answer("often", "Words", "can't tell", ("",), why="up to 900 more reviews"),
-        Answer("often", "Maps", "at every +25 %", ("",)),
+        Finding("often", "Words", "every +10 %", evidence=Often("safe")),
+        Finding("often", "Maps", "every +25 %", evidence=Often("as good")),
+        Finding("often", "Fish", "every +10 %", evidence=Often("safe")),
     ]
-    assert in_one_line(answers[:1]) == "can't tell yet (up to 900 more reviews)"
-    assert in_one_line(answers) == (
-        "can't tell yet: Words (up to 900 more reviews); "
-        "at 25 % more reviews than last time is enough: Maps"
+    assert shown.line(answers[:1]) == "every +10 % of reviews is safe for everybody"
+    assert shown.line(answers) == (
+        "every +10 % of reviews is safe for everybody: Words and Fish; "
+        "every +25 % of reviews is as good as always: Maps"
     )
-
-
-def test_what_several_presets_lack_is_told_once() -> None:
-    """Each lacks another number of reviews, and of each question; their own answers tell it."""
-    few = [
-        Answer("often", name, "can't tell", ("",), why=f"needs {number} more reviews")
-        for name, number in (("Words", 275), ("Maps", 344))
-    ]
-    assert in_one_line(few) == "can't tell yet: Words and Maps (too few reviews)"
-    assert in_one_line(few[:1]) == "can't tell yet (needs 275 more reviews)"
 
 
 def test_too_few_reviews_for_anything_are_told_once(log: ReviewLog) -> None:
@@ -389,12 +395,18 @@ def test_too_few_reviews_for_anything_are_told_once(log: ReviewLog) -> None:
     assert log.entries is not None
     first = {n: c[:300] for n, c in vars(log.entries).items()}
     found = answered(replace(log, entries=replace(log.entries, **first)))
-    judged = next(each.difference for each in found.of("fit"))
+    judged = next(each.interval for each in found.of("fit"))
     assert judged is not None
     said = " ".join(
-        [found.headline, *(line.text for line in found.lines if line.question != "costs")]
+        [
+            found.headline,
+            *(line.text for line in found.lines if line.question not in ("costs", "often")),
+        ]
     )
-    assert set(re.findall(r"[\d,]*\d", said)) == {str(judged.reviews), "1,000"}
+    assert set(re.findall(r"[\d,]*\d", said)) == {
+        f"{1_000 - judged.reviews:,}",
+        str(20 - judged.days),
+    }
     (split,) = (line.text for line in found.lines if line.question == "split")
     assert split == "can't tell yet: leave them as they are"
 
@@ -410,23 +422,43 @@ def test_why_less_is_remembered_than_desired(
     expected = recall if reason == "timing" else 0.97
     monkeypatch.setattr(Learner, "predict", lambda self, *_: np.full(len(self.trials), expected))
     answer = next(do_i_remember_enough(learner, list(learner.groups), 0.002))
-    assert answer.conclusion == "less than desired"
-    both = answer.sentences[-1]
-    found = re.findall(r"([+−]\d+\.\d) (?:points|\()", both)
-    off, timing, expecting = (float(each.replace("−", "-")) for each in found)
-    assert timing + expecting == pytest.approx(off, abs=0.11)
+    found = answer.evidence
+    assert isinstance(found, Retention)
+    assert found.says == "below"
     mine = learner.trials.partition == next(iter(learner.groups))
-    assert off == pytest.approx(100 * (learner.trials.y[mine].mean() - 0.97), abs=0.06)
-    assert timing == pytest.approx(100 * (expected - 0.97), abs=0.06)
-    line = in_one_line([answer])
+    off = float(learner.trials.y[mine].mean()) - 0.97
+    assert found.timing.estimate + found.expecting.estimate == pytest.approx(off)
+    assert found.timing.estimate == pytest.approx(expected - 0.97)
+    line = shown.line([answer])
+    assert any("Of the difference in points" in each for each in shown.sentences(answer))
     assert ("points less as cards came later" in line) == (reason == "timing")
     assert ("points less as FSRS expects too much" in line) == (reason == "expecting")
+
+
+def _fit(
+    says: Any,
+    changes: bool = False,
+    verdict: Any = "better",
+    defaults: Any = None,
+    reviews: int = 4_000,
+) -> Finding:
+    difference, saved = Interval(-0.1, 0.02, reviews, 60), Interval(0.27, 0.08)
+    loss = Interval(0.4, 0.02, reviews, 60)
+    figures = loss, difference, verdict, saved
+    average = Against("average", "average", *figures)
+    older = Against("SM-2 as scheduled", "older scheduler", *figures)
+    against, instead = (average, older), older if changes else None
+    evidence = Fit(says, "optimized", Interval(0.73, 0.32), loss, against, True, instead, defaults)
+    lacks = None if reviews >= 1_000 else Missing(1_000 - reviews)
+    return Finding(
+        "fit", "all reviews", interval=difference, reviews=reviews, missing=lacks, evidence=evidence
+    )
 
 
 @pytest.mark.parametrize("alone", ["better", "worse", "as good", "can't tell yet"])
 def test_whether_to_change_leads_to_one_act(alone: str) -> None:
     """That the defaults would not do is why parameters are pasted, no second thought."""
-    told = _change("better", Interval(0.27, 0.08), "", "SM-2", alone)
+    told = headline(_fit("well", True, "better", alone))
     assert told.count(".") == 1
     assert told.startswith("Change to FSRS? Yes, with parameters fitted to you")
     assert ("its defaults alone" in told) == (alone != "better")
@@ -436,7 +468,7 @@ def test_a_row_without_a_verdict_has_a_dot_of_its_own() -> None:
     columns = ("candidate", "log loss", "minus now", "verdict")
     told = (("pooled", "better"), ("one for all, as pooled", ""), ("deck", "the same"))
     rows = tuple((name, None, Interval(-0.01, 0.004), says) for name, says in told)
-    shown = evidence(Answer("parameters", "A", "", (), (Table("", columns, rows),))).draw(120)
+    shown = evidence(phrased("parameters", "A", "", (), (Table("", columns, rows),))).draw(120)
     better, beside, same = shown.plain.strip().splitlines()[-3:]
     assert "●" in better
     assert "●" in same
@@ -445,12 +477,11 @@ def test_a_row_without_a_verdict_has_a_dot_of_its_own() -> None:
 
 
 def test_one_reason_for_all_questions_has_one_line() -> None:
-    sentence = "Can't tell: too little data, no usable reviews."
     questions = ("fit", "day", "often")
     found = Overview("anki")
-    found.add([Answer(each, "all reviews", UNANSWERED, (sentence,)) for each in questions])
+    found.add([unanswered(each, "too little data, no usable reviews") for each in questions])
     (line,) = found.lines
-    assert line.text == sentence
+    assert line.text == "Can't tell: too little data, no usable reviews."
     some = Overview("anki", waiting=["day"], answers=list(found.answers))
     assert len(some.lines) > 1
 
@@ -472,18 +503,10 @@ def test_what_cannot_be_told_says_why_beside_its_interval(
     reviews: int, low: float, high: float, says: str
 ) -> None:
     difference = Interval((low + high) / 2, (high - low) / 2, reviews, 60)
-    columns = ("against", "minus it", "verdict")
-    table = Table("", columns, (("SM-2 as scheduled", difference, "can't tell yet"),))
-    health = Answer("health", "Words", "can't tell", ("",), (table,))
-    assert in_one_line([health]) == f"can't tell yet {says}"
     columns = ("reviews of", "parameters", "reviews", "minus shared", "decision")
     shared = Table("", columns, (("all presets", "split", reviews, difference, "can't tell"),))
-    split = Answer("split", "all presets", "can't tell", ("",), (shared,))
-    assert in_one_line([split]) == f"can't tell yet: leave them as they are {says}"
-    leaves_out = high < 0
-    shown = evidence(health).draw(100).plain
-    assert ("can't tell yet*" in shown) == leaves_out
-    assert ("* The interval leaves out 0, but: " in shown) == leaves_out
+    split = phrased("split", "all presets", "can't tell", ("",), (shared,))
+    assert shown.line([split]) == f"can't tell yet: leave them as they are {says}"
 
 
 def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
@@ -491,19 +514,18 @@ def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
     assert log.entries is not None
     off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
     told = how_well(Learner.of(off), 0.002)
-    assert told.sentences[0].startswith("Change to FSRS? ")
-    assert "SM-2, your scheduler" in told.sentences[0]
-    assert "FSRS is off; it would predict" in told.sentences[1]
+    assert shown.sentences(told)[0].startswith("Change to FSRS? ")
+    assert "SM-2, your scheduler" in shown.sentences(told)[0]
+    assert "FSRS is off; it would predict" in shown.sentences(told)[1]
     drawn = np.random.default_rng(1)
     sure = {"SuperMemo SM-15": drawn.uniform(0.1, 0.9, len(log.entries.time_ms))}
     brought = replace(log, decks={}, presets={}, cards=Cards.empty(), predictions=sure)
     told = how_well(Learner.of(brought, protocol=WHOLE), 0.002)
-    assert told.sentences[0].startswith(
-        "Change to FSRS? Yes, with parameters fitted to you: it would predict you better than "
-        "SuperMemo SM-15, your scheduler, by "
+    assert shown.sentences(told)[0].startswith(
+        "Change to FSRS? Yes, with parameters fitted to you: it would predict you "
     )
     found = Overview("benchmark")
-    found.add([told, Answer("models", "all reviews", "FSRS-6", ("FSRS-6 has the lowest loss.",))])
+    found.add([told, phrased("models", "all reviews", "FSRS-6", ("FSRS-6 has the lowest loss.",))])
     assert found.lines[0].title == "FSRS for you?"
     assert found.lines[0].text.startswith("better than SuperMemo SM-15 (")
     assert "than your average (" in found.lines[0].text
@@ -521,7 +543,7 @@ def test_ones_own_parameters_are_told_before_what_a_fit_would_add(log: ReviewLog
     own, fitted = (
         f"{100 * (1 - mean[name] / mean['average']):.0f} % better" for name in ("now", "optimized")
     )
-    said = how_well(learner, 0.002).sentences[0]
+    said = shown.sentences(how_well(learner, 0.002))[0]
     assert f"with your parameters {own} than guessing your average" in said
     assert f", optimized {fitted}" in said
     assert own != fitted  # else it is not known whose figure is whose
@@ -535,8 +557,8 @@ def test_while_fsrs_is_off_now_is_what_schedules(log: ReviewLog) -> None:
     since = since_optimized(learner, group, 0.002)
     assert since is not None
     table = since.table("")
-    answer = Answer("parameters", "Default", "optimize", ("",), (table,), fsrs6.DEFAULT)
-    now, *_ = preset_line(replace(answer, difference=Interval(-0.1, 0.01)), (), True).figures
+    answer = phrased("parameters", "Default", "optimize", ("",), (table,), fsrs6.DEFAULT)
+    now, *_ = preset_line(replace(answer, interval=Interval(-0.1, 0.01)), (), True).figures
     assert now == since.log_loss["SM-2 as scheduled"]
     assert preset_line(answer).figures[0] == since.log_loss["now"]
     found = Overview("anki", answers=[how_well(learner, 0.002), answer], fsrs_is_off=True)
@@ -547,29 +569,29 @@ def test_while_fsrs_is_off_now_is_what_schedules(log: ReviewLog) -> None:
 
 
 @pytest.mark.parametrize(
-    ("difference", "says"),
+    ("reviews", "says"),
     [
-        (Interval(-0.4, 0.5, 44, 30), "can't be told yet: needs 956 more reviews."),
-        (Interval(-0.4, 0.5, 4_000, 60), "can't be told yet: 73 % better than guessing"),
+        (44, "can't be told yet: needs 956 more reviews."),
+        (4_000, "can't be told yet: optimized, 73 % better than guessing"),
     ],
 )
-def test_no_figure_of_a_few_reviews(difference: Interval, says: str) -> None:
+def test_no_figure_of_a_few_reviews(reviews: int, says: str) -> None:
     """It would be read as praise; and nobody saves more than all of a loss."""
-    saved = Interval(0.73, 0.32)
-    few = why_open(difference) if difference.reviews < 1_000 else ""
-    told = _headline("can't tell yet", saved, True, few, "")
+    told = headline(_fit("can't tell", reviews=reviews))
     assert says in told
-    assert ("(41 … 100 %)" in told) == (not few)
+    assert ("(41 … 100 %)" in told) == (reviews == 4_000)
 
 
-def test_a_month_that_has_only_begun_is_not_this_month(log: ReviewLog) -> None:
-    """Nor is one with too few days for an interval in its own table."""
+def test_the_latest_month_is_that_of_the_last_review(log: ReviewLog) -> None:
+    """It is never surer than its share of the months before makes it."""
     answer = was_i_predictable(Learner.of(log))
-    rows = [row for row in answer.tables[0].rows if isinstance(row[4], Interval)]
-    months = [row[0] for row in rows if row[1] >= 100 and math.isfinite(row[4].half_width)]
-    assert months[-1] != rows[-1][0]  # else nothing is shown here
-    assert answer.subject == months[-1]
-    assert month_in_words(str(months[-1])) in answer.sentences[0]
+    found = answer.evidence
+    assert isinstance(found, Months)
+    assert answer.subject == found.months[-1].name
+    assert (answer.interval is None) == (answer.missing is not None)
+    if answer.interval is not None:
+        assert answer.interval.half_width >= found.months[-1].log_loss.half_width
+    assert month_in_words(answer.subject) in shown.sentences(answer)[0]
 
 
 def test_the_months_line_is_named_by_its_month(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -585,10 +607,10 @@ def test_the_months_line_is_named_by_its_month(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("recall", "says"),
     [
-        (0.93, "can't tell yet whether it means what it says"),
-        (0.9, "it means what it says"),
-        (0.8, "less than it says"),
-        (0.99, "more than it says"),
+        (0.93, "can't tell"),
+        (0.9, "no matter"),
+        (0.8, "below"),
+        (0.99, "above"),
     ],
 )
 def test_what_cannot_be_told_apart_is_not_called_equal(
@@ -601,42 +623,33 @@ def test_what_cannot_be_told_apart_is_not_called_equal(
     half = 0.05 if recall == 0.93 else 0.02
     told = replace(mean_interval(learner.trials.y, learner.trials.day), estimate=recall)
     monkeypatch.setattr(Learner, "interval", lambda *_: replace(told, half_width=half))
-    (sentence, _) = does_it_mean_it(learner).sentences
-    assert sentence.endswith(f": {says}.")
-    conclusion = next(do_i_remember_enough(learner, list(learner.groups), 0.002)).conclusion
-    assert (
-        conclusion
-        == {
-            0.93: "can't tell",
-            0.9: "as desired",
-            0.8: "less than desired",
-            0.99: "more than desired",
-        }[recall]
-    )
+    assert does_it_mean_it(learner).says == says
+    assert next(do_i_remember_enough(learner, list(learner.groups), 0.002)).says == says
 
 
 def test_nobody_desired_a_retention_while_fsrs_was_off(log: ReviewLog) -> None:
     off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
     learner = Learner.of(off)
     answer = next(do_i_remember_enough(learner, list(learner.groups), 0.002))
-    assert "FSRS is off, so none was asked for" in answer.sentences[0]
-    assert "desired" not in in_one_line([answer])
-    assert in_one_line([answer]).startswith("recalled: ")
+    assert answer.says == "not asked for"
+    assert "desired" not in shown.line([answer])
+    assert shown.line([answer]).startswith("recalled: ")
 
 
 def test_what_is_remembered_is_grouped_worst_first() -> None:
-    def answer(name: str, says: str, recalled: float, desired: float | None) -> Answer:
-        row = ("all", 2_000, Interval(recalled, 0.01, 2_000, 60), 0.9, desired)
-        columns = ("reviews of", "reviews", "recalled", "expected", "desired")
-        return Answer("retention", name, says, ("",), (Table("", columns, (row,)),))
+    def answer(name: str, says: Any, recalled: float, desired: float | None) -> Finding:
+        whole = Part("all", Interval(recalled, 0.01, 2_000, 60), 0.9)
+        none = Interval(0.0, 0.01)
+        evidence = Retention(says, (whole,), desired, False, none, none)
+        return Finding("retention", name, evidence=evidence)
 
     answers = (
-        answer("Maps", "as desired", 0.902, 0.9),
-        answer("Words", "less than desired", 0.788, 0.92),
+        answer("Maps", "no matter", 0.902, 0.9),
+        answer("Words", "below", 0.788, 0.92),
         answer("Birds", "can't tell", 0.8, 0.82),
-        answer("New", "recalled", 0.8, None),
+        answer("New", "not asked for", 0.8, None),
     )
-    assert in_one_line(answers) == (
+    assert shown.line(answers) == (
         "less than desired: Words 78.8 % (desired 92 %); "
         "as desired: Maps 90.2 % (desired 90 %); "
         "can't tell yet: Birds 80.0 % (desired 82 %, 79 … 81 %); "
@@ -645,19 +658,21 @@ def test_what_is_remembered_is_grouped_worst_first() -> None:
 
 
 def test_whether_fsrs_is_right_is_told_against_the_older_scheduler() -> None:
-    def answer(name: str, says: str, estimate: float) -> Answer:
-        row = ("SM-2 as scheduled", Interval(estimate, 0.01, 2_000, 60), says)
-        table = Table("", ("against", "minus it", "verdict"), (row,))
-        return Answer("health", name, "", ("",), (table,))
+    def answer(name: str, verdict: Any, saved: float, lacks: int = 0) -> Finding:
+        figures = Interval(0.4, 0.01), Interval(-saved, 0.01, 2_000, 60)
+        against = Against("SM-2", "older scheduler", *figures, verdict, Interval(saved, 0.01))
+        missing = Missing(lacks) if lacks else None
+        evidence = Health("can't tell" if lacks else "yes", (against,), None)
+        return Finding("health", name, missing=missing, evidence=evidence)
 
-    words = answer("Words", "better", -0.03)
-    assert in_one_line([words]) == "better than SM-2 once optimized (.020 … .040 better)"
-    others = answer("Maps", "as good", 0.0), answer("Birds", "can't tell yet", -0.001)
-    unjudged = Answer("health", "New", "can't tell", ("Anki makes no health check here.",))
-    assert in_one_line([words, *others, unjudged]) == (
-        "better than SM-2 once optimized: Words (.020 … .040 better); "
-        "as good as SM-2 once optimized: Maps (.010 better … .010 worse); "
-        "can't tell yet: Birds (.011 better … .009 worse) and New"
+    words = answer("Words", "better", 0.03)
+    assert shown.line([words]) == "better than SM-2 once optimized (2 … 4 %)"
+    others = answer("Maps", "as good", 0.0), answer("Birds", "can't tell yet", 0.001, 900)
+    unjudged = Finding("health", "New", evidence=Health("can't tell", (), None))
+    assert shown.line([words, *others, unjudged]) == (
+        "better than SM-2 once optimized: Words (2 … 4 %); "
+        "as good as SM-2 once optimized: Maps (1 % worse … 1 % better); "
+        "can't tell yet: Birds (too few reviews) and New"
     )
 
 
@@ -665,10 +680,10 @@ def test_whether_fsrs_is_right_is_told_against_the_older_scheduler() -> None:
 def test_what_another_retention_costs_is_a_line(log: ReviewLog, enabled: bool) -> None:
     """Also of who has not turned FSRS on: it is what they would ask before they do."""
     answer = at_a_glance(replace(log, receipt=replace(log.receipt, fsrs_enabled=enabled)))
-    rows = {row[0]: row for row in answer.tables[0].rows}
+    rows = {row[0]: row for row in shown.tables(answer)[0].rows}
     assert 0 < int(str(rows["85 %"][2])) < int(str(rows["90 %"][2]))
     assert [row[1] for row in rows.values()].count("now") == int(enabled)
-    line = in_one_line([answer])
+    line = shown.line([answer])
     assert line.startswith(f"{answer.subject}: ~")
     assert f"~{rows['85 %'][2]} at 85 %" in line
     assert ("were FSRS on" in line) == (not enabled)
@@ -700,14 +715,14 @@ def test_the_load_of_now_is_not_that_of_optimized_parameters(
 ) -> None:
     columns = ("desired retention", "", "reviews a day", "minutes a day")
     table = Table("", columns, (("85 %", "", "57", "19"), *last))
-    answer = Answer("costs", "Words", conclusion, ("",), (table,))
-    assert in_one_line([answer]) == f"Words: {says}"
+    answer = phrased("costs", "Words", conclusion, ("",), (table,))
+    assert shown.line([answer]) == f"Words: {says}"
 
 
 def test_few_reviews_are_told_with_what_is_needed() -> None:
-    few = Answer("parameters", "New", "can't tell", ("",), difference=Interval(0.0, 0.1, 787, 30))
+    few = phrased("parameters", "New", "can't tell", ("",), difference=Interval(0.0, 0.1, 787, 30))
     assert preset_line(few).text == "needs 213 more reviews"
-    days = Answer("parameters", "New", "can't tell", ("",), difference=Interval(0.0, 0.1, 2000, 7))
+    days = phrased("parameters", "New", "can't tell", ("",), difference=Interval(0.0, 0.1, 2000, 7))
     assert preset_line(days).text == "needs 13 more days"
 
 
@@ -753,7 +768,7 @@ async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
         await pilot.press("n")
         await until(pilot, lambda: "Maps" in text_of(app))
         await pilot.press("escape", "t")
-        await until(pilot, lambda: "minus the average" in text_of(app))
+        await until(pilot, lambda: "Month by month" in text_of(app))
         await pilot.press("escape", "s")
         await until(pilot, lambda: "Your day hardly matters" in text_of(app))
 
@@ -835,12 +850,21 @@ async def test_what_a_retention_costs_gets_better_known(
     def costs(preset: str | None) -> Any:
         asked.append(preset)
         now[0] += 60  # kernels are prepared: that is no measure of what is left
-        yield [Answer("workload", "Default", "90 %", ("About 80 reviews a day.",))], doing[0]
+        yield (
+            [phrased("workload", "Default", "90 %", ("About 80 reviews a day.",))],
+            doing[0],
+        )
         assert first.wait(PATIENCE)
         now[0] += 12
-        yield [Answer("workload", "Default", "90 %", ("About 88 reviews a day.",))], doing[1]
+        yield (
+            [phrased("workload", "Default", "90 %", ("About 88 reviews a day.",))],
+            doing[1],
+        )
         assert known.wait(PATIENCE)
-        yield [Answer("workload", "Default", "90 %", ("88 reviews a day (81 … 97).",))], doing[1]
+        yield (
+            [phrased("workload", "Default", "90 %", ("88 reviews a day (81 … 97).",))],
+            doing[1],
+        )
         raise NotEnoughData("the next preset has 3 reviews")
 
     app = make_app(tmp_path, FILE, monotonic=lambda: now[0])
@@ -872,20 +896,20 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
             name = preset or "Default"
             yield SimpleNamespace(finished=finished, drawn=False, preset=name, doing=None)
 
-    def answers(found: Any) -> list[Answer]:
-        return [Answer("workload", found.preset, "final" if found.finished else "rough", ())]
+    def answers(found: Any) -> list[Finding]:
+        return [phrased("workload", found.preset, "final" if found.finished else "rough", ())]
 
     monkeypatch.setattr("srs_eval.advice.workload.estimate.workload", workload)
     monkeypatch.setattr("srs_eval.advice.workload.answers.answers", answers)
     app = make_app(tmp_path, FILE)
 
     def told(preset: str | None) -> list[str]:
-        return [said[0].conclusion for said, _ in app.session.costs(preset)]
+        return [said[0].says for said, _ in app.session.costs(preset)]
 
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
         begun = app.session.costs("Default")
-        assert next(begun)[0][0].conclusion == "rough"
+        assert next(begun)[0][0].says == "rough"
         begun.close()  # left before the end: nothing is kept
         assert told(None) == ["rough", "final"]
         assert told(None) == ["final"]
@@ -941,7 +965,7 @@ async def test_the_line_of_costs_has_ranges_once_they_are_worked_out(
         leave.set()
         await pilot.press("w")
         await until(pilot, lambda: app.screen.query_one("#box").border_subtitle == "")
-        rows = {row[0]: row for row in costs_in_words(seen[-1])[0].tables[0].rows}
+        rows = {row[0]: row for row in shown.tables(costs_in_words(seen[-1])[0])[0].rows}
         await pilot.press("escape")
         await until(pilot, lambda: on(app, "AnswersScreen")() and "90 % ranges" in line(app))
         better = line(app)
@@ -956,15 +980,18 @@ async def test_the_line_of_costs_has_ranges_once_they_are_worked_out(
 
 def test_what_was_kept_of_other_reviews_is_not_improved(tmp_path: Path) -> None:
     kept = Kept(tuple(make_answers()), "these reviews", 4_000, 1.0)
-    better = [Answer("costs", "Default", "ranges", ("",)), Answer("costs", "Maps", "ranges", ("",))]
+    better = [
+        phrased("costs", "Default", "ranges", ("",)),
+        phrased("costs", "Maps", "ranges", ("",)),
+    ]
     keep("file", kept, tmp_path)
     improve("file", "other reviews", better, tmp_path)
     assert last("file", tmp_path) == kept
     improve("file", kept.basis, better, tmp_path)
     found = last("file", tmp_path)
     assert found is not None
-    assert [each for each in found.answers if each.question == "costs"] == better[:1]
-    assert len(found.answers) == len(kept.answers)
+    assert [each for each in found.findings if each.question == "costs"] == better[:1]
+    assert len(found.findings) == len(kept.findings)
 
 
 def test_damaged_answers_are_as_good_as_none(tmp_path: Path) -> None:

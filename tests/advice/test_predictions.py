@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import Models
 from srs_eval.advice.questions import compare
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
@@ -58,7 +60,7 @@ def test_own_predictions_are_judged_beside_the_others(
 ) -> None:
     path = _own_predictions(learner, tmp_path / file, header)
     answers = srs_eval.compare(log, "parameters", predictions=path)
-    figures = {row["candidate"]: row["log loss"] for row in answers[-1].tables[0].records()}
+    figures = {row["candidate"]: row["log loss"] for row in shown.tables(answers[-1])[0].records()}
     assert figures[model] == pytest.approx(figures["defaults"], abs=1e-12)
 
 
@@ -111,17 +113,19 @@ def supermemo(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
 def test_other_programs_predictions_are_judged_beside_fsrs(supermemo: ReviewLog) -> None:
     (answer,) = compare(supermemo, parameters={"mine": fsrs6.DEFAULT})
     assert answer.question == "models"
-    rows = {row["model"]: row for row in answer.tables[0].records()}
+    rows = {row["model"]: row for row in shown.tables(answer)[0].records()}
     result = srs_eval.evaluate(supermemo, models=["FSRS-6"], use_cache=False)["FSRS-6"]
     said = supermemo.predictions["SuperMemo SM-15"][result.review_th - 1]
     both = np.isfinite(said)
-    assert f"Left out: {np.count_nonzero(~both)} held-out reviews" in " ".join(answer.sentences)
+    assert isinstance(answer.evidence, Models)
+    assert answer.evidence.left_out == np.count_nonzero(~both)
+    assert f"Left out: {answer.evidence.left_out} held-out reviews" in shown.sentences(answer)[-1]
     for name, p in (("FSRS-6", result.p), ("SuperMemo SM-15", said)):
         likelihood = np.where(result.y == 1, p, 1 - p)[both]
         assert rows[name]["log loss"] == pytest.approx(-np.log(likelihood).mean(), abs=1e-9)
     assert rows["mine"]["log loss"] == rows["FSRS-6 defaults"]["log loss"]
     assert rows["SuperMemo SM-15"]["verdict"] == "worse"
-    assert "“SuperMemo SM-15” predicts worse than FSRS-6" in " ".join(answer.sentences)
+    assert "“SuperMemo SM-15” predicts worse than FSRS-6" in " ".join(shown.sentences(answer))
 
 
 def test_predictions_of_a_file_for_reviews_without_times(
@@ -132,7 +136,7 @@ def test_predictions_of_a_file_for_reviews_without_times(
     lines = [f"{th},{p!r}" for th, p in zip(result.review_th, result.p.tolist(), strict=True)]
     path.write_text("\n".join(["review_th,p", *lines]))
     (answer,) = compare(supermemo, predictions=path)
-    rows = {row["model"]: row for row in answer.tables[0].records()}
+    rows = {row["model"]: row for row in shown.tables(answer)[0].records()}
     assert rows["mine"]["log loss"] == pytest.approx(rows["FSRS-6"]["log loss"], abs=1e-12)
     path.write_text("review_id,p\n1,0.5\n")
     with pytest.raises(InputError, match="name reviews by review_th"):
@@ -147,6 +151,6 @@ def test_supermemo_against_fsrs_on_histories_of_people() -> None:
     assert files
     for file in files:
         (answer,) = compare(srs_eval.load(file))
-        rows = {row["model"]: row for row in answer.tables[0].records()}
+        rows = {row["model"]: row for row in shown.tables(answer)[0].records()}
         assert {"SuperMemo SM-15", "FSRS-6", "average"} <= set(rows)
         assert rows["SuperMemo SM-15"]["verdict"] != "can't tell yet"  # thousands of reviews

@@ -13,6 +13,7 @@ import pytest
 
 import srs_eval
 import srs_eval.data.errors
+from srs_eval.advice import shown
 from srs_eval.advice.sentences import signed
 from srs_eval.advice.workload import estimate, memories
 from srs_eval.advice.workload.answers import answers, document
@@ -63,7 +64,7 @@ def test_it_gets_known_better(stages: list[Workload]) -> None:
     assert last.draws.shape == (5, len(last.retentions), len(FIGURES))
     assert set(QUICK.retentions) < {*last.retentions.tolist(), last.desired}
     for each in stages:
-        assert answers(each)[0].sentences  # each can be shown
+        assert shown.sentences(answers(each)[0])  # each can be shown
 
 
 def test_more_retention_costs_more(stages: list[Workload]) -> None:
@@ -110,14 +111,14 @@ def test_one_setting_has_one_figure(stages: list[Workload]) -> None:
     last = stages[-1]
     here = last.at(last.desired)
     (answer,) = answers(last)
-    curve, paces = answer.tables[:2]
+    curve, paces = shown.tables(answer)[:2]
     now = next(row for row in curve.rows if "now" in str(row[1]))
     (same,) = (row for row in paces.rows if row[0] == last.new_a_day)
     assert same[1:] == (now[2], now[3], now[4])
-    assert f"take {now[2]} reviews and {now[3]} minutes a day" in answer.sentences[0]
-    shown = float(str(curve.rows[last.at(0.85)][3]).split()[0])
-    difference = shown - round(float(last.median[here, MINUTES]), 1)
-    (change,) = (each for each in answer.sentences if each.startswith("Instead of"))
+    assert f"take {now[2]} reviews and {now[3]} minutes a day" in shown.sentences(answer)[0]
+    minutes = float(str(curve.rows[last.at(0.85)][3]).split()[0])
+    difference = minutes - round(float(last.median[here, MINUTES]), 1)
+    (change,) = (each for each in shown.sentences(answer) if each.startswith("Instead of"))
     assert f"0.85 {signed(difference, 1)} minutes a day" in change
 
 
@@ -128,15 +129,15 @@ def test_todays_schedule_is_told_beside_what_optimizing_makes_of_it(
     first, last = stages[0], stages[-1]
     assert first.unchanged is not None
     assert first.unchanged == pytest.approx(last.mismatches[0].figures[last.at(last.desired)])
-    now = in_short(last, log).tables[0].rows[-1]
+    now = shown.tables(in_short(last, log))[0].rows[-1]
     told = f"{first.unchanged[REVIEWS]:,.0f}"
     assert now[:3] == (f"{100 * last.desired:.0f} %", "now", told)
-    assert told != in_short(last, log).tables[0].rows[-2][2]  # else one could be the other
-    says = " ".join(answers(last)[0].sentences)
+    assert told != shown.tables(in_short(last, log))[0].rows[-2][2]  # else one could be the other
+    says = " ".join(shown.sentences(answers(last)[0]))
     assert f"While the parameters in force go on scheduling it is about {told} reviews" in says
     same = replace(last, unchanged=None)
-    assert [row[1] for row in in_short(same, log).tables[0].rows].count("now") == 1
-    assert "go on scheduling" not in " ".join(answers(same)[0].sentences)
+    assert [row[1] for row in shown.tables(in_short(same, log))[0].rows].count("now") == 1
+    assert "go on scheduling" not in " ".join(shown.sentences(answers(same)[0]))
     optimized = document(last)["retentions"][last.at(last.desired)]["median"]
     assert f"{document(last)['now']['reviews']:,.0f}" == told
     assert document(last)["now"] != optimized
@@ -149,15 +150,17 @@ def test_nothing_looks_surer_than_it_is_while_draws_are_missing(stages: list[Wor
         source = f"{len(each.draws)} of 5 sets of parameters that your reviews allow"
         if not len(each.draws):
             source = "the parameters that fit your reviews best"
-        assert answer.sentences[0].startswith(f"First estimate, from {source}: it may still move")
-        assert answer.conclusion.startswith("about ")
-        assert "(" not in "".join(str(cell) for row in answer.tables[0].rows for cell in row)
-        assert not any("Instead of" in sentence for sentence in answer.sentences)
+        assert shown.sentences(answer)[0].startswith(
+            f"First estimate, from {source}: it may still move"
+        )
+        assert answer.says.startswith("about ")
+        assert "(" not in "".join(str(cell) for row in shown.tables(answer)[0].rows for cell in row)
+        assert not any("Instead of" in sentence for sentence in shown.sentences(answer))
     # The first figures are of the fit to one's own reviews, not of the parameters in force.
     assert np.array_equal(stages[0].median, stages[0].seeds[0])
     assert not np.array_equal(stages[0].median, stages[0].in_force)
     (answer,) = answers(stages[5])
-    assert answer.sentences[0].startswith("At today's desired retention")
+    assert shown.sentences(answer)[0].startswith("At today's desired retention")
 
 
 def test_what_is_being_done_is_told(stages: list[Workload]) -> None:
@@ -209,14 +212,17 @@ def test_the_pace_of_new_cards_is_of_the_days_that_there_are(log: ReviewLog) -> 
     done = int((mine & (columns["kind"] == REVIEW)).sum())
     assert found.done_a_day == round(done / 30) > 0
     said = f"{found.new_a_day} new cards a day: the pace of the last 30 days, rounded."
-    assert said in answers(found)[0].sentences
+    assert said in shown.sentences(answers(found)[0])
 
 
 def test_new_cards_that_one_would_have_to_add_are_said(stages: list[Workload]) -> None:
     last = replace(stages[-1], unseen=2)
-    assert "3 new ones a day (if you add them: the preset has 2)" in answers(last)[0].sentences[0]
+    assert (
+        "3 new ones a day (if you add them: the preset has 2)"
+        in shown.sentences(answers(last)[0])[0]
+    )
     enough = replace(last, unseen=3 * QUICK.days)
-    assert "if you add them" not in answers(enough)[0].sentences[0]
+    assert "if you add them" not in shown.sentences(answers(enough)[0])[0]
 
 
 def test_one_retention_is_not_called_the_cheapest(stages: list[Workload]) -> None:
@@ -230,12 +236,14 @@ def test_one_retention_is_not_called_the_cheapest(stages: list[Workload]) -> Non
         seeds=last.seeds[:, :1],
         mismatches=(),
     )
-    assert "per card known" not in " ".join(answers(alone)[0].sentences)
+    assert "per card known" not in " ".join(shown.sentences(answers(alone)[0]))
 
 
 def test_the_cheapest_is_of_those_asked_about(stages: list[Workload]) -> None:
     def said(found: Workload) -> str:
-        (sentence,) = (each for each in answers(found)[0].sentences if "per card known" in each)
+        (sentence,) = (
+            each for each in shown.sentences(answers(found)[0]) if "per card known" in each
+        )
         return sentence
 
     last = stages[-1]
@@ -253,7 +261,7 @@ def test_a_preset_that_nobody_named_is_said_to_be_one_of_several(
     log: ReviewLog, stages: list[Workload]
 ) -> None:
     said = "one preset of 3: the one with the most reviews"
-    assert said in " ".join(answers(replace(stages[-1], presets=3))[0].sentences)
+    assert said in " ".join(shown.sentences(answers(replace(stages[-1], presets=3))[0]))
     named = next(workload(log, stages[-1].preset, QUICK))
     assert named.presets == 1
 
@@ -264,7 +272,7 @@ def test_a_break_leaves_more_overdue(log: ReviewLog, stages: list[Workload]) -> 
     assert later.learned == stages[0].learned
     here = later.at(later.desired)
     assert later.in_force[here, RECALLED] < stages[0].in_force[here, RECALLED]
-    assert "after 30 days without a review" in " ".join(answers(later)[0].sentences)
+    assert "after 30 days without a review" in " ".join(shown.sentences(answers(later)[0]))
 
 
 def test_the_schedule_is_tried_on_the_best_of_the_other_models(stages: list[Workload]) -> None:
@@ -287,10 +295,10 @@ def test_the_schedule_is_tried_on_the_best_of_the_other_models(stages: list[Work
         assert (np.diff(figures[:, RECALLED]) > 0).all()
         assert ((figures[:, RECALLED] > 0.5) & (figures[:, RECALLED] < 1)).all()
     (answer,) = answers(last)
-    (said,) = (each for each in answer.sentences if "models that can be simulated" in each)
+    (said,) = (each for each in shown.sentences(answer) if "models that can be simulated" in each)
     assert f"{losses[0]:.4f}" in said
     assert best.model in said
-    (table,) = (each for each in answer.tables if "under your schedule" in each.title)
+    (table,) = (each for each in shown.tables(answer) if "under your schedule" in each.title)
     assert table.columns[2:] == ("FSRS-6, optimized", f"{best.model}, optimized")
     for row, k in zip(table.rows, range(len(last.retentions)), strict=True):
         assert row[1:] == tuple(
@@ -314,7 +322,7 @@ def test_a_memory_can_be_named(log: ReviewLog, stages: list[Workload]) -> None:
     assert last.mismatches[-1].name == "GRU-P, optimized"
     among = {each.model: each.log_loss.estimate for each in stages[-1].scores}
     assert {each.model: each.log_loss.estimate for each in last.scores}.items() <= among.items()
-    said = [each for each in answers(last)[0].sentences if "GRU-P has a log loss" in each]
+    said = [each for each in shown.sentences(answers(last)[0]) if "GRU-P has a log loss" in each]
     assert len(said) == 1
     assert document(last)["question"]["memory"] == "GRU-P"
     with pytest.raises(InputError, match="FSRS-5, FSRS-6, FSRS-7, GRU, GRU-P, LSTM"):
@@ -346,12 +354,12 @@ def test_the_words_hold_the_figures(stages: list[Workload]) -> None:
     last = stages[-1]
     (answer,) = answers(last)
     here = last.at(last.desired)
-    text = " ".join(answer.sentences)
+    text = " ".join(shown.sentences(answer))
     assert f"{last.median[here, REVIEWS]:.0f} " in text
     assert f"{last.median[here, MINUTES]:.1f} " in text
     assert "Cheap is not wise" in text
     assert "90 % of 5 draws" in text
-    curve = answer.tables[0]
+    curve = shown.tables(answer)[0]
     assert len(curve.rows) == len(last.retentions)
     assert [row[0] for row in curve.rows] == [f"{each:.2f}" for each in last.retentions]
     # A retention that no month came near is marked as the model's guess.

@@ -23,11 +23,10 @@ from srs_eval.data.printable import csv_text, harmless, printable
 from srs_eval.models import all_models
 from srs_eval.models.configurations import resolve
 from srs_eval.report.console import console_for
+from srs_eval.report.document import Column, Figure, Table
 from srs_eval.report.export import models_document, run_csv
-from srs_eval.report.files import as_csv
-from srs_eval.report.table import Column, Figure, Table
+from srs_eval.report.files import _as_csv
 from srs_eval.report.terminal import models_table
-from srs_eval.tui.screens.open import PathInput
 from srs_eval.tui.state import Recent, State, save_state
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.tui.app_world import MODELS, MadeUpEngine, make_app, on, text_of, until
@@ -157,7 +156,7 @@ async def test_the_app_shows_names_harmlessly(
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: "In this folder" in look())
         assert "[red]" in seen[-1]
-        entry = app.screen.query_one(PathInput)
+        entry = app.screen.query_one(Input)
         entry.focus()
         entry.value = "./"
         await pilot.press("tab")
@@ -236,7 +235,7 @@ def test_formulas_of_names_are_text_in_every_csv() -> None:
     quoted = [f"'{each}".replace("\r", "\ufffd") for each in FORMULAS]
     assert row == [*quoted, "a=1", "", "", "-0.5", "-3", "True"]
     table = Table("t", "", (Column("=name"), Column("n")), (("=1+1", Figure(-2.5)), ("ok", None)))
-    assert as_csv(table) == "'=name,n\n'=1+1,-2.5\nok,\n"
+    assert _as_csv(table) == "'=name,n\n'=1+1,-2.5\nok,\n"
     document: dict[str, Any] = {"results": [], "skipped": []}
     document["failed"] = [{"configuration": "AVG", "reason": "=HYPERLINK(1)"}]
     (line,) = csv.DictReader(io.StringIO(run_csv(document, resolve("AVG"))))

@@ -237,7 +237,7 @@ def test_example_in_the_documents(
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(compile(example, "formats.md", "exec"), names)
-    figures = names["answer"].frame()["log loss"]
+    figures = srs_eval.tables(names["finding"])[0].frame()["log loss"]
     assert len(figures) >= 2
     assert figures.between(0.1, 2).all()
     told = capsys.readouterr().out

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from srs_eval import models
-from srs_eval.batch import evaluate_user
+from srs_eval.batch import _evaluate_user
 from srs_eval.benchmark.store import Unit
 from srs_eval.benchmark.tuning import PastSession
 from srs_eval.data.errors import InputError
@@ -523,7 +523,7 @@ def test_an_audit_goes_on(
     for session in (Session, PastSession):
 
         def units(*chosen: Configuration, kind: type[Session] = session) -> list[Unit]:
-            return evaluate_user(dataset, 1, chosen, Context(), {}, make_session=kind)
+            return _evaluate_user(dataset, 1, chosen, Context(), {}, make_session=kind)
 
         failed, done = units(own, usual)
         assert [failed.status, done.status] == ["failed", "done"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from srs_eval.models.configurations import resolve
-from srs_eval.report.markdown import markdown
+from srs_eval.report.files import markdown
 from srs_eval.report.page import page
 from tests.cli.program import main_here
 from tests.report.helpers import check_page
@@ -66,7 +66,7 @@ def test_a_learners_report_in_every_form_without_names(
         for name in filter(None, {*names, "somebody", str(tmp_path)}):
             assert not re.search(rf"(?<!\w){re.escape(name)}\b", shown), (path.name, name)
     assert "preset 1" in html.lower()
-    assert html.index("<h2>Your presets<") < html.index("<svg") < html.index("<h2>Answers<")
+    assert html.index("<h2>Your presets<") < html.index("<img") < html.index("<h2>Answers<")
     for word in ("--preset", "--rows", "docs/", "y copies"):
         assert word not in html
     for question in ("When FSRS says 90 %, do I recall 90 %?", "Was I predictable lately?"):
@@ -113,7 +113,7 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     told = "so far: 2 of 3 models have finished"
 
     def report() -> str:
-        nothing = "", "", None, "", None, {}, {}, {}
+        nothing = "", "", "", None, {}, {}, {}
         learner = Learner(inspect_log(log), Protocol(), run, *nothing, True, own="90%")
         return markdown(learner_document(learner))
 
@@ -141,7 +141,7 @@ def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_parameters_to_paste_are_told_once() -> None:
-    from srs_eval.advice.answers import Answer
+    from srs_eval.advice.findings import phrased
     from srs_eval.data.protocol import Protocol
     from srs_eval.engine.run import Run
     from srs_eval.report.inspection import inspect_log
@@ -149,9 +149,9 @@ def test_parameters_to_paste_are_told_once() -> None:
     from tools.simulated import simulate_learner
 
     w = tuple(0.5 + k for k in range(21))
-    answer = Answer("parameters", "Words", "optimize", ("Optimize this preset.",), (), w)
+    answer = phrased("parameters", "Words", "optimize", ("Optimize this preset.",), (), w)
     inspection, run = inspect_log(simulate_learner(5, 300).log()), Run()
-    learner = Learner(inspection, Protocol(), run, [answer], "", None, "", None, {}, {}, {}, True)
+    learner = Learner(inspection, Protocol(), run, [answer], "", "", None, {}, {}, {}, True)
     document = learner_document(learner)
     text = markdown(document)
     assert "| Words | Optimize |" in text

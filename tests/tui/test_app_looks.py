@@ -14,8 +14,9 @@ import pytest
 from pytest_textual_snapshot import SVGImageExtension
 from textual.widgets import Input
 
-from srs_eval.advice.answers import Answer, Table
+from srs_eval.advice.findings import Finding, Worded
 from srs_eval.advice.model_evidence import COLUMNS, Curve, Curves
+from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.answers import CostTable
 from srs_eval.stats.intervals import Interval
 from srs_eval.tui.screens.dialogs import Question, Refusal
@@ -77,7 +78,7 @@ def errors(name: str) -> list[Table]:
     return [Curves(title, ("first rating", "days", *COLUMNS), rows, curves)]
 
 
-def costs(preset: str | None) -> Sequence[tuple[list[Answer], None]]:
+def costs(preset: str | None) -> Sequence[tuple[list[Finding], None]]:
     retentions = [0.7 + k / 100 for k in range(30)]
     reviews = [2 / (1 - each) for each in retentions]
     drawn = CostTable(
@@ -94,7 +95,9 @@ def costs(preset: str | None) -> Sequence[tuple[list[Answer], None]]:
         cheapest=0.76,
     )
     (answer,) = make_answers()[1:2]
-    return [([replace(answer, tables=(drawn, *answer.tables))], None)]
+    assert isinstance(answer.evidence, Worded)
+    both = replace(answer.evidence, tables=(drawn, *answer.evidence.tables))
+    return [([replace(answer, evidence=both)], None)]
 
 
 @pytest.mark.parametrize(("size", "theme", "wanted"), LOOKS)

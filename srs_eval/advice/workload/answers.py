@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.answers import Answer, Cell, Table
+from srs_eval.advice.findings import Finding, phrased
 from srs_eval.advice.sentences import better_by, listed, signed, sure
+from srs_eval.advice.shown import document as finding_document
+from srs_eval.advice.tables import Cell, Table
 from srs_eval.advice.workload.estimate import (
     ENDS,
     FEWEST_IN_MONTH,
@@ -57,7 +59,7 @@ class CostTable(Table):
     cheapest: float = 0.0  # fewest minutes per card known
 
 
-def answers(found: Workload) -> list[Answer]:
+def answers(found: Workload) -> list[Finding]:
     """What is known so far; sentences on what is not known yet are left out."""
     of_all = (_today, _cheapest, _data, _change, _limit, _budget, _backlog, _ranked, _wrong)
     sentences = tuple(each for says in (*of_all, _certainty) for each in says(found))
@@ -69,7 +71,7 @@ def answers(found: Workload) -> list[Answer]:
     tables += [preview.table for preview in found.previews]
     if found.months:
         tables.append(_months(found))
-    return [Answer(_QUESTION, found.preset, _conclusion(found), sentences, tuple(tables))]
+    return [phrased(_QUESTION, found.preset, _conclusion(found), sentences, tuple(tables))]
 
 
 def _conclusion(found: Workload) -> str:
@@ -472,7 +474,7 @@ def document(found: Workload) -> dict[str, Any]:
             for pace, figures in found.paces
         ],
         "intervals": [record for preview in found.previews for record in preview.records],
-        "answers": [answer.document() for answer in answers(found)],
+        "answers": [finding_document(each) for each in answers(found)],
     }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from srs_eval.advice.answers import Answer, Cell, Table
+from srs_eval.advice.findings import Finding, phrased
+from srs_eval.advice.tables import Cell, Table
 from srs_eval.advice.workload.answers import HELD, of_few_reviews, of_late, within
 from srs_eval.advice.workload.estimate import MINUTES, REVIEWS, Question, Workload, workload
 from srs_eval.data.errors import counted
@@ -18,7 +19,7 @@ NOW = "now"  # marks the row of today's schedule; one of its own where optimizin
 FIRST = "a first estimate"  # the conclusion while there is one course of events, without a range
 
 
-def at_a_glance(log: ReviewLog, context: Context | None = None) -> Answer:
+def at_a_glance(log: ReviewLog, context: Context | None = None) -> Finding:
     """About how many reviews a day the preset with the most reviews takes, at some retentions.
 
     Where FSRS is off, were it on. Raises InputError and NotEnoughData as `workload` does.
@@ -36,7 +37,7 @@ def were_it_on(log: ReviewLog) -> Sequence[float] | None:
     return fsrs6.DEFAULT if log.receipt.fsrs_enabled is False else None
 
 
-def in_short(found: Workload, log: ReviewLog) -> Answer:
+def in_short(found: Workload, log: ReviewLog) -> Finding:
     """What is known so far at some retentions: a first estimate, ranges once all draws are there.
 
     `found` is what `workload` tells of `log` with the parameters of `were_it_on`.
@@ -90,4 +91,4 @@ def in_short(found: Workload, log: ReviewLog) -> Answer:
     columns = ("desired retention", "", "reviews a day", "minutes a day")
     table = Table(f"{found.preset}: what a desired retention costs", columns, tuple(rows))
     conclusion = "ranges" if found.drawn else FIRST
-    return Answer(QUESTION, found.preset, conclusion, tuple(sentences), (table,), why=done)
+    return phrased(QUESTION, found.preset, conclusion, tuple(sentences), (table,), why=done)

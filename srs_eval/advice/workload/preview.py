@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.answers import Answer, Table
-from srs_eval.advice.candidates import Learner
+from srs_eval.advice.candidates import RECENCY, Learner
+from srs_eval.advice.findings import Finding, phrased
+from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.memories import Memory
 from srs_eval.advice.workload.today import Today, deck_of, todays_cards
 from srs_eval.data.errors import InputError
@@ -61,7 +62,7 @@ class Preview:
         ]
 
 
-def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Answer]:
+def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Finding]:
     """One answer for each preset: the parameters in force, optimized ones and the defaults.
 
     None where the file does not tell what its cards are scheduled by, or FSRS is off.
@@ -80,7 +81,7 @@ def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Answe
         made = previews(
             {
                 "the parameters in force": as_anki_runs(stored) if stored else None,
-                "optimized ones": learner.fitted("optimized, recency", group),
+                "optimized ones": learner.fitted(RECENCY, group),
                 "the defaults": as_anki_runs(()),
             },
             today,
@@ -93,7 +94,7 @@ def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Answe
             "answered when they are due."
         )
         tables = tuple(each.table for each in made)
-        yield Answer("buttons", learner.name_of(group), "see figures", (sentence,), tables)
+        yield phrased("buttons", learner.name_of(group), "see figures", (sentence,), tables)
 
 
 def previews(

@@ -13,7 +13,8 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Static
 
-from srs_eval.advice.answers import Answer
+from srs_eval.advice.findings import Finding
+from srs_eval.advice.shown import tables
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.engine.evaluate import in_words
 from srs_eval.report.formats import clock
@@ -35,7 +36,7 @@ _BEGINNING = "Your cards of today are reviewed day by day, at one desired retent
 class Costed(Message):
     """What is known by now, and what is being computed."""
 
-    def __init__(self, answers: Sequence[Answer], doing: Doing | None) -> None:
+    def __init__(self, answers: Sequence[Finding], doing: Doing | None) -> None:
         super().__init__()
         self.answers = answers
         self.doing = doing
@@ -98,7 +99,7 @@ model's estimate, and says so where you have no data.
                     return
                 yield known
 
-        def deliver(known: tuple[Sequence[Answer], Doing | None]) -> None:
+        def deliver(known: tuple[Sequence[Finding], Doing | None]) -> None:
             self.post_message(Costed(*known))
 
         def ended(error: Exception | None) -> None:
@@ -140,13 +141,13 @@ model's estimate, and says so where you have no data.
         self.query_one("#all", Static).update(stacked(parts))
         self._draw_curves(message.answers)
 
-    def _draw_curves(self, answers: Sequence[Answer]) -> None:
+    def _draw_curves(self, answers: Sequence[Finding]) -> None:
         """The curves beside the tables, where the window is wide enough."""
         from srs_eval.advice.workload.answers import CostTable
         from srs_eval.tui.widgets.costs import CostsChart
 
         found = (
-            table for answer in answers for table in answer.tables if isinstance(table, CostTable)
+            table for answer in answers for table in tables(answer) if isinstance(table, CostTable)
         )
         costs = next(found, None)
         drawn = self.query_one("#drawn")

@@ -1,0 +1,76 @@
+"""Tables of figures behind a finding, for whatever view."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from srs_eval.stats.intervals import Interval
+
+if TYPE_CHECKING:
+    import pandas
+
+SHARES = {"recalled", "expected", "desired"}  # columns that hold shares, shown in percent
+Cell = str | int | float | Interval | None
+
+
+def is_difference(column: str) -> bool:
+    """Whether it holds differences: shown with their sign, and held against zero."""
+    return column.startswith("minus")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Figures behind an answer; an Interval is log loss in nats unless the column says other."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    @property
+    def heading(self) -> str:
+        """The title; of differences in log loss it says which sign is better."""
+        for column in self.columns:
+            if is_difference(column) and column not in ("minus expected", "minus recalled"):
+                return f"{self.title} ({column}: log loss, below zero is better)"
+        return self.title
+
+    def column(self, name: str) -> dict[str, Cell]:
+        """Its cells by the first cell of their rows; none where there is no such column."""
+        if name not in self.columns:
+            return {}
+        place = self.columns.index(name)
+        return {str(row[0]): row[place] for row in self.rows}
+
+    def verdict(self, row: tuple[Cell, ...]) -> str | None:
+        """That on a row, "" where it has none; None where rows of the table have no verdicts."""
+        for column, cell in zip(self.columns, row, strict=True):
+            if column in ("verdict", "decision"):
+                return "can't tell yet" if cell == "can't tell" else str(cell or "")
+        return None
+
+    def frame(self) -> pandas.DataFrame:
+        """One row for each row; an Interval becomes estimate, low and high."""
+        import pandas as pd
+
+        return pd.DataFrame(self.records())
+
+    def records(self) -> list[dict[str, Any]]:
+        """Rows by column name, as JSON has them; what is not known is None."""
+        made = []
+        for row in self.rows:
+            record: dict[str, Any] = {}
+            for column, cell in zip(self.columns, row, strict=True):
+                if isinstance(cell, Interval):
+                    record[column] = cell.estimate
+                    record[f"{column} low"] = _known(cell.low)
+                    record[f"{column} high"] = _known(cell.high)
+                else:
+                    record[column] = cell
+            made.append(record)
+        return made
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
