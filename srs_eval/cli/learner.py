@@ -338,16 +338,10 @@ def state(
     equivalence=equivalence_option,
 )
 def demo(flags: Flags, context: Context, running: Running, equivalence: float) -> int:
-    """Evaluate a simulated learner, an Anki collection in a temporary folder."""
-    from srs_eval.data.demo import make_demo_collection
-    from srs_eval.data.readers.files import DEMO_FOLDER, make_folder, remove_folder
+    """Evaluate a simulated learner's collection."""
+    from srs_eval.data.paths import DEMO_FILE
 
-    folder = make_folder(DEMO_FOLDER)
-    try:
-        source = Source(make_demo_collection(folder))
-        return _open_or_run(source, flags, context, running, equivalence)
-    finally:
-        remove_folder(folder)
+    return _open_or_run(Source(DEMO_FILE), flags, context, running, equivalence)
 
 
 # --- what commands do ----------------------------------------------------------

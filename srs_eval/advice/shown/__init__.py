@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from srs_eval.advice.findings import (
-    ALL_REVIEWS,
     Calibration,
     Days,
     Evidence,
