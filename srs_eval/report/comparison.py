@@ -341,22 +341,20 @@ def _sizes(comparison: Comparison, name: str) -> Section:
         f"Mean {words} by size of the collection, every user counting the same",
         tuple(map(Column, ("judged reviews", "users", *labels))),
         tuple(
-            (f"{smallest:,} to {largest:,}", users, *map(Figure, means))
-            for smallest, largest, users, means in zip(
-                groups.smallest, groups.largest, groups.users, groups.means.tolist(), strict=True
-            )
+            (f"{sizes.min():,.0f} to {sizes.max():,.0f}", len(sizes), *map(Figure, means.tolist()))
+            for sizes, means in groups
         ),
     )
     drawn = pictures.lines(
-        groups.median,
-        [(labels[k], groups.means[:, k].tolist()) for k in chosen],
+        [float(np.median(sizes)) for sizes, _ in groups],
+        [(labels[k], [float(means[k]) for _, means in groups]) for k in chosen],
         "judged reviews of a user (median of each group)",
         f"mean {words}",
         logarithmic=True,
     )
     told = f"{title} for {listed([labels[k] for k in chosen])}."
     picture = Picture(table.name, title, told, drawn, table)
-    return Section("By size of the collection", (picture if len(groups.users) > 1 else table,))
+    return Section("By size of the collection", (picture if len(groups) > 1 else table,))
 
 
 def _distribution(comparison: Comparison, name: str) -> Section:
@@ -396,24 +394,16 @@ def _averages(averages: Sequence[Averages], name: str) -> Section:
     ]
     for metric in metrics:
         by_mode = {mode: places(averages, mode, metric) for mode in modes}
-        rows = tuple(
-            (
-                each.label,
-                *(
-                    cell
-                    for mode in modes
-                    for cell in (
-                        Figure(each.means[mode][metric]) if mode in each.means else None,
-                        by_mode[mode][k],
-                    )
-                ),
-            )
-            for k, each in enumerate(averages)
-        )
+        rows: list[list[Cell]] = [[each.label] for each in averages]
         heads = [Column("model")]
         for mode in modes:
             heads += [Column(f"by {mode}" if mode != "global" else mode), Column(f"place, {mode}")]
-        blocks.append(Table(f"{name}averages-{metric}", _arrow(metric), tuple(heads), rows))
+            for k, (row, each) in enumerate(zip(rows, averages, strict=True)):
+                row += [figure(each.means.get(mode, {}).get(metric)), by_mode[mode][k]]
+        table = Table(
+            f"{name}averages-{metric}", _arrow(metric), tuple(heads), tuple(map(tuple, rows))
+        )
+        blocks.append(table)
         changing = [
             each.label
             for k, each in enumerate(averages)
