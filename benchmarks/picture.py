@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from srs_eval.app import Options, SrsEvalApp
-from srs_eval.data.simulated.files import make_demo_collection
+from srs_eval.data.demo import make_demo_collection
 
 MOST_SECONDS = 900
 

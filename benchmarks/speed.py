@@ -133,7 +133,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def load(golden: Path | None, user: int) -> Learner:
     if golden is not None:
         return Learner(user, open_dataset(golden / "dataset").load(user), golden / "expected")
-    from srs_eval.data.simulated import simulate_learner, write_dataset
+    from tools.simulated import simulate_learner, write_dataset
 
     with tempfile.TemporaryDirectory() as folder:
         write_dataset({user: simulate_learner(user, 15_000)}, Path(folder))
@@ -297,7 +297,7 @@ def part_all(learner: Learner, limit: float, repeat: int) -> None:
 
 def part_cold(repeat: int) -> None:
     """In fresh processes with an empty cache folder; wall time from their start on."""
-    from srs_eval.data.simulated.files import make_demo_collection
+    from srs_eval.data.demo import make_demo_collection
 
     with tempfile.TemporaryDirectory() as folder:
         collection = make_demo_collection(Path(folder))

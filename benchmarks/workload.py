@@ -49,11 +49,11 @@ from srs_eval.advice.workload.simulator import Costs, Deck, Settings, simulate
 from srs_eval.advice.workload.today import Histories, Today, memory_state
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ImportReceipt, IntArray, ReviewLog, Rows
-from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.data.simulated.memory import fuzzed
 from srs_eval.engine.session import Session
 from srs_eval.report.notebook import load
 from tools.pretraining.population import draw
+from tools.simulated import simulate_learner, write_collection
+from tools.simulated.memory import fuzzed
 
 ONE_LINE_MS, WHOLE_S, FIRST_S = 15, 10, 0.5  # goals
 ANSWERS = 88_000  # of a simulated learner, whose preset with the most reviews has 4,000 cards then

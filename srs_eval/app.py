@@ -18,22 +18,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import events
-from textual.app import SystemCommand
+from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.driver import Driver
-from textual.filter import Monochrome
 from textual.screen import Screen
 from textual.theme import Theme
 
 from srs_eval.data.protocol import Protocol
 from srs_eval.tui import screens
 from srs_eval.tui import state as remembered
-from srs_eval.tui.screens.actions import EVERYWHERE, QUIT, bindings
+from srs_eval.tui.screens.actions import EVERYWHERE, bindings
 from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen, commands
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme
 from srs_eval.tui.session import Options, Session
 from srs_eval.tui.widgets.chrome import MINIMUM
-from srs_eval.tui.workarounds import Commands, Greyscale, ParsedOnce, TypedKeys, lasting
+from srs_eval.tui.workarounds import Commands, TypedKeys, lasting
 
 if TYPE_CHECKING:
     from srs_eval.tui.screens.ranking import RunScreen
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 _Kind = TypeVar("_Kind", bound=Screen[Any])
 
 
-class SrsEvalApp(ParsedOnce):
+class SrsEvalApp(App[int]):
     """The app as described above. The keyword arguments after `options` are for tests."""
 
     TITLE = "srs-eval"
@@ -65,9 +64,6 @@ class SrsEvalApp(ParsedOnce):
     ) -> None:
         super().__init__()
         self.session = Session(self, options or Options(), monotonic=monotonic, **made_up)
-        self._filters = [
-            Greyscale() if isinstance(each, Monochrome) else each for each in self._filters
-        ]
         self._path, self._keys = path, TypedKeys(self, self._forward, monotonic)
         config, state = self.session.config, self.session.state
         self.set_keymap(dict(config.keys))
@@ -78,7 +74,6 @@ class SrsEvalApp(ParsedOnce):
         check_theme(config.theme)
         wanted = config.theme or state.theme
         self.theme = wanted if wanted in self.available_themes else remembered.DARK
-        self.parse_in_theme()
 
     # --- keys
 
@@ -97,7 +92,7 @@ class SrsEvalApp(ParsedOnce):
     @property
     def _leaving(self) -> set[str]:
         """The keys that quit."""
-        (leave,) = self.session.config.on_keys([QUIT])
+        *_, leave = self.session.config.on_keys(EVERYWHERE)
         return {"ctrl+c", *map(str.strip, leave.key.split(","))}
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
@@ -150,6 +145,8 @@ class SrsEvalApp(ParsedOnce):
         self.session.remember(
             theme=theme.name, **{"dark_theme" if theme.dark else "light_theme": theme.name}
         )
+        for screen in self._shown(AppScreen):  # charts and lists have colours of their own
+            screen.update_now()
 
     def action_switch_light(self) -> None:
         dark, state = self.current_theme.dark, self.session.state
@@ -181,10 +178,11 @@ class SrsEvalApp(ParsedOnce):
         if self.session.reports.busy:
             self.tell("A report is still being written: one at a time.", 4)
             return
-        from srs_eval.tui.screens.export import ExportScreen
+        from srs_eval.tui.screens.dialogs import ExportScreen
 
         source = Path(log.receipt.path)
-        self.push_screen(ExportScreen(source, self.session.models.in_report), self.session.export)
+        screen = ExportScreen(source, self.session.models.in_report)
+        self.push_screen(screen, self.session.export)
 
     def tell(self, said: str, seconds: float = 3) -> None:
         self.notify(said, markup=False, timeout=seconds)

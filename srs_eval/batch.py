@@ -32,7 +32,7 @@ from srs_eval.benchmark.plan import (
 )
 from srs_eval.benchmark.setup import make_setup
 from srs_eval.benchmark.store import ResultStore, Unit, refuse_audits
-from srs_eval.data.dataset_check import load_possible
+from srs_eval.data.dataset_hub import load_possible
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData, missing
 from srs_eval.data.outputs import refuse_nested

@@ -29,10 +29,9 @@ from srs_eval.benchmark.check import check
 from srs_eval.benchmark.plan import Ended, Place, Planned, is_engine
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.store import Unit
-from srs_eval.data.dataset_check import check as verify
+from srs_eval.data.dataset_hub import check as verify
 from srs_eval.data.datasets import absent_users, open_dataset, select_users, shard_of
 from srs_eval.data.errors import InputError
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine.session import Session
 from srs_eval.engine.workers import TaskEvents
 from srs_eval.models import all_models
@@ -41,6 +40,7 @@ from srs_eval.report.console import BatchProgress
 from srs_eval.training.context import Context
 from tests.cli.program import main_here
 from tests.conftest import PATIENCE, shared_or_skip
+from tools.simulated import simulate_learner, write_dataset
 
 PROGRAM = Path(__file__).with_name("batch_with_test_models.py")
 MODELS = "AVG,90%,MOVING-AVG,SM2-short,Memrise,Anki-dry-run"

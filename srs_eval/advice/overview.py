@@ -13,26 +13,23 @@ from dataclasses import dataclass, field, replace
 
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import (
-    NOW,
-    POOLED,
-    SM2,
-    TOGETHER,
     judged_by_preset,
     knows_presets,
     too_few,
 )
-from srs_eval.advice.findings import Finding, Unanswered, unanswered
+from srs_eval.advice.findings import Finding, Fit, Unanswered, unanswered
 from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, Asked, ask, tasks_of
-from srs_eval.advice.sentences import has_a_figure, month_in_words
-from srs_eval.advice.shown.worded import MEANWHILE, OPEN, WAYS, also_into, headline, of_preset
+from srs_eval.advice.sentences import month_in_words
+from srs_eval.advice.shown.predicted import headline
+from srs_eval.advice.shown.worded import MEANWHILE, OPEN
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of
 from srs_eval.engine.session import must_compile
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.models.configurations import resolve
-from srs_eval.stats.intervals import Interval, enough_to_tell, verdict
+from srs_eval.stats.intervals import enough_to_tell
 from srs_eval.training.context import Cancelled, Context
 
 _MOST_BESIDE = 6  # presets, those with the most reviews
@@ -49,8 +46,6 @@ class Line:
     text: str
     answers: tuple[Finding, ...]  # the evidence; () while the question is open
     way: str = ""  # what to do with a preset
-    figures: tuple[Interval | None, ...] = ()
-    """A preset's log loss: as it is scheduled now, optimized, pooled, and with FSRS's defaults."""
 
     @property
     def parameters(self) -> tuple[float, ...] | None:
@@ -100,8 +95,11 @@ class Overview:
     @property
     def headline(self) -> str:
         """How well FSRS predicts, in one sentence; "" while that is open."""
-        below = any(each.parameters for each in (*self.of(OF_PRESETS), *self.of("fresh")))
-        return next((headline(shown.sentences(each)[0], below) for each in self.of("fit")), "")
+        below = any(each.parameters for each in self.of(OF_PRESETS))
+        for each in self.of("fit"):
+            is_fit = isinstance(each.evidence, Fit)
+            return headline(each, below) if is_fit else shown.line([each])
+        return ""
 
     @property
     def lines(self) -> list[Line]:
@@ -122,17 +120,13 @@ class Overview:
     def _of_presets(self) -> list[Line]:
         beside = [each for each in self.answers if REGISTRY[each.question].is_beside]
         found = [
-            preset_line(
-                each,
-                tuple(more for more in beside if more.subject == each.subject),
-                self.fsrs_is_off,
-            )
+            preset_line(each, tuple(more for more in beside if more.subject == each.subject))
             for each in self.of(OF_PRESETS)
             if each.subject != "all presets"
         ]
         if OF_PRESETS in self.waiting and not found:
             return [Line(OF_PRESETS, "Your presets", "…", ())]
-        return _with_where_to_paste(found)
+        return found
 
     def _of_questions(self) -> Iterator[Line]:
         for question, about in REGISTRY.items():
@@ -161,10 +155,8 @@ def _for_too_few(line: Line) -> Line:
 
     How many each question lacks is in its evidence.
     """
-    if not line.answers or shown.conclusion(line.answers[0]) not in OPEN:
+    if not line.answers or line.answers[0].says not in OPEN:
         return line
-    if line.question == OF_PRESETS:
-        return replace(line, text="")  # its way says it
     return replace(line, text=MEANWHILE if line.question == "split" else OPEN[1])
 
 
@@ -175,45 +167,12 @@ def _month(answer: Finding) -> str:
     )
 
 
-def _with_where_to_paste(lines: list[Line]) -> list[Line]:
-    """Those told to paste the one line say into which other presets it goes, and which wait."""
-    shared, open_ = WAYS[_SHARED], WAYS["can't tell"]
-    into = [line.title for line in lines if line.way == shared or _is_as_good(line)]
-    waiting = [line.title for line in lines if line.way == open_ and line.title not in into]
-    made = []
-    for line in lines:
-        if line.way == shared:
-            others = [name for name in into if name != line.title]
-            more = also_into(others, len(others) == len(lines) - 1, waiting)
-            line = replace(line, text=line.text + more)
-        made.append(line)
-    return made
-
-
-def _is_as_good(line: Line) -> bool:
-    """Whether the line that all could share is at least as good as a preset's own of now.
-
-    Of presets that can't be told anything else: others have advice of their own.
-    """
-    tables = shown.tables(line.answers[0]) if line.way == WAYS["can't tell"] else ()
-    difference = tables[0].column(f"minus {NOW}").get(TOGETHER) if tables else None
-    return isinstance(difference, Interval) and verdict(difference) in ("better", "as good")
-
-
-def preset_line(
-    answer: Finding, beside: tuple[Finding, ...] = (), fsrs_is_off: bool = False
-) -> Line:
+def preset_line(finding: Finding, beside: tuple[Finding, ...] = ()) -> Line:
     """What to do with a preset, and how sure that is; `beside` is further evidence."""
-    if isinstance(answer.evidence, Unanswered):
-        return Line(OF_PRESETS, "Your presets", shown.sentences(answer)[0], (answer,))
-    by_name = shown.tables(answer)[0].column("log loss") if shown.tables(answer) else {}
-    figures = tuple(
-        found if isinstance(found := by_name.get(name), Interval) and has_a_figure(found) else None
-        for name in (SM2 if fsrs_is_off else NOW, "optimized", POOLED, "defaults")
-    )
-    text = of_preset(answer, fsrs_is_off)
-    way = WAYS.get(shown.conclusion(answer), shown.conclusion(answer))
-    return Line(OF_PRESETS, answer.subject, text, (answer, *beside), way, figures)
+    if isinstance(finding.evidence, Unanswered):
+        return Line(OF_PRESETS, "Your presets", shown.sentences(finding)[0], (finding,))
+    way = shown.act(finding)
+    return Line(OF_PRESETS, finding.subject, shown.line([finding]), (finding, *beside), way)
 
 
 # The work

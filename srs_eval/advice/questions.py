@@ -24,7 +24,7 @@ from srs_eval.advice.candidates import (
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me
 from srs_eval.advice.over_time import learner_state, was_i_predictable
-from srs_eval.advice.parameters import are_my_parameters_good, fresh_parameters, what_is_left_out
+from srs_eval.advice.parameters import are_my_parameters_good, what_is_left_out
 from srs_eval.advice.predictions import (
     Predictions,
     brought_along,
@@ -34,13 +34,11 @@ from srs_eval.advice.predictions import (
 )
 from srs_eval.advice.refitting import how_often, which_numbers_are_noise
 from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
-from srs_eval.advice.shown import document as finding_document
 from srs_eval.advice.split import split_or_merge
 from srs_eval.advice.workload.glance import QUESTION as COSTS
 from srs_eval.advice.workload.glance import at_a_glance
 from srs_eval.advice.workload.preview import what_buttons_show
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import EQUIVALENT
@@ -81,7 +79,7 @@ class Asked:
 
     @property
     def presets(self) -> list[int]:
-        return list(self.learner.groups)[: self.most_presets]
+        return list(self.over_all.groups)[: self.most_presets]
 
     def given(self, learner: Learner) -> dict[str, FloatArray]:
         """Others' probabilities for the held-out reviews, by name."""
@@ -96,13 +94,13 @@ class Asked:
 
     def _days(self) -> Iterator[Finding]:
         protocol = Protocol(rows="anki" if judged_by_preset(self.log) else "benchmark")
-        yield from learner_state(self.log, protocol, self.context).answers
+        yield from learner_state(self.log, protocol, self.context)
 
     def _parameters(self) -> Iterator[Finding]:
-        given = self.given(self.learner)
+        given = self.given(self.over_all)
         yield from what_is_left_out(self.log)
         yield from are_my_parameters_good(
-            self.learner, self.presets, self.lines or {}, given, self.equivalence
+            self.over_all, self.presets, self.lines or {}, given, self.equivalence
         )
 
     def _models(self) -> Iterator[Finding]:
@@ -139,7 +137,6 @@ REGISTRY: Mapping[str, Question] = {
     OF_PRESETS: Question("Are my parameters good?", Asked._parameters),
     "health": Question("Is FSRS right for me?", _of_presets(is_fsrs_right_for_me), "FSRS for you?"),
     MODELS: Question("Which model predicts best?", Asked._models, "FSRS for you?"),
-    "fresh": Question("What would FSRS begin with?", _over_all(fresh_parameters), "Fitted to you"),
     "split": Question("Split or merge presets?", _of_presets(split_or_merge), "Split or merge?"),
     COSTS: Question("What does a desired retention cost?", Asked._costs, "Reviews a day"),
     "often": Question(
@@ -187,8 +184,8 @@ TASKS = (
     ("buttons", "noise"),
 )
 """What the app answers, in the order in which it is begun; a task's questions share their fits."""
-TASKS_WITHOUT_PRESETS = (("fit",), (MODELS,), ("fresh",), ("time",), ("day",))
-OVER_ALL = ("fit", "says", "time", "fresh")  # those of a report that need no presets
+TASKS_WITHOUT_PRESETS = (("fit",), (OF_PRESETS,), (MODELS,), ("time",), ("day",))
+OVER_ALL = ("fit", OF_PRESETS, "says", "time")  # those of a report that need no presets
 NOT_WAITED_FOR = {COSTS, *(name for name, each in REGISTRY.items() if each.is_beside)}
 """Questions that models need not wait for: evidence, and what compiles for long on a first run."""
 
@@ -234,7 +231,7 @@ def answering(
     for question in sorted(wanted.difference(every)):
         raise InputError(f'There is no question "{question}": choose among {", ".join(every)}.')
     of_presets = wanted - {MODELS}
-    if of_presets:
+    if wanted - {MODELS, OF_PRESETS}:
         refuse_without_presets(log)
     lines = {name: as_anki_runs(values) for name, values in (parameters or {}).items()}
     files = read_predictions(predictions) if predictions else {}
@@ -242,7 +239,7 @@ def answering(
     if MODELS in wanted:
         asked.given(asked.whole)
     if of_presets:
-        asked.given(asked.learner)
+        asked.given(asked.over_all)
 
     def answers() -> Iterator[Finding]:
         if MODELS in wanted:
@@ -258,19 +255,9 @@ def answering(
 
 def questions_for(log: ReviewLog) -> tuple[str, ...]:
     """What is answered unless a person asks for something else."""
-    return QUESTIONS if knows_presets(log) else (MODELS,)
+    return QUESTIONS if knows_presets(log) else (OF_PRESETS, MODELS)
 
 
 def compare(log: ReviewLog, **options: Any) -> list[Finding]:
     """All that `answering` has to say; the options and what it raises are its."""
     return list(answering(log, **options))
-
-
-def document(answers: Sequence[Finding]) -> dict[str, Any]:
-    """Answers as JSON has them (layout: docs/formats.md)."""
-    return {
-        "layout": 1,
-        "srs_eval": VERSION,
-        "rows": "benchmark" if all(each.question == MODELS for each in answers) else "anki",
-        "answers": list(map(finding_document, answers)),
-    }

@@ -161,8 +161,9 @@ def compare(
     Without presets (SuperMemo, CSV): which model predicts best.
     """
     from srs_eval.advice.candidates import too_few
-    from srs_eval.advice.questions import MODELS, QUESTIONS, answering, document, questions_for
+    from srs_eval.advice.questions import MODELS, QUESTIONS, answering, questions_for
     from srs_eval.advice.sentences import parsed_parameters
+    from srs_eval.advice.shown import documents
     from srs_eval.models.own_parameters import left_out
     from srs_eval.report.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
     from srs_eval.report.export import to_json
@@ -187,7 +188,7 @@ def compare(
             why += " among those that Anki's optimizer takes"
         raise NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)") from None
     if json is not None:
-        write(json, to_json(document(answers)))
+        write(json, to_json(documents(answers)))
     return FINE
 
 
@@ -272,6 +273,7 @@ def workload(
 def state(source: Source, rows: RowsOption = "benchmark", json: JsonOption = None) -> int:
     """How much is your day? What your last answers say that your cards do not."""
     from srs_eval.advice.over_time import learner_state
+    from srs_eval.advice.shown import state_document
     from srs_eval.data.protocol import Protocol
     from srs_eval.report.console import STATE_CLOSING, print_answers
 
@@ -279,21 +281,19 @@ def state(source: Source, rows: RowsOption = "benchmark", json: JsonOption = Non
     chosen = one_of("--rows", rows, ("benchmark", "anki"))
     protocol = Protocol(rows="anki" if chosen == "anki" else "benchmark")
     found = learner_state(source.load(), protocol)
-    if console := json_and_console(json, found.document()):
-        print_answers(found.answers, console, STATE_CLOSING)
+    if console := json_and_console(json, state_document(found)):
+        print_answers(found, console, STATE_CLOSING)
     return FINE
 
 
 @takes(flags=protocol_options, context=context_options, running=demo_options)
 def demo(flags: Flags, context: Context, running: Running) -> int:
-    """Evaluate a simulated learner, made as an Anki collection in a temporary folder."""
+    """Evaluate a simulated learner, an Anki collection in a temporary folder."""
+    from srs_eval.data.demo import make_demo_collection
     from srs_eval.data.readers.files import DEMO_FOLDER, make_folder, remove_folder
-    from srs_eval.data.simulated.files import make_demo_collection
-    from srs_eval.report.console import say
 
     folder = make_folder(DEMO_FOLDER)
     try:
-        say("Simulating a learner ...")
         source = Source(make_demo_collection(folder))
         return _open_or_run(source, flags, context, running)
     finally:

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-NAME = "srs-eval"
+_NAME = "srs-eval"
 VERSION = "0.1.0"
 
 
@@ -75,5 +75,5 @@ def _place(variable: str, function: str) -> Path:
         return Path(os.environ[variable])
     import platformdirs
 
-    path: Path = getattr(platformdirs, function)(NAME, appauthor=False)
+    path: Path = getattr(platformdirs, function)(_NAME, appauthor=False)
     return path

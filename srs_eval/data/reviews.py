@@ -196,6 +196,12 @@ class Preset:
         return ()
 
 
+def unnamed_presets(decks: Mapping[int, Deck]) -> dict[int, Preset]:
+    """The presets of these decks, for a source that tells their ids alone."""
+    ids = (deck.preset_id for deck in decks.values())
+    return {key: Preset(key, "") for key in ids if key is not None}
+
+
 @dataclass(frozen=True)
 class DayGrid:
     """Where days begin: one rigid 86,400 s grid through `next_day_at_s` (Unix seconds)."""

@@ -1,4 +1,4 @@
-"""Finds what is wrong with a model, on simulated learners: `srs-eval models check`.
+"""Finds what is wrong with a model, on a simulated learner: `srs-eval models check`.
 
 Each check takes a configuration, or its training, and yields findings; docs/adding-a-model.md
 lists them.
@@ -16,10 +16,8 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData, NotInstalled
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows, arrays_in
-from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import evaluate, in_words
+from srs_eval.engine.evaluate import demo_learner, evaluate, in_words
 from srs_eval.engine.gradient_check import WrongGradient, wrong_gradient, wrong_gradients
 from srs_eval.engine.results import Result
 from srs_eval.engine.run import Finished
@@ -71,22 +69,15 @@ _Findings = Iterator[Finding]
 # Learners
 
 
-@cache
-def _learner(reviews: int = 300) -> ReviewLog:
-    """Same-day reviews, several decks and all buttons."""
-    log = simulate_learner(3, reviews).log()
-    return replace(log, entries=None, day_grid=None, rows=select_rows(log).rows)
-
-
 def _rows() -> Rows:
-    rows = _learner().rows
+    rows = demo_learner().rows
     assert rows is not None
     return rows
 
 
 def _with_ratings(rating: IntArray) -> ReviewLog:
     """The learner with other answers."""
-    return replace(_learner(), rows=replace(_rows(), rating=rating))
+    return replace(demo_learner(), rows=replace(_rows(), rating=rating))
 
 
 def _with_other_outcomes(at: IntArray) -> ReviewLog:
@@ -109,7 +100,7 @@ class _Training:
 
 
 def _train(configuration: Configuration, session: Session | None = None) -> _Training:
-    """Fit and evaluate on `learner()`, or on the learner of the session."""
+    """Fit and evaluate on the demo's learner, or on the learner of the session."""
     fits: list[Any] = []
 
     def recording(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,7 +114,9 @@ def _train(configuration: Configuration, session: Session | None = None) -> _Tra
 
         return recorded
 
-    result = (session or Session(_learner())).run(_with_fits(configuration, recording), _CONTEXT)
+    result = (session or Session(demo_learner())).run(
+        _with_fits(configuration, recording), _CONTEXT
+    )
     return _Training(configuration, tuple(fits), result)
 
 
@@ -240,7 +233,7 @@ def _order(training: _Training) -> _Findings:
                 p[part] = predict(trials, fitted, index[part], context)
         return p
 
-    after = _predicted_again(training, _learner(), predict=in_parts)
+    after = _predicted_again(training, demo_learner(), predict=in_parts)
     name, before = training.configuration.name, training.result
     yield from _differing(name, "order", after, before, within=_ROUNDED)
 
@@ -248,7 +241,7 @@ def _order(training: _Training) -> _Findings:
 def _workers(training: _Training) -> _Findings:
     """A process of its own, which nothing has run in, comes to the same."""
     configuration = training.configuration
-    events = evaluate(_learner(), [configuration], jobs=1, context=_CONTEXT, use_cache=False)
+    events = evaluate(demo_learner(), [configuration], jobs=1, context=_CONTEXT, use_cache=False)
     for event in events:
         if isinstance(event, Finished):
             name = configuration.name
@@ -259,7 +252,7 @@ def _workers(training: _Training) -> _Findings:
 
 def _writes(configuration: Configuration) -> _Findings:
     """What a model is given stays as it is, also where torch or compiled code writes."""
-    session = Session(_learner())
+    session = Session(demo_learner())
     arrays = list(arrays_in(session.trials(configuration.protocol)))
     before = [array.copy() for array in arrays]
     session.run(configuration, _CONTEXT)
@@ -277,7 +270,7 @@ def _few_reviews(configuration: Configuration, reviews: int) -> _Findings:
     model = configuration.model
     if model.predict is None:
         return
-    trials = Session(_learner()).trials(configuration.protocol)
+    trials = Session(demo_learner()).trials(configuration.protocol)
     train, test = trials.folds[-1].train[:reviews], trials.folds[-1].test
     for fit in filter(None, (model.fit, model.fit_s0)):
         try:
@@ -321,7 +314,7 @@ def _hyperparameters(model: Model) -> _Findings:
     if not model.hyperparameters:
         return
     (plain,) = resolve(model.name, _SMALL_BATCHES)
-    session = Session(_learner(300 if model.needs else 600))
+    session = Session(demo_learner(300 if model.needs else 600))
     defaults = {each.name: each.default_under(_SMALL_BATCHES) for each in plain.tunable}
 
     @cache
@@ -359,7 +352,7 @@ def _gradients(configuration: Configuration) -> _Findings:
     model, name = configuration.model, configuration.name
     if model.fit is None:
         return
-    trials = Session(_learner()).trials(configuration.protocol)
+    trials = Session(demo_learner()).trials(configuration.protocol)
     train = trials.folds[-1].train
     weights = np.ones(len(train))
     found: list[WrongGradient | None] = [
@@ -386,7 +379,7 @@ def _convergence(configuration: Configuration) -> _Findings:
     model, name = configuration.model, configuration.name
     if model.predict is None or model.fit is None:
         return
-    session = Session(_learner(_MANY))
+    session = Session(demo_learner(_MANY))
     fits = _train(configuration, session).fits
     trials = session.trials(configuration.protocol)
     if len(fits) != len(trials.folds):  # of nothing, or of partitions
@@ -443,9 +436,9 @@ def findings(models: Iterable[Model]) -> _Findings:
 
 def _of_model(configurations: Sequence[Configuration]) -> _Findings:
     trainings, again = dict[str, _Training](), dict[str, _Training]()
-    first, other = configurations[0], Session(_learner(_MANY // 4))
+    first, other = configurations[0], Session(demo_learner(_MANY // 4))
     for one_way, kept in ((configurations, trainings), (configurations[::-1], again)):
-        session = Session(_learner())
+        session = Session(demo_learner())
         for each in one_way:
             yield from _checked(each, _trained, each, session, kept)
         yield from _checked(first, _trained, first, other, {})  # an earlier run on somebody else

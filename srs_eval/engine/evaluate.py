@@ -15,7 +15,12 @@ from collections.abc import Collection, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import replace
+from functools import cache
 
+import numpy as np
+
+from srs_eval.anki_import import load_log
+from srs_eval.data.demo import DEMO_FILE
 from srs_eval.data.errors import (
     InputError,
     NotEnoughData,
@@ -26,7 +31,7 @@ from srs_eval.data.errors import (
 )
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.simulated import simulate_learner
+from srs_eval.data.rows import select_rows
 from srs_eval.engine.results import TestSet
 from srs_eval.engine.run import (
     Event,
@@ -213,10 +218,23 @@ def warm_up(*names: str) -> WorkerPool | None:
     return pool
 
 
+@cache
+def demo_learner(reviews: int = 300) -> ReviewLog:
+    """The demo's first cards: same-day reviews, several decks and all buttons."""
+    log = load_log(DEMO_FILE)
+    rows = select_rows(log).rows
+    card, begins, count = np.unique(rows.card_id, return_index=True, return_counts=True)
+    order = np.argsort(begins)
+    chosen = card[order][np.cumsum(count[order]) <= reviews]
+    kept = np.flatnonzero(np.isin(rows.card_id, chosen))
+    rows = replace(rows, **{name: column[kept] for name, column in vars(rows).items()})
+    return replace(log, entries=None, schedule=None, day_grid=None, rows=rows)
+
+
 def _warm_up(configurations: Iterable[Configuration]) -> None:
     if hasattr(os, "nice"):
         os.nice(10)
-    session = Session(simulate_learner(1, 1_000).log())  # all buttons and same-day reviews
+    session = Session(demo_learner(1_000))
     for configuration in configurations:
         attempt(session, configuration, Context())
 

@@ -22,7 +22,7 @@ class TestSet(ReadOnly):
     fold: IntArray  # (k,) 1 ... n_splits
     partition: IntArray  # (k,)
     day: IntArray  # (k,) day number of the review; figures of one day are not independent
-    bin: IntArray  # (k,) bin of RMSE(bins), as `data.bins.rmse_bin_ids` numbers them
+    bin: IntArray  # (k,) bin of RMSE(bins), as `data.trials.rmse_bin_ids` numbers them
 
     def __len__(self) -> int:
         return len(self.review_th)

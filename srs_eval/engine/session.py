@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval import metrics
-from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.errors import (
     NotEnoughData,
     counted,
@@ -40,7 +39,7 @@ from srs_eval.data.reviews import (
     read_only,
 )
 from srs_eval.data.rows import Selection, select_rows
-from srs_eval.data.trials import Trials, prepare_trials, recency_weights
+from srs_eval.data.trials import Trials, prepare_trials, recency_weights, rmse_bin_ids
 from srs_eval.engine.results import Result, TestSet
 from srs_eval.models import no_thread_left
 from srs_eval.models.configurations import Configuration

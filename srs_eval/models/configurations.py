@@ -73,8 +73,8 @@ OWN = "FSRS-6-own"
 """The parameters that the learner's presets hold, run as Anki runs them."""
 _CONFIGURATION_WORDS: Mapping[str, str] = {OWN: "your parameters"}
 _OFF: Mapping[str, Any] = {"fit": "trained", "partitions": "none"}  # every other flag: False
-FAMILIES = ("fsrs", "sm2", "history", "neural", "floor", "online")
-GROUPS = ("all", "fast", "learner", *FAMILIES)
+_FAMILIES = ("fsrs", "sm2", "history", "neural", "floor", "online")
+GROUPS = ("all", "fast", "learner", *_FAMILIES)
 _LEARNER = (
     *("AVG", "Anki-dry-run", "FSRS-6-dry-run", OWN),
     *("FSRS-6", "FSRS-6-recency", "STATE-FSRS-6"),
@@ -486,7 +486,6 @@ def _refuse_senseless_flags(protocol: Protocol) -> None:
 
 
 __all__: Sequence[str] = (
-    "FAMILIES",
     "FLOOR",
     "GROUPS",
     "Configuration",

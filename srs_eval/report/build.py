@@ -12,7 +12,6 @@ from srs_eval.report.document import Document
 if TYPE_CHECKING:
     from srs_eval.advice.findings import Finding
     from srs_eval.advice.questions import Asked
-    from srs_eval.advice.tables import Table
     from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.reviews import ReviewLog
@@ -50,7 +49,7 @@ def learner_report(
     from srs_eval.engine.ranking import own_scheduler
     from srs_eval.report.inspection import inspect_log
     from srs_eval.report.learner import Learner, learner_document
-    from srs_eval.stats.calibration_graph import calibration_graph
+    from srs_eval.stats.intervals import calibration_graph
 
     asked_of = {each for task in tasks_of(log) for each in task}
     questions = [*(each for each in OVER_ALL if each in asked_of), *questions_for(log)]
@@ -59,9 +58,8 @@ def learner_report(
     def at(question: str) -> None:
         tell(every.index(question) + 1, len(every), question)
 
-    answers = _answers(Asked(log, context, run.equivalence), questions, at)
-    at("day")
-    state, days = _state(log, protocol, context)
+    asked = Asked(log, context, run.equivalence)
+    answers, state = _answers(asked, questions, at), _answers(asked, ["day"], at)
     at("workload")
     costs = _workload(log, context)
     groups = run.groups()
@@ -77,7 +75,6 @@ def learner_report(
             run=run,
             answers=answers,
             state=state,
-            days=days,
             workload=costs,
             load=None if isinstance(costs, str) else in_short(costs, log),
             calibration={
@@ -107,21 +104,8 @@ def _answers(
             at(question)
             found += ask(question, asked)
     except NotEnoughData as error:
-        return f"Too little data to answer questions about settings: {error}."
+        return f"Too little data to answer: {error}."
     return found
-
-
-def _state(
-    log: ReviewLog, protocol: Protocol, context: Context | None
-) -> tuple[Sequence[Finding] | str, Table | None]:
-    """What the learner's days tell, or why they don't, and the state of each."""
-    from srs_eval.advice.over_time import learner_state
-
-    try:
-        found = learner_state(log, protocol, context)
-    except NotEnoughData as error:
-        return f"Too little data to tell your days from your cards: {error}.", None
-    return found.answers, found.days
 
 
 def export_learner(
@@ -159,7 +143,7 @@ def export_learner(
 
 def _workload(log: ReviewLog, context: Context | None) -> Workload | str:
     """What a desired retention costs; a sentence, or none, where that cannot be told."""
-    from srs_eval.advice.candidates import knows_presets
+    from srs_eval.advice.questions import knows_presets
     from srs_eval.advice.workload.estimate import workload
 
     if not knows_presets(log):

@@ -28,8 +28,7 @@ from srs_eval.report.document import (
     with_ends,
     written,
 )
-from srs_eval.stats.averaging import MODES, Averages, places
-from srs_eval.stats.users import CONFIDENCE
+from srs_eval.stats.users import CONFIDENCE, MODES, Averages, places
 
 SECONDS = "seconds"
 METRICS = ("LogLoss", "RMSE(bins)", "AUC")

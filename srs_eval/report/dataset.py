@@ -28,8 +28,16 @@ from srs_eval.report.comparison import (
     title_of,
 )
 from srs_eval.report.document import Block, Cell, Column, Document, Section, table_of, with_ends
-from srs_eval.stats.averaging import COLUMNS, MODES, Averages, averages, read_predictions
-from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, RESAMPLES
+from srs_eval.stats.users import (
+    COLUMNS,
+    CONFIDENCE,
+    FEWEST_USERS,
+    MODES,
+    RESAMPLES,
+    Averages,
+    averages,
+    read_predictions,
+)
 
 _ChangeColumn = tuple[str | Column, Callable[[Change], Cell]]
 

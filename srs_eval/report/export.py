@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from srs_eval.data.dataset_check import Description
+from srs_eval.data.dataset_hub import Description
 from srs_eval.data.errors import missing
 from srs_eval.data.paths import VERSION
 from srs_eval.data.printable import csv_text, escaped

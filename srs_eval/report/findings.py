@@ -14,7 +14,7 @@ from srs_eval.advice.tables import SHARES, is_difference
 from srs_eval.advice.tables import Table as AnswerTable
 from srs_eval.advice.workload.answers import answers as answers_of
 from srs_eval.advice.workload.estimate import Workload
-from srs_eval.report.document import Block, Cell, Code, Column, Figure, Section, Table, figure
+from srs_eval.report.document import Block, Code, Column, Section, Table, figure
 from srs_eval.stats.intervals import Interval
 
 _ALL = ("all presets", "all reviews")  # subjects that need no name
@@ -33,7 +33,7 @@ _OF_DRAWS = (
 )
 
 
-def presets_section(lines: Sequence[Line], fsrs_is_off: bool) -> list[Section]:
+def presets_section(lines: Sequence[Line]) -> list[Section]:
     """What to do with each preset, with the parameters to paste."""
     lines = [line for line in lines if line.question == OF_PRESETS and line.way]
     if not lines:
@@ -44,26 +44,11 @@ def presets_section(lines: Sequence[Line], fsrs_is_off: bool) -> list[Section]:
         (
             Column("preset"),
             Column("what to do"),
-            Column("now", note="log loss with the parameters in force"),
-            Column("fresh", note="log loss with freshly optimized parameters", minor=True),
-            Column("defaults", note="log loss with the defaults", minor=True),
-            Column("how sure", note="the difference that makes, with its 95 % interval"),
+            Column("how sure", note="that it is at least as good as leaving things as they are"),
         ),
-        tuple(
-            (
-                line.title,
-                line.way.capitalize(),
-                *map(_estimate, (line.figures[0], line.figures[1], _of_defaults(line))),
-                line.text,
-            )
-            for line in lines
-        ),
+        tuple((line.title, line.way.capitalize(), line.text) for line in lines),
     )
-    blocks: list[Block] = [
-        f"Log loss {'of SM-2' if fsrs_is_off else 'with the parameters'} of now, with "
-        "freshly optimized parameters and with the defaults; lower is better.",
-        table,
-    ]
+    blocks: list[Block] = [table]
     for line in lines:
         if line.parameters is not None:
             where = next(where_to_paste(each) for each in line.answers if each.parameters)
@@ -76,17 +61,6 @@ def presets_section(lines: Sequence[Line], fsrs_is_off: bool) -> list[Section]:
         ]
         blocks.append(Section(f"Why: {line.title}", _flat(rests_on), folded=True))
     return [Section("Your presets", tuple(blocks))]
-
-
-def _estimate(interval: Interval | None) -> Cell:
-    return None if interval is None else Figure(interval.estimate)
-
-
-def _of_defaults(line: Line) -> Interval | None:
-    """The log loss of a preset's reviews with FSRS's defaults, of however few reviews."""
-    tables = shown.tables(line.answers[0])
-    found = tables[0].column("log loss").get("defaults") if tables else None
-    return found if isinstance(found, Interval) else None
 
 
 def of_benchmark(answers: Sequence[Finding]) -> bool:
@@ -183,5 +157,5 @@ def _workload(found: Workload | str, load: Finding | None) -> list[Section | str
         figures(table, f"workload-{number}")
         for number, table in enumerate(shown.tables(answer)[1:], start=2)
     ]
-    said = shown.conclusion(answer) if load is None else shown.sentences(load)[0]
+    said = answer.says if load is None else shown.sentences(load)[0]
     return [Section(title, (*shown.sentences(answer), *tables, _OF_DRAWS), folded=True, said=said)]

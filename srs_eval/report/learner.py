@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from srs_eval.advice.over_time import Month
+from srs_eval.advice.findings import Days, Month
 from srs_eval.advice.overview import Line, Overview
 from srs_eval.advice.questions import MODELS, REGISTRY, Finding
 from srs_eval.advice.sentences import parameter_line
 from srs_eval.advice.shown import sentences, tables
-from srs_eval.advice.tables import Table as AnswerTable
+from srs_eval.advice.shown.memory import days_table
 from srs_eval.advice.workload.answers import answers as answers_of
 from srs_eval.advice.workload.estimate import MINUTES, Workload
 from srs_eval.data.errors import counted
@@ -31,8 +31,7 @@ from srs_eval.report.findings import (
     presets_section,
 )
 from srs_eval.report.inspection import Inspection, entries_table
-from srs_eval.stats.calibration_graph import CalibrationGraph
-from srs_eval.stats.intervals import Interval
+from srs_eval.stats.intervals import CalibrationGraph, Interval
 
 _FIRST_ROWS = 15  # of a ranking in a forum, with one's own and the average
 _PICTURED = (
@@ -51,7 +50,6 @@ class Learner:
     run: Run
     answers: Sequence[Finding] | str
     state: Sequence[Finding] | str
-    days: AnswerTable | None
     workload: Workload | str  # of the preset with the most reviews
     load: Finding | None  # the same in short, as the app's answers have it
     calibration: Mapping[str, CalibrationGraph]  # by words of a configuration
@@ -67,7 +65,7 @@ def learner_document(learner: Learner) -> Document:
     groups = learner.run.groups()
     lines = _lines(learner)
     sections = [
-        *presets_section(lines, learner.fsrs_is_off),
+        *presets_section(lines),
         *_in_pictures(learner),
         *answers_section(learner.answers, lines, learner.workload, learner.load),
         *(
@@ -75,7 +73,7 @@ def learner_document(learner: Learner) -> Document:
             for number, group in enumerate(groups, start=1)
         ),
         *_over_time(learner.months),
-        *_state(learner.state, learner.days),
+        *_state(learner.state),
         _receipt(learner),
         _card(learner),
     ]
@@ -303,7 +301,7 @@ def _curve(found: Workload | str) -> list[Picture]:
     ]
 
 
-def _state(state: Sequence[Finding] | str, days: AnswerTable | None) -> list[Section]:
+def _state(state: Sequence[Finding] | str) -> list[Section]:
     if isinstance(state, str):
         return [Section("Your days", (state,))] if state else []
     blocks: list[Block] = []
@@ -311,11 +309,13 @@ def _state(state: Sequence[Finding] | str, days: AnswerTable | None) -> list[Sec
         rests_on = evidence(answer, f"{answer.question}-{number}").blocks[1:]
         title = REGISTRY[answer.question].title
         blocks.append(Section(title, rests_on, folded=True, said=sentences(answer)[0]))
-    if days is not None and len(days.rows) > 1:
-        states = [row[-1] for row in days.rows]
+    by_day = [each.evidence.days for each in state if isinstance(each.evidence, Days)]
+    for days in by_day:
+        if len(days) < 2:
+            continue
         drawn = pictures.band(
-            [_bounds(each) for each in states if isinstance(each, Interval)],
-            [str(row[0]) for row in days.rows],
+            [_bounds(each.state) for each in days],
+            [each.name for each in days],
             "state in logits",
             zero=True,
             size=pictures.SMALL,
@@ -327,7 +327,7 @@ def _state(state: Sequence[Finding] | str, days: AnswerTable | None) -> list[Sec
                 "Your state, day by day",
                 told,
                 drawn,
-                replace(figures(days, "days"), brief=()),
+                replace(figures(days_table(days), "days"), brief=()),
             )
         )
     return [Section("Your days", (*blocks, STATE_CLOSING))]

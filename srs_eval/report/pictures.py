@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from srs_eval.engine.results import Result
     from srs_eval.engine.session import Session
     from srs_eval.models.configurations import Configuration
-    from srs_eval.stats.calibration_graph import CalibrationGraph
+    from srs_eval.stats.intervals import CalibrationGraph
 
 _Given = ParamSpec("_Given")
 _Series = Sequence[tuple[str, Sequence[tuple[float, float, float]]]]
@@ -304,7 +304,7 @@ def calibration_png(
     session: Session, configuration: Configuration, user: int, result: Result
 ) -> bytes:
     """One configuration on one user, for `srs-eval batch --plot`."""
-    from srs_eval.stats.calibration_graph import calibration_graph
+    from srs_eval.stats.intervals import calibration_graph
 
     name = f"{configuration.name}, user {user}"
     drawn = calibration([(name, calibration_graph(result.y, result.p))])

@@ -14,7 +14,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from srs_eval.data.dataset_check import Description
+from srs_eval.data.dataset_hub import Description
 from srs_eval.data.errors import counted
 from srs_eval.engine.ranking import Group
 from srs_eval.report.document import (

@@ -13,12 +13,15 @@ cancel = "c,ctrl+x"
 
 from __future__ import annotations
 
+import json
 import reprlib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_type_hints
+
+import msgspec
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.paths import config_dir, content_of
@@ -27,24 +30,33 @@ from srs_eval.tui.screens.actions import SCREENS, Action, conflict
 
 FILE = "config.toml"
 _MOST_BYTES = 1 << 20
-_MOST_TOLD = 500  # letters about what is wrong
+_MUST_BE = {
+    "theme": "a name in quotes",
+    "rows": "benchmark or anki",
+    "models": "names in quotes",
+    "equivalence": "a log loss from 0 to 1",
+    "reduced_motion": "true or false",
+    "keys": "a table of actions and their keys in quotes",
+}
 
 
 @dataclass(frozen=True)
 class Config:
     """Values in force; the defaults are those without a file."""
 
-    theme: str | None = None  # None: the one chosen last
-    rows: str = "benchmark"
-    models: str = "all"
-    equivalence: float = EQUIVALENT
+    theme: Annotated[str, msgspec.Meta(min_length=1)] | None = None  # None: the one chosen last
+    rows: Literal["benchmark", "anki"] = "benchmark"
+    models: Annotated[str, msgspec.Meta(min_length=1)] = "all"
+    equivalence: Annotated[float, msgspec.Meta(ge=0, lt=1)] = EQUIVALENT
     reduced_motion: bool = False
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys of actions, as Textual writes them, where they are not the usual ones."""
 
     def on_keys(self, actions: Iterable[Action]) -> tuple[Action, ...]:
         """The actions on the keys that they have here."""
-        return tuple(action.on_key(self.keys.get(action.id)) for action in actions)
+        return tuple(
+            replace(action, key=self.keys.get(action.id, action.key)) for action in actions
+        )
 
     def lines(self) -> Iterator[str]:
         """As a file has it, every action's key with what it does."""
@@ -53,16 +65,12 @@ class Config:
             if each.name == "theme" and value is None:
                 yield '# theme = "srs-dark"  (the one chosen last in the app)'
             elif each.name != "keys":
-                yield f"{each.name} = {_toml(value)}"
+                yield f"{each.name} = {json.dumps(value, ensure_ascii=False)}"
         yield ""
         yield "[keys]"
-        told = set()
-        for actions in SCREENS.values():
-            for action in actions:
-                if action.id not in told:
-                    told.add(action.id)
-                    key = self.keys.get(action.id, action.key)
-                    yield f"{f'{action.id} = {_toml(key)}':<40} # {action.help}"
+        actions = {action.id: action for each in SCREENS.values() for action in each}
+        for action in self.on_keys(actions.values()):
+            yield f"{f'{action.id} = {json.dumps(action.key)}':<40} # {action.help}"
 
 
 def config_path() -> Path:
@@ -86,60 +94,33 @@ def load_config(path: Path | None = None) -> Config:
     except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of thousands of digits
         raise InputError(f"{path} is no TOML ({error}); mend or delete it.") from None
     for name, value in given.items():
-        wrong = _wrong(name, value)
-        if wrong:
-            raise InputError(f"{path}: {wrong[:_MOST_TOLD]}.")
+        if wrong := _wrong(name, value):
+            raise InputError(f"{path}: {wrong}.")
     return Config(**given)
 
 
 def _wrong(name: str, value: Any) -> str:
     """What is wrong with a setting; empty where nothing is."""
-    known = [each.name for each in fields(Config)]
-    if name not in known:
-        return f"there is no setting {name}, only {', '.join(known)}"
-    if name == "rows" and value not in ("benchmark", "anki"):
-        return f"rows must be benchmark or anki, not {_shown(value)}"
-    if name in ("theme", "models") and not (isinstance(value, str) and value):
-        return f"{name} must be a name in quotes, not {_shown(value)}"
-    if name == "models":
-        from srs_eval.models.configurations import resolve
+    from srs_eval.models.configurations import resolve
 
-        try:
+    if name not in _MUST_BE:
+        return f"there is no setting {reprlib.repr(name)}, only {', '.join(_MUST_BE)}"
+    try:
+        msgspec.convert(value, get_type_hints(Config, include_extras=True)[name])
+        if name == "models":
             resolve(value)
-        except InputError as error:
-            return f"models: {str(error).rstrip('.?')}"
-    if name == "equivalence":
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not 0 <= value < 1:  # as no NaN is
-            return f"equivalence must be a log loss from 0 to 1, not {_shown(value)}"
-    if name == "reduced_motion" and not isinstance(value, bool):
-        return f"reduced_motion must be true or false, not {_shown(value)}"
+    except msgspec.ValidationError:
+        return f"{name} must be {_MUST_BE[name]}, not {reprlib.repr(value)}"
+    except InputError as error:
+        return f"models: {str(error).rstrip('.?')}"
     return _wrong_keys(value) if name == "keys" else ""
 
 
-def _shown(value: Any) -> str:
-    """A value as Python writes it, its middle left out where it is long."""
-    try:
-        return reprlib.repr(value)
-    except ValueError:  # Python writes no number of so many digits
-        return "a number of thousands of digits"
-
-
-def _wrong_keys(value: Any) -> str:
-    if not isinstance(value, dict):
-        return "[keys] must be a table of actions and their keys"
+def _wrong_keys(keys: Mapping[str, str]) -> str:
     actions = {action.id: action for each in SCREENS.values() for action in each}
-    for name, key in value.items():
+    for name, key in keys.items():
         if name not in actions:
             return f"there is no action {name}, only {', '.join(actions)}"
-        if not isinstance(key, str) or not all(part.strip() for part in key.split(",")):
+        if not all(part.strip() for part in key.split(",")):
             return f"the key of {name} must be a name in quotes such as {actions[name].key!r}"
-    return conflict(value)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return repr(value)
+    return conflict(keys)

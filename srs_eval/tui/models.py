@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from srs_eval.engine.run import Event, Run
     from srs_eval.engine.workers import WorkerPool
     from srs_eval.models.configurations import Configuration
-    from srs_eval.stats.calibration_graph import CalibrationGraph
+    from srs_eval.stats.intervals import CalibrationGraph
     from srs_eval.tui.session import Session
 
-Rows = Literal["benchmark", "anki"]
+_Rows = Literal["benchmark", "anki"]
 
 
 class Models:
@@ -39,9 +39,8 @@ class Models:
         self.number = 0  # of runs
         self.backgrounds: list[Background] = []
         self._evaluated: tuple[ReviewLog, str, Protocol] | None = None
-        self._rows_before: Rows | None = None  # to go back to, where others cannot be judged
+        self._rows_before: _Rows | None = None  # to go back to, where others cannot be judged
         self._graphs: dict[tuple[int, int, bool], tuple[Result, CalibrationGraph]] = {}
-        self._prepared: dict[Protocol, tuple[int, int]] = {}
         self._warm_up: list[WorkerPool] = []
         self._begun = threading.Event()  # once set, nothing more is compiled ahead
 
@@ -83,7 +82,7 @@ class Models:
 
     def forget(self) -> None:
         """Another file, or another part of it, is open."""
-        self._prepared, self._graphs = {}, {}
+        self._graphs = {}
 
     @property
     def of_open_file(self) -> Run:
@@ -116,7 +115,7 @@ class Models:
         return bool(self.backgrounds) and self.run.running and not self.run.cancelled
 
     @property
-    def other_rows(self) -> Rows | None:
+    def other_rows(self) -> _Rows | None:
         """The other rule of which reviews count, where what is open has both."""
         receipt = self._session.receipt
         if receipt is None or len(receipt.rows) < 2:
@@ -125,9 +124,10 @@ class Models:
 
     def counts(self) -> tuple[int, int] | None:
         """Numbers of reviews and of judged reviews under the protocol, once known."""
-        if self.run.reviews is not None and self.run.judged is not None:
-            self._prepared[self.protocol] = (self.run.reviews, self.run.judged)
-        return self._prepared.get(self.protocol)
+        run = self.of_open_file
+        if run.reviews is None or run.judged is None or self.protocol != self.protocol_of_run:
+            return None
+        return run.reviews, run.judged
 
     def in_report(self) -> str:
         """Which would be ranked in a report that is written now."""
@@ -286,12 +286,11 @@ class Models:
 
     def graph(self, result: Result) -> CalibrationGraph:
         """The calibration graph of a result with the chosen bins, computed once."""
-        from srs_eval.stats.calibration_graph import calibration_graph
+        from srs_eval.stats.intervals import calibration_graph
 
         bins, log_bins = self._session.state.bins, self._session.state.log_bins
         key = (id(result), bins, log_bins)
-        found = self._graphs.get(key)
-        if found is None or found[0] is not result:
-            found = (result, calibration_graph(result.y, result.p, bins, log_bins))
-            self._graphs[key] = found
-        return found[1]
+        if key not in self._graphs:  # the result is kept, too, for its id stands for it
+            graph = calibration_graph(result.y, result.p, bins, log_bins)
+            self._graphs[key] = result, graph
+        return self._graphs[key][1]

@@ -278,8 +278,8 @@ class Session:
         """Write the simulated learner's collection to a temporary folder and open it."""
 
         def make() -> Path:
+            from srs_eval.data.demo import make_demo_collection
             from srs_eval.data.readers.files import DEMO_FOLDER, make_folder
-            from srs_eval.data.simulated.files import make_demo_collection
 
             if self._demo is None:
                 self._demo = make_folder(DEMO_FOLDER)

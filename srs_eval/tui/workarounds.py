@@ -1,31 +1,23 @@
 """What Textual 8.2 does otherwise than a person would want, and what is done about it.
 
-Private members of Textual are used here, for the reasons that are given, and where the ranking
-draws its lines (`widgets/ranking.py`: `_render_line`, which else wraps and styles all cells of the
-table after every change), so that pyproject.toml asks for 8.2. What is reported is so upstream.
+Private members of Textual are used here, for the reasons that are given, so that pyproject.toml
+asks for 8.2. What is reported is so upstream.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual._styles_cache import StylesCache
-from textual.app import App, ComposeResult
-from textual.color import Color
+from textual.app import App
 from textual.command import DiscoveryHit, Hits
 from textual.driver import Driver
-from textual.filter import Monochrome
 from textual.message_pump import MessagePump
-from textual.screen import Screen
 from textual.system_commands import SystemCommandsProvider
-from textual.widgets import Footer
-from textual.widgets._footer import FooterKey
 
 
 class Forgetful:
@@ -146,68 +138,6 @@ class _Unfailing:
         return getattr(self._file, name)
 
 
-class Greyscale(Monochrome):
-    """For NO_COLOR. Textual's own filter fails on segments without a style, as in charts.
-
-    Not yet reported.
-    """
-
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        plain = Style.null()
-        styled = [Segment(text, style or plain, control) for text, style, control in segments]
-        return super().apply(styled, background)
-
-
-_STAY = ("cancel", "again", "back", "help", "quit")  # in the footer of however narrow a window
-
-
-class Keys(Footer):
-    """The keys that do something here, there with the screen that they are of.
-
-    Textual's footer stays blank till the screen is drawn and quiet: seconds on a busy machine;
-    and it cuts what there is no room for, where this one leaves out whole keys. Not yet reported;
-    https://github.com/Textualize/textual/issues/5153 tells of a footer that stays blank.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(compact=True, show_command_palette=False)
-        self.set_reactive(Footer._bindings_ready, True)
-        self._shown: list[tuple[str, str, bool]] = []
-
-    def _to_show(self) -> list[tuple[str, str, bool]]:
-        """Keys, their words, and whether they do something now, as many as there is room for."""
-        shown: dict[str, tuple[str, str, bool]] = {}
-        for each in self.screen.active_bindings.values():
-            if each.binding.show:  # of an action's keys the first
-                key = self.app.get_key_display(each.binding)
-                shown.setdefault(each.binding.action, (key, each.binding.description, each.enabled))
-        may_go = [name for name in shown if name.rpartition(".")[2] not in _STAY]
-        while may_go and _width(shown.values()) > self.app.size.width:
-            del shown[may_go.pop()]
-        return list(shown.values())
-
-    def compose(self) -> ComposeResult:
-        self._shown = self._to_show()
-        fitting = {(key, description) for key, description, _ in self._shown}
-        for key in super().compose():
-            if not isinstance(key, FooterKey) or (key.key_display, key.description) in fitting:
-                yield key
-
-    def on_resize(self) -> None:
-        if self._to_show() != self._shown:
-            self.call_after_refresh(self.recompose)
-
-    def bindings_changed(self, screen: Screen[Any]) -> None:
-        """Compose anew only where that shows something else."""
-        if screen is self.screen and self._to_show() != self._shown:
-            super().bindings_changed(screen)
-
-
-def _width(keys: Iterable[tuple[str, str, bool]]) -> int:
-    """Columns of the footer that these take, with a blank between two."""
-    return sum(len(key) + 1 + len(description) + 1 for key, description, _ in keys) - 1
-
-
 class Commands(SystemCommandsProvider):
     """The palette's list: what is possible here first; Textual's is by the alphabet.
 
@@ -218,25 +148,3 @@ class Commands(SystemCommandsProvider):
         for title, help_, callback, discover in self.app.get_system_commands(self.screen):
             if discover:
                 yield DiscoveryHit(title, callback, help=help_)
-
-
-class ParsedOnce(App[int]):
-    """An app whose styles are parsed in its theme's colours at once.
-
-    Textual parses them in those of its own theme first, and again when the theme is another: a
-    tenth of a second before the first picture. Not yet reported.
-    """
-
-    _parsed_in: dict[str, str] | None = None
-
-    def parse_in_theme(self) -> None:
-        """Called once the theme is known."""
-        self._parsed_in = self.get_css_variables()
-        self.stylesheet.set_variables(self._parsed_in)
-
-    def refresh_css(self, animate: bool = True) -> None:
-        if self._parsed_in == self.get_css_variables():
-            self.stylesheet.update(self, animate=animate)
-        else:
-            self._parsed_in = None
-            super().refresh_css(animate)

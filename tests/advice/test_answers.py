@@ -17,12 +17,12 @@ from srs_eval.advice.sentences import what_is_missing
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
 from srs_eval.data.selection import only_deck, only_preset
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval, mean_interval
 from srs_eval.training.context import Cancelled, Context
 from tests.advice.helpers import with_hard
 from tests.cli.program import main_here, program
+from tools.simulated import simulate_learner, write_dataset
 
 # The answer
 
@@ -56,7 +56,7 @@ def test_every_open_verdict_says_what_is_missing(question: str, log: ReviewLog) 
     assert answers
     for answer in answers:
         whole = question == "parameters" and answer.subject == "all presets"  # a list of the others
-        if shown.conclusion(answer) == "can't tell" and not whole:
+        if answer.says == "can't tell" and not whole:
             assert "need" in " ".join(shown.sentences(answer)), answer
 
 
@@ -136,7 +136,7 @@ def test_parameters_of_unknown_age_are_judged_in_sample_only(log: ReviewLog) -> 
         presets={key: replace(each, modified_s=None) for key, each in log.presets.items()},
     )
     answer = compare(unknown)[0]
-    assert shown.conclusion(answer) == "can't tell"
+    assert answer.says == "can't tell"
     assert answer.parameters is None
     assert "does not say when" in shown.sentences(answer)[0]
     assert "flatters" in shown.sentences(answer)[1]
@@ -149,7 +149,7 @@ def test_parameters_older_than_all_reviews_are_not_flattered(log: ReviewLog) -> 
     old = {key: replace(each, modified_s=1) for key, each in log.presets.items()}
     few = replace(few, presets=old, entries=replace(few.entries, **first), optimized_before_s=None)
     answer = compare(few, questions=["parameters"])[0]
-    assert shown.conclusion(answer) == "can't tell"
+    assert answer.says == "can't tell"
     assert "flatters" not in shown.sentences(answer)[1]
 
 

@@ -11,6 +11,7 @@ import pytest
 import srs_eval
 from srs_eval.advice import fsrs, refitting, shown
 from srs_eval.advice.candidates import SM2, Learner
+from srs_eval.advice.findings import Health, Noise, Retention
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.selection import only_preset
@@ -64,11 +65,13 @@ def test_one_rule_decides_whether_fsrs_is_right(
     monkeypatch.setattr(Learner, "held_out_losses", lambda self, name: losses[name])
     monkeypatch.setattr(fsrs, "check_health", lambda *_: None)
     (answer, *_) = fsrs.is_fsrs_right_for_me(learner, list(learner.groups), 0.002)
-    verdict_shown = shown.tables(answer)[0].rows[0][2]
-    (said,) = (said for verdict, said in fsrs.SAID.items() if verdict == verdict_shown)
-    assert shown.conclusion(answer) == says
-    assert said[0] == says
-    assert shown.sentences(answer)[0].startswith(said[1])
+    assert answer.says == says
+    assert isinstance(answer.evidence, Health)
+    verdict = answer.evidence.against[0].verdict
+    assert {"yes": "better", "no": "worse", "can't tell": "can't tell yet"}.get(
+        says, says
+    ) == verdict
+    assert (answer.missing is not None) == (says == "can't tell")
 
 
 def test_no_health_check_of_too_few_items() -> None:
@@ -163,27 +166,20 @@ def test_spread_of_parameters_over_days(log: ReviewLog, learner: Learner) -> Non
     lower, upper = np.array(fsrs6.lower_bounds(0.001)), np.array(fsrs6.UPPER)
     assert ((fits >= lower) & (fits <= upper)).all()
     assert (fits.std(axis=0) > 0).sum() >= 15
-    answers = compare(log, questions=["noise"])
-    for answer in answers:
-        if not shown.tables(answer):
-            assert shown.conclusion(answer) == "can't tell"
-            continue
-        rows = shown.tables(answer)[0].records()
-        noisy = [row for row in rows if row["over days"] > 0.5 * row["learners"]]
-        assert shown.conclusion(answer) == f"{len(noisy)} of 21"
-        assert all(row["parameter"] in shown.sentences(answer)[0] for row in noisy)
-    assert any(shown.tables(answer) for answer in answers)
+    (first, *_) = compare(log, questions=["noise"])
+    assert isinstance(first.evidence, Noise)
+    moved = [each.over_days > 0.5 * each.of_learners for each in first.evidence.parameters]
+    assert moved == [each.is_noise for each in first.evidence.parameters]
+    assert first.says == f"{sum(moved)} of 21"
 
 
 def test_one_parameter_is_noise(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
     fits = np.tile(np.array(fsrs6.DEFAULT), (refitting.DRAWS, 1))
     fits[::2, 3] += 100
     monkeypatch.setattr(refitting, "by_days", lambda learner, index: fits)
-    answer = next(each for each in compare(log, questions=["noise"]) if shown.tables(each))
-    assert shown.conclusion(answer) == "1 of 21"
-    assert shown.sentences(answer)[0].startswith(
-        "1 of 21 parameters is noise: had days gone otherwise, it"
-    )
+    answer = compare(log, questions=["noise"])[0]
+    assert answer.says == "1 of 21"
+    assert shown.line([answer]).endswith("had days gone otherwise (w3).")
 
 
 # Retention
@@ -196,17 +192,12 @@ def test_retention_is_that_of_the_reviews(log: ReviewLog, learner: Learner) -> N
         whole, young, mature, *months = shown.tables(answer)[0].records()
         assert whole["recalled"] == pytest.approx(learner.trials.y[mine].mean())
         assert whole["reviews"] == mine.sum() == young["reviews"] + mature["reviews"]
-        assert whole["desired"] == 0.9
+        assert isinstance(answer.evidence, Retention)
+        assert answer.evidence.desired == 0.9
         assert sum(month["reviews"] for month in months) <= mine.sum()
         assert [month["reviews of"] for month in months] == sorted(
             month["reviews of"] for month in months
         )
         low, high = whole["recalled low"], whole["recalled high"]
-        expected = (
-            "less than desired"
-            if high < 0.9
-            else "more than desired"
-            if low > 0.9
-            else "as desired"
-        )
-        assert shown.conclusion(answer) in (expected, "can't tell")
+        expected = "below" if high < 0.9 else "above" if low > 0.9 else "no matter"
+        assert answer.says in (expected, "can't tell")

@@ -13,10 +13,9 @@ import pytest
 import srs_eval
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import Unanswered
+from srs_eval.advice.findings import Unanswered, Worded, of
 from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.questions import OF_PRESETS, QUESTIONS, compare
-from srs_eval.advice.shown import worded
 from srs_eval.advice.workload.answers import answers as costs_in_words
 from srs_eval.advice.workload.estimate import Question, workload
 from srs_eval.cli.main import main
@@ -24,7 +23,6 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.data.selection import only_preset
-from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import own_scheduler
 from srs_eval.engine.run import Run
@@ -37,6 +35,7 @@ from srs_eval.report.export import to_json
 from srs_eval.report.files import markdown
 from srs_eval.report.inspection import inspect_log
 from srs_eval.training.context import Context
+from tools.simulated import simulate_learner, write_collection
 
 NAN = math.nan
 OLD = (*fsrs6.DEFAULT[:5], -0.4, *fsrs6.DEFAULT[6:17])  # there is no ln(1 - 1.2)
@@ -123,14 +122,14 @@ def test_the_rest_is_answered_as_though_it_were_not_there(
 ) -> None:
     asked = ["parameters", "often", "health", "retention"]
     first, *rest = compare(with_list(log, values, 101), questions=asked)
-    assert (first.question, first.subject, shown.conclusion(first)) == (
+    assert (first.question, first.subject, first.says) == (
         "parameters",
         "Preset 1",
         "left out",
     )
     (sentence,) = shown.sentences(first)
     assert sentence.startswith("Preset 1 is left out: Anki does not run its ")
-    assert worded.of(first).why == fault_of(values)
+    assert of(first, Worded).why == fault_of(values)
     assert rest == compare(of_its_own(log), questions=asked)
 
 

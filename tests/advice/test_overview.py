@@ -20,8 +20,22 @@ from hypothesis import strategies as st
 import srs_eval
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import WHOLE, Learner
-from srs_eval.advice.findings import Finding, phrased, unanswered
-from srs_eval.advice.fsrs import _change, _headline, how_well
+from srs_eval.advice.findings import (
+    Against,
+    Finding,
+    Fit,
+    Health,
+    Missing,
+    Months,
+    Often,
+    Part,
+    Retention,
+    Worded,
+    of,
+    phrased,
+    unanswered,
+)
+from srs_eval.advice.fsrs import how_well
 from srs_eval.advice.over_time import was_i_predictable
 from srs_eval.advice.overview import Overview, _to_compile_side_by_side, overview, preset_line
 from srs_eval.advice.parameters import since_optimized
@@ -33,9 +47,8 @@ from srs_eval.advice.sentences import (
     parameter_line,
     parsed_parameters,
     told,
-    why_open,
 )
-from srs_eval.advice.shown import worded
+from srs_eval.advice.shown.predicted import headline
 from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.answers import answers as costs_in_words
 from srs_eval.advice.workload.estimate import Doing, Question, Workload, workload
@@ -354,7 +367,7 @@ def test_what_never_changed_is_not_called_changed(log: ReviewLog) -> None:
 
     def why(presets: dict[int, Preset]) -> list[str]:
         answers = compare(replace(few, presets=presets), questions=["parameters"])
-        return [worded.of(each).why for each in answers if each.subject != "all presets"]
+        return [of(each, Worded).why for each in answers if each.subject != "all presets"]
 
     never = {key: replace(each, fsrs_parameters={}) for key, each in log.presets.items()}
     stored = {
@@ -364,26 +377,17 @@ def test_what_never_changed_is_not_called_changed(log: ReviewLog) -> None:
     assert all(each.startswith("changed lately, needs ") for each in why(stored))
 
 
-def test_why_it_is_open_how_often_to_optimize() -> None:
+def test_how_often_to_optimize_is_told_of_all_presets_at_once() -> None:
     answers = [
-        phrased("often", "Words", "can't tell", ("",), why="up to 900 more reviews"),
-        phrased("often", "Maps", "at every +25 %", ("",)),
+        Finding("often", "Words", "every +10 %", evidence=Often("safe")),
+        Finding("often", "Maps", "every +25 %", evidence=Often("as good")),
+        Finding("often", "Fish", "every +10 %", evidence=Often("safe")),
     ]
-    assert shown.line(answers[:1]) == "can't tell yet (up to 900 more reviews)"
+    assert shown.line(answers[:1]) == "every +10 % of reviews is safe for everybody"
     assert shown.line(answers) == (
-        "can't tell yet: Words (up to 900 more reviews); "
-        "at 25 % more reviews than last time is enough: Maps"
+        "every +10 % of reviews is safe for everybody: Words and Fish; "
+        "every +25 % of reviews is as good as always: Maps"
     )
-
-
-def test_what_several_presets_lack_is_told_once() -> None:
-    """Each lacks another number of reviews, and of each question; their own answers tell it."""
-    few = [
-        phrased("often", name, "can't tell", ("",), why=f"needs {number} more reviews")
-        for name, number in (("Words", 275), ("Maps", 344))
-    ]
-    assert shown.line(few) == "can't tell yet: Words and Maps (too few reviews)"
-    assert shown.line(few[:1]) == "can't tell yet (needs 275 more reviews)"
 
 
 def test_too_few_reviews_for_anything_are_told_once(log: ReviewLog) -> None:
@@ -394,9 +398,15 @@ def test_too_few_reviews_for_anything_are_told_once(log: ReviewLog) -> None:
     judged = next(each.interval for each in found.of("fit"))
     assert judged is not None
     said = " ".join(
-        [found.headline, *(line.text for line in found.lines if line.question != "costs")]
+        [
+            found.headline,
+            *(line.text for line in found.lines if line.question not in ("costs", "often")),
+        ]
     )
-    assert set(re.findall(r"[\d,]*\d", said)) == {str(judged.reviews), "1,000"}
+    assert set(re.findall(r"[\d,]*\d", said)) == {
+        f"{1_000 - judged.reviews:,}",
+        str(20 - judged.days),
+    }
     (split,) = (line.text for line in found.lines if line.question == "split")
     assert split == "can't tell yet: leave them as they are"
 
@@ -412,23 +422,43 @@ def test_why_less_is_remembered_than_desired(
     expected = recall if reason == "timing" else 0.97
     monkeypatch.setattr(Learner, "predict", lambda self, *_: np.full(len(self.trials), expected))
     answer = next(do_i_remember_enough(learner, list(learner.groups), 0.002))
-    assert shown.conclusion(answer) == "less than desired"
-    both = shown.sentences(answer)[-1]
-    found = re.findall(r"([+−]\d+\.\d) (?:points|\()", both)
-    off, timing, expecting = (float(each.replace("−", "-")) for each in found)
-    assert timing + expecting == pytest.approx(off, abs=0.11)
+    found = answer.evidence
+    assert isinstance(found, Retention)
+    assert found.says == "below"
     mine = learner.trials.partition == next(iter(learner.groups))
-    assert off == pytest.approx(100 * (learner.trials.y[mine].mean() - 0.97), abs=0.06)
-    assert timing == pytest.approx(100 * (expected - 0.97), abs=0.06)
+    off = float(learner.trials.y[mine].mean()) - 0.97
+    assert found.timing.estimate + found.expecting.estimate == pytest.approx(off)
+    assert found.timing.estimate == pytest.approx(expected - 0.97)
     line = shown.line([answer])
+    assert any("Of the difference in points" in each for each in shown.sentences(answer))
     assert ("points less as cards came later" in line) == (reason == "timing")
     assert ("points less as FSRS expects too much" in line) == (reason == "expecting")
+
+
+def _fit(
+    says: Any,
+    changes: bool = False,
+    verdict: Any = "better",
+    defaults: Any = None,
+    reviews: int = 4_000,
+) -> Finding:
+    difference, saved = Interval(-0.1, 0.02, reviews, 60), Interval(0.27, 0.08)
+    loss = Interval(0.4, 0.02, reviews, 60)
+    figures = loss, difference, verdict, saved
+    average = Against("average", "average", *figures)
+    older = Against("SM-2 as scheduled", "older scheduler", *figures)
+    against, instead = (average, older), older if changes else None
+    evidence = Fit(says, "optimized", Interval(0.73, 0.32), loss, against, True, instead, defaults)
+    lacks = None if reviews >= 1_000 else Missing(1_000 - reviews)
+    return Finding(
+        "fit", "all reviews", interval=difference, reviews=reviews, missing=lacks, evidence=evidence
+    )
 
 
 @pytest.mark.parametrize("alone", ["better", "worse", "as good", "can't tell yet"])
 def test_whether_to_change_leads_to_one_act(alone: str) -> None:
     """That the defaults would not do is why parameters are pasted, no second thought."""
-    told = _change("better", Interval(0.27, 0.08), "", "SM-2", alone)
+    told = headline(_fit("well", True, "better", alone))
     assert told.count(".") == 1
     assert told.startswith("Change to FSRS? Yes, with parameters fitted to you")
     assert ("its defaults alone" in told) == (alone != "better")
@@ -473,18 +503,10 @@ def test_what_cannot_be_told_says_why_beside_its_interval(
     reviews: int, low: float, high: float, says: str
 ) -> None:
     difference = Interval((low + high) / 2, (high - low) / 2, reviews, 60)
-    columns = ("against", "minus it", "verdict")
-    table = Table("", columns, (("SM-2 as scheduled", difference, "can't tell yet"),))
-    health = phrased("health", "Words", "can't tell", ("",), (table,))
-    assert shown.line([health]) == f"can't tell yet {says}"
     columns = ("reviews of", "parameters", "reviews", "minus shared", "decision")
     shared = Table("", columns, (("all presets", "split", reviews, difference, "can't tell"),))
     split = phrased("split", "all presets", "can't tell", ("",), (shared,))
     assert shown.line([split]) == f"can't tell yet: leave them as they are {says}"
-    leaves_out = high < 0
-    drawn = evidence(health).draw(100).plain
-    assert ("can't tell yet*" in drawn) == leaves_out
-    assert ("* The interval leaves out 0, but: " in drawn) == leaves_out
 
 
 def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
@@ -500,8 +522,7 @@ def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
     brought = replace(log, decks={}, presets={}, cards=Cards.empty(), predictions=sure)
     told = how_well(Learner.of(brought, protocol=WHOLE), 0.002)
     assert shown.sentences(told)[0].startswith(
-        "Change to FSRS? Yes, with parameters fitted to you: it would predict you better than "
-        "SuperMemo SM-15, your scheduler, by "
+        "Change to FSRS? Yes, with parameters fitted to you: it would predict you "
     )
     found = Overview("benchmark")
     found.add([told, phrased("models", "all reviews", "FSRS-6", ("FSRS-6 has the lowest loss.",))])
@@ -548,29 +569,29 @@ def test_while_fsrs_is_off_now_is_what_schedules(log: ReviewLog) -> None:
 
 
 @pytest.mark.parametrize(
-    ("difference", "says"),
+    ("reviews", "says"),
     [
-        (Interval(-0.4, 0.5, 44, 30), "can't be told yet: needs 956 more reviews."),
-        (Interval(-0.4, 0.5, 4_000, 60), "can't be told yet: 73 % better than guessing"),
+        (44, "can't be told yet: needs 956 more reviews."),
+        (4_000, "can't be told yet: optimized, 73 % better than guessing"),
     ],
 )
-def test_no_figure_of_a_few_reviews(difference: Interval, says: str) -> None:
+def test_no_figure_of_a_few_reviews(reviews: int, says: str) -> None:
     """It would be read as praise; and nobody saves more than all of a loss."""
-    saved = Interval(0.73, 0.32)
-    few = why_open(difference) if difference.reviews < 1_000 else ""
-    told = _headline("can't tell yet", saved, True, few, "")
+    told = headline(_fit("can't tell", reviews=reviews))
     assert says in told
-    assert ("(41 … 100 %)" in told) == (not few)
+    assert ("(41 … 100 %)" in told) == (reviews == 4_000)
 
 
-def test_a_month_that_has_only_begun_is_not_this_month(log: ReviewLog) -> None:
-    """Nor is one with too few days for an interval in its own table."""
+def test_the_latest_month_is_that_of_the_last_review(log: ReviewLog) -> None:
+    """It is never surer than its share of the months before makes it."""
     answer = was_i_predictable(Learner.of(log))
-    rows = [row for row in shown.tables(answer)[0].rows if isinstance(row[4], Interval)]
-    months = [row[0] for row in rows if row[1] >= 100 and math.isfinite(row[4].half_width)]
-    assert months[-1] != rows[-1][0]  # else nothing is shown here
-    assert answer.subject == months[-1]
-    assert month_in_words(str(months[-1])) in shown.sentences(answer)[0]
+    found = answer.evidence
+    assert isinstance(found, Months)
+    assert answer.subject == found.months[-1].name
+    assert (answer.interval is None) == (answer.missing is not None)
+    if answer.interval is not None:
+        assert answer.interval.half_width >= found.months[-1].log_loss.half_width
+    assert month_in_words(answer.subject) in shown.sentences(answer)[0]
 
 
 def test_the_months_line_is_named_by_its_month(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -586,10 +607,10 @@ def test_the_months_line_is_named_by_its_month(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("recall", "says"),
     [
-        (0.93, "can't tell yet whether it means what it says"),
-        (0.9, "it means what it says"),
-        (0.8, "less than it says"),
-        (0.99, "more than it says"),
+        (0.93, "can't tell"),
+        (0.9, "no matter"),
+        (0.8, "below"),
+        (0.99, "above"),
     ],
 )
 def test_what_cannot_be_told_apart_is_not_called_equal(
@@ -602,40 +623,31 @@ def test_what_cannot_be_told_apart_is_not_called_equal(
     half = 0.05 if recall == 0.93 else 0.02
     told = replace(mean_interval(learner.trials.y, learner.trials.day), estimate=recall)
     monkeypatch.setattr(Learner, "interval", lambda *_: replace(told, half_width=half))
-    (sentence, _) = shown.sentences(does_it_mean_it(learner))
-    assert sentence.endswith(f": {says}.")
-    conclusion = shown.conclusion(next(do_i_remember_enough(learner, list(learner.groups), 0.002)))
-    assert (
-        conclusion
-        == {
-            0.93: "can't tell",
-            0.9: "as desired",
-            0.8: "less than desired",
-            0.99: "more than desired",
-        }[recall]
-    )
+    assert does_it_mean_it(learner).says == says
+    assert next(do_i_remember_enough(learner, list(learner.groups), 0.002)).says == says
 
 
 def test_nobody_desired_a_retention_while_fsrs_was_off(log: ReviewLog) -> None:
     off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
     learner = Learner.of(off)
     answer = next(do_i_remember_enough(learner, list(learner.groups), 0.002))
-    assert "FSRS is off, so none was asked for" in shown.sentences(answer)[0]
+    assert answer.says == "not asked for"
     assert "desired" not in shown.line([answer])
     assert shown.line([answer]).startswith("recalled: ")
 
 
 def test_what_is_remembered_is_grouped_worst_first() -> None:
-    def answer(name: str, says: str, recalled: float, desired: float | None) -> Finding:
-        row = ("all", 2_000, Interval(recalled, 0.01, 2_000, 60), 0.9, desired)
-        columns = ("reviews of", "reviews", "recalled", "expected", "desired")
-        return phrased("retention", name, says, ("",), (Table("", columns, (row,)),))
+    def answer(name: str, says: Any, recalled: float, desired: float | None) -> Finding:
+        whole = Part("all", Interval(recalled, 0.01, 2_000, 60), 0.9)
+        none = Interval(0.0, 0.01)
+        evidence = Retention(says, (whole,), desired, False, none, none)
+        return Finding("retention", name, evidence=evidence)
 
     answers = (
-        answer("Maps", "as desired", 0.902, 0.9),
-        answer("Words", "less than desired", 0.788, 0.92),
+        answer("Maps", "no matter", 0.902, 0.9),
+        answer("Words", "below", 0.788, 0.92),
         answer("Birds", "can't tell", 0.8, 0.82),
-        answer("New", "recalled", 0.8, None),
+        answer("New", "not asked for", 0.8, None),
     )
     assert shown.line(answers) == (
         "less than desired: Words 78.8 % (desired 92 %); "
@@ -646,19 +658,21 @@ def test_what_is_remembered_is_grouped_worst_first() -> None:
 
 
 def test_whether_fsrs_is_right_is_told_against_the_older_scheduler() -> None:
-    def answer(name: str, says: str, estimate: float) -> Finding:
-        row = ("SM-2 as scheduled", Interval(estimate, 0.01, 2_000, 60), says)
-        table = Table("", ("against", "minus it", "verdict"), (row,))
-        return phrased("health", name, "", ("",), (table,))
+    def answer(name: str, verdict: Any, saved: float, lacks: int = 0) -> Finding:
+        figures = Interval(0.4, 0.01), Interval(-saved, 0.01, 2_000, 60)
+        against = Against("SM-2", "older scheduler", *figures, verdict, Interval(saved, 0.01))
+        missing = Missing(lacks) if lacks else None
+        evidence = Health("can't tell" if lacks else "yes", (against,), None)
+        return Finding("health", name, missing=missing, evidence=evidence)
 
-    words = answer("Words", "better", -0.03)
-    assert shown.line([words]) == "better than SM-2 once optimized (.020 … .040 better)"
-    others = answer("Maps", "as good", 0.0), answer("Birds", "can't tell yet", -0.001)
-    unjudged = phrased("health", "New", "can't tell", ("Anki makes no health check here.",))
+    words = answer("Words", "better", 0.03)
+    assert shown.line([words]) == "better than SM-2 once optimized (2 … 4 %)"
+    others = answer("Maps", "as good", 0.0), answer("Birds", "can't tell yet", 0.001, 900)
+    unjudged = Finding("health", "New", evidence=Health("can't tell", (), None))
     assert shown.line([words, *others, unjudged]) == (
-        "better than SM-2 once optimized: Words (.020 … .040 better); "
-        "as good as SM-2 once optimized: Maps (.010 better … .010 worse); "
-        "can't tell yet: Birds (.011 better … .009 worse) and New"
+        "better than SM-2 once optimized: Words (2 … 4 %); "
+        "as good as SM-2 once optimized: Maps (1 % worse … 1 % better); "
+        "can't tell yet: Birds (too few reviews) and New"
     )
 
 
@@ -754,7 +768,7 @@ async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
         await pilot.press("n")
         await until(pilot, lambda: "Maps" in text_of(app))
         await pilot.press("escape", "t")
-        await until(pilot, lambda: "minus the average" in text_of(app))
+        await until(pilot, lambda: "Month by month" in text_of(app))
         await pilot.press("escape", "s")
         await until(pilot, lambda: "Your day hardly matters" in text_of(app))
 
@@ -890,12 +904,12 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
     app = make_app(tmp_path, FILE)
 
     def told(preset: str | None) -> list[str]:
-        return [shown.conclusion(said[0]) for said, _ in app.session.costs(preset)]
+        return [said[0].says for said, _ in app.session.costs(preset)]
 
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
         begun = app.session.costs("Default")
-        assert shown.conclusion(next(begun)[0][0]) == "rough"
+        assert next(begun)[0][0].says == "rough"
         begun.close()  # left before the end: nothing is kept
         assert told(None) == ["rough", "final"]
         assert told(None) == ["final"]

@@ -13,11 +13,12 @@ import pytest
 import srs_eval
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import Models
 from srs_eval.advice.questions import compare
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.models import fsrs6
+from tools.simulated import simulate_learner, write_dataset
 
 # Predictions of one's own
 
@@ -116,9 +117,9 @@ def test_other_programs_predictions_are_judged_beside_fsrs(supermemo: ReviewLog)
     result = srs_eval.evaluate(supermemo, models=["FSRS-6"], use_cache=False)["FSRS-6"]
     said = supermemo.predictions["SuperMemo SM-15"][result.review_th - 1]
     both = np.isfinite(said)
-    assert f"Left out: {np.count_nonzero(~both)} held-out reviews" in " ".join(
-        shown.sentences(answer)
-    )
+    assert isinstance(answer.evidence, Models)
+    assert answer.evidence.left_out == np.count_nonzero(~both)
+    assert f"Left out: {answer.evidence.left_out} held-out reviews" in shown.sentences(answer)[-1]
     for name, p in (("FSRS-6", result.p), ("SuperMemo SM-15", said)):
         likelihood = np.where(result.y == 1, p, 1 - p)[both]
         assert rows[name]["log loss"] == pytest.approx(-np.log(likelihood).mean(), abs=1e-9)

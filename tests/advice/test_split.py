@@ -43,7 +43,7 @@ def test_splitting_has_to_prove_itself(
 
 def test_one_memory_keeps_its_parameters_together(log: ReviewLog) -> None:
     answer = compare(log, questions=["split"])[0]
-    assert shown.conclusion(answer) in ("keep shared", "can't tell")  # never: split
+    assert answer.says in ("keep shared", "can't tell")  # never: split
     rows = shown.tables(answer)[0].records()
     assert [row["reviews of"] for row in rows[:2]] == ["all presets", "all presets"]
     assert "9,999 users" in shown.sentences(answer)[-1]
@@ -57,7 +57,7 @@ def test_the_same_comparison_has_one_figure(log: ReviewLog, learner: Learner) ->
     loss = {row["candidate"]: row["log loss"] for row in first.records()}
     rows = {row["parameters"]: row for row in shown.tables(found["split"])[0].records()[:2]}
     assert loss[POOLED] - loss[TOGETHER] == pytest.approx(rows["pooled"]["minus shared"])
-    assert shown.conclusion(found["split"]) == "keep shared"
+    assert found["split"].says == "keep shared"
     assert found["split"].parameters == pytest.approx(
         pooling.fitted(learner.trials, np.arange(len(learner.trials)))
     )
@@ -140,7 +140,7 @@ def test_presets_that_lose_too_much_on_each_other_stay_apart() -> None:
 
 def test_a_single_preset_has_nothing_to_merge(log: ReviewLog) -> None:
     answer = compare(only_preset(log, "Preset 0"), questions=["split"])[0]
-    assert shown.conclusion(answer) == "one preset"
+    assert answer.says == "one preset"
 
 
 def test_decks_of_a_preset_are_compared_as_presets_are(log: ReviewLog) -> None:
@@ -162,7 +162,7 @@ def test_decks_of_a_preset_are_compared_as_presets_are(log: ReviewLog) -> None:
     assert decks.held_out(TOGETHER) == pytest.approx(whole[index], abs=1e-9)
     answers = compare(learner.log, questions=["split"])
     assert [answer.subject for answer in answers] == ["Preset 0", "Preset 0"]
-    assert shown.conclusion(answers[1]) in ("keep shared", "can't tell")
+    assert answers[1].says in ("keep shared", "can't tell")
     assert "decks" in shown.sentences(answers[1])[0]
 
 
@@ -206,6 +206,20 @@ def test_cost_of_optimizing_less_often(log: ReviewLog, learner: Learner) -> None
     assert cost[refitting.NEVER].estimate == pytest.approx(by_hand.mean(), abs=1e-12)
 
 
+def test_the_first_schedule_that_fails_ends_the_search(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that passes after it passes by chance."""
+    sure = Interval(0.0, 0.001, 5_000, 100)
+    open_ = Interval(0.003, 0.004, 5_000, 100)
+    labels = [f"every +{growth} %" for growth in (10, 25, 50, 100)]
+    cost = dict(zip(labels, (sure, sure, open_, sure), strict=True))
+    cost |= {refitting.NEVER: open_, refitting.DEFAULTS: open_}
+    monkeypatch.setattr(refitting, "staleness", lambda *_: cost)
+    (found,) = refitting.how_often(learner, [100], 0.002)
+    assert found.act == "every +25 %"
+
+
 def test_young_parameters_are_judged_by_what_their_age_costs(log: ReviewLog) -> None:
     """There is no figure of them yet, but how often one should optimize tells."""
     assert log.entries is not None
@@ -213,8 +227,7 @@ def test_young_parameters_are_judged_by_what_their_age_costs(log: ReviewLog) -> 
     presets = {key: replace(each, modified_s=lately) for key, each in log.presets.items()}
     young = replace(log, presets=presets)
     answer = compare(young, questions=["parameters"])[0]
-    (about,) = (sentence for sentence in shown.sentences(answer) if "reviews old" in sentence)
-    assert about in shown.sentences(compare(young, questions=["often"])[0])
+    assert any("reviews old" in sentence for sentence in shown.sentences(answer))
     never = {key: replace(each, fsrs_parameters={}) for key, each in presets.items()}
     answers = compare(replace(log, presets=never), questions=["parameters"])
     assert "never been optimized" not in " ".join(shown.sentences(answers[0]))
@@ -225,4 +238,5 @@ def test_too_few_reviews_to_say_how_often(log: ReviewLog) -> None:
     few = log.entries.time_ms < np.quantile(log.entries.time_ms, 0.3)
     columns = {name: getattr(log.entries, name)[few] for name in log.entries.__dict__}
     answers = compare(replace(log, entries=Entries(**columns)), questions=["often"])
-    assert all("1,000 are needed" in shown.sentences(answer)[0] for answer in answers)
+    assert all((answer.act, answer.says) == ("every +10 %", "every +10 %") for answer in answers)
+    assert shown.line(answers) == "every +10 % of reviews is safe for everybody"

@@ -153,7 +153,7 @@ def test_nothing_looks_surer_than_it_is_while_draws_are_missing(stages: list[Wor
         assert shown.sentences(answer)[0].startswith(
             f"First estimate, from {source}: it may still move"
         )
-        assert shown.conclusion(answer).startswith("about ")
+        assert answer.says.startswith("about ")
         assert "(" not in "".join(str(cell) for row in shown.tables(answer)[0].rows for cell in row)
         assert not any("Instead of" in sentence for sentence in shown.sentences(answer))
     # The first figures are of the fit to one's own reviews, not of the parameters in force.

@@ -31,7 +31,6 @@ from srs_eval.cli.research import say_tuned_on
 from srs_eval.data.datasets import Dataset, open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine.session import Session
 from srs_eval.models import all_models, load_model_file
 from srs_eval.models.configurations import resolve
@@ -48,6 +47,7 @@ from srs_eval.training.hyperparameters import (
 )
 from tests.cli.program import in_this_process, main_here, program
 from tests.conftest import PATIENCE
+from tools.simulated import simulate_learner, write_dataset
 
 # The search
 

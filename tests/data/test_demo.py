@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.data.demo import make_demo_collection
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated.files import DEMO_REVIEWS, make_demo_collection
+from tools.simulated.__main__ import DEMO_REVIEWS, write_demo
 
 
 def test_demo_collection_is_worth_looking_at(tmp_path: Path) -> None:
@@ -29,12 +32,15 @@ def test_demo_collection_is_worth_looking_at(tmp_path: Path) -> None:
     assert len(np.unique(log.deck_of(rows.card_id))) >= 4
 
 
+def _content(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as database:
+        return list(database.iterdump())
+
+
 @pytest.mark.slow
-def test_demo_collection_is_always_the_same(tmp_path: Path) -> None:
-    paths = []
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        paths.append(make_demo_collection(tmp_path / name))
-    assert paths[0].read_bytes() == paths[1].read_bytes()
+def test_demo_collection_is_what_the_tool_makes(tmp_path: Path) -> None:
+    shipped = make_demo_collection(tmp_path)
+    write_demo(tmp_path / "made.anki2")
+    assert _content(tmp_path / "made.anki2") == _content(shipped)
     with pytest.raises(FileExistsError):
-        make_demo_collection(tmp_path / "a")
+        make_demo_collection(tmp_path)

@@ -18,10 +18,10 @@ from srs_eval.cli.output import Outputs
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.outputs import LIST, check_outputs, is_own, write_file, write_folder
-from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset
 from srs_eval.models.configurations import resolve
 from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table
 from tests.benchmark.test_store import SETUP, unit
+from tools.simulated import simulate_learner, write_collection, write_dataset
 
 LOG = "card_id,review_rating,review_time\n" + "".join(
     f"{k % 40},{1 + 2 * (k % 7 > 0)},{1_700_000_000_000 + k * 9_000_000}\n" for k in range(900)

@@ -20,7 +20,6 @@ from srs_eval.app import Options
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError
 from srs_eval.data.printable import csv_text, harmless, printable
-from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.models import all_models
 from srs_eval.models.configurations import resolve
 from srs_eval.report.console import console_for
@@ -28,10 +27,10 @@ from srs_eval.report.document import Column, Figure, Table
 from srs_eval.report.export import models_document, run_csv
 from srs_eval.report.files import _as_csv
 from srs_eval.report.terminal import models_table
-from srs_eval.tui.screens.open import PathInput
 from srs_eval.tui.state import Recent, State, save_state
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.tui.app_world import MODELS, MadeUpEngine, make_app, on, text_of, until
+from tools.simulated import simulate_learner, write_collection
 
 WICKED = "\x1b[2J\x1b]0;owned\x07[red]\u202egpj\x9b31m"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -157,7 +156,7 @@ async def test_the_app_shows_names_harmlessly(
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: "In this folder" in look())
         assert "[red]" in seen[-1]
-        entry = app.screen.query_one(PathInput)
+        entry = app.screen.query_one(Input)
         entry.focus()
         entry.value = "./"
         await pilot.press("tab")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.cli.model_check import sentence
+from srs_eval.cli.main import sentence_of
 from srs_eval.engine.conformance import Finding, findings
 from srs_eval.models import all_models, load_model_file
 from tests.cli.program import program
@@ -181,8 +181,8 @@ def test_a_mistake_is_found(name: str, tmp_path: Path) -> None:
     assert kinds <= {each.kind for each in found}
     assert {each.kind for each in found} & KNOWING <= kinds  # it is blamed for nothing else
     for each in found:
-        assert "{" not in sentence(each)
-        assert sentence(each).startswith(f"{name}: ")
+        assert "{" not in sentence_of(each)
+        assert sentence_of(each).startswith(f"{name}: ")
 
 
 def test_a_gradient_is_found_wherever_it_is_written(tmp_path: Path) -> None:

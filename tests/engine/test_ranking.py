@@ -21,7 +21,6 @@ from srs_eval.data.datasets import open_dataset
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.data.trials import prepare_trials
 from srs_eval.engine import results
 from srs_eval.engine.evaluate import evaluate
@@ -43,6 +42,7 @@ from srs_eval.report import formats as words
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.conftest import shared_or_skip
 from tests.tui.app_world import MODELS, WatchedApp, make_log, make_result, on, to_receipt, until
+from tools.simulated import simulate_learner, write_dataset
 
 TOO_FEW = (
     " 900 reviews of 45 days are too few to tell models apart: "
@@ -387,14 +387,9 @@ async def test_every_view_shows_the_same_places(
         await until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
         widget = app.screen.query_one(RankingTable)
         in_app = {
-            (
-                int(place)
-                if (place := str(widget.get_row(row.key)[0])[:2].strip()).isdigit()
-                else None,
-                str(row.key.value),
-            )
-            for row in widget.ordered_rows
-            if not str(row.key.value).startswith("\0")
+            (int(place) if (place := str(row.prompt)[:2].strip()).isdigit() else None, row.id)
+            for row in widget.options
+            if row.id
         }
     assert in_app == {(place, name) for _, place, name in flat}
     for shown in (table, summary_of_batch):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine.session import mark_compiled, must_compile
 from srs_eval.models.configurations import OWN, resolve
 from tests.conftest import COMPILED, PATIENCE
+from tools.simulated import simulate_learner, write_dataset
 
 
 def test_what_compiles_nothing_comes_first() -> None:

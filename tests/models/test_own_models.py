@@ -22,7 +22,6 @@ from srs_eval.benchmark.store import Unit
 from srs_eval.benchmark.tuning import PastSession
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.results import Result
 from srs_eval.engine.run import Event, Failed, Finished, Skipped
@@ -30,6 +29,7 @@ from srs_eval.engine.session import Session
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.training.context import Context
 from tests.cli.program import program, read_results
+from tools.simulated import simulate_learner, write_collection, write_dataset
 
 OTHERS = "HLR,FSRS-6-dry-run,SM2,AVG"
 

@@ -23,7 +23,7 @@ def test_a_learners_report_in_every_form_without_names(
     from srs_eval.advice.workload.estimate import Question, Workload, workload
     from srs_eval.anki_import import load_log
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.data.simulated import simulate_learner, write_collection
+    from tools.simulated import simulate_learner, write_collection
 
     def of_few_draws(log: ReviewLog, _: object) -> Workload:
         *_, found = workload(log, question=Question(draws=3, memory="FSRS-6"))
@@ -79,9 +79,9 @@ def test_a_learners_report_in_every_form_without_names(
 def test_months_add_up() -> None:
     from srs_eval.advice.over_time import dates, months
     from srs_eval.data.protocol import Protocol
-    from srs_eval.data.simulated import simulate_learner
     from srs_eval.engine.evaluate import evaluate
     from srs_eval.engine.run import Run
+    from tools.simulated import simulate_learner
 
     configurations = resolve("AVG")
     run = Run.of(configurations)
@@ -102,18 +102,18 @@ def test_months_add_up() -> None:
 
 def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     from srs_eval.data.protocol import Protocol
-    from srs_eval.data.simulated import simulate_learner
     from srs_eval.engine.evaluate import evaluate
     from srs_eval.engine.run import Run
     from srs_eval.report.inspection import inspect_log
     from srs_eval.report.learner import Learner, learner_document
+    from tools.simulated import simulate_learner
 
     log = simulate_learner(5, 3000).log()
     run = Run.of(resolve("AVG,90%,MOVING-AVG"))
     told = "so far: 2 of 3 models have finished"
 
     def report() -> str:
-        nothing = "", "", None, "", None, {}, {}, {}
+        nothing = "", "", "", None, {}, {}, {}
         learner = Learner(inspect_log(log), Protocol(), run, *nothing, True, own="90%")
         return markdown(learner_document(learner))
 
@@ -129,7 +129,7 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
 
 
 def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from srs_eval.data.simulated import simulate_learner, write_collection
+    from tools.simulated import simulate_learner, write_collection
 
     monkeypatch.setattr("srs_eval.report.build._workload", lambda log, context: "")
     path = tmp_path / "collection.anki2"
@@ -143,15 +143,15 @@ def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.Mo
 def test_parameters_to_paste_are_told_once() -> None:
     from srs_eval.advice.findings import phrased
     from srs_eval.data.protocol import Protocol
-    from srs_eval.data.simulated import simulate_learner
     from srs_eval.engine.run import Run
     from srs_eval.report.inspection import inspect_log
     from srs_eval.report.learner import Learner, learner_document
+    from tools.simulated import simulate_learner
 
     w = tuple(0.5 + k for k in range(21))
     answer = phrased("parameters", "Words", "optimize", ("Optimize this preset.",), (), w)
     inspection, run = inspect_log(simulate_learner(5, 300).log()), Run()
-    learner = Learner(inspection, Protocol(), run, [answer], "", None, "", None, {}, {}, {}, True)
+    learner = Learner(inspection, Protocol(), run, [answer], "", "", None, {}, {}, {}, True)
     document = learner_document(learner)
     text = markdown(document)
     assert "| Words | Optimize |" in text

@@ -12,11 +12,26 @@ from typing import Any
 import numpy as np
 from textual import events
 
-from srs_eval.advice.findings import Finding, phrased
+from srs_eval.advice.findings import (
+    Against,
+    Calibration,
+    Finding,
+    Fit,
+    Habit,
+    Hard,
+    Health,
+    Month,
+    Months,
+    Noise,
+    Often,
+    Part,
+    Retention,
+    phrased,
+)
 from srs_eval.advice.tables import Table
 from srs_eval.app import Options, SrsEvalApp
-from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportReceipt, Preset, ReviewLog
+from srs_eval.data.trials import rmse_bin_ids
 from srs_eval.engine import results
 from srs_eval.engine.results import Result
 from srs_eval.engine.run import Event, Failed, Finished, Prepared, Progress, Skipped, Started
@@ -188,45 +203,37 @@ def make_answers() -> list[Finding]:
             ),
         )
 
-    against = Table(
-        "FSRS-6, fitted to earlier reviews, against",
-        ("predicted by", "log loss", "minus it", "verdict"),
-        (
-            ("optimized", interval(0.436, 0.02), None, ""),
-            ("average", interval(0.501, 0.024), interval(-0.065, 0.016), "better"),
-        ),
+    saved = interval(0.13, 0.03)
+    average = Against(
+        "average", "average", *(interval(0.501, 0.024), interval(-0.065, 0.016)), "better", saved
     )
-    by_month = Table(
-        "Month by month",
-        ("month", "reviews", "recalled", "expected", "log loss", "minus the average"),
-        tuple(
-            (f"2024-0{month}", 400, interval(0.84, 0.03), 0.86, interval(0.43, 0.03), gain)
-            for month, gain in ((4, interval(-0.06, 0.02)), (5, interval(-0.05, 0.03)))
-        ),
+    older = Against(
+        "SM-2 as scheduled",
+        "older scheduler",
+        *(interval(0.46, 0.02), interval(-0.024, 0.013)),
+        "better",
+        interval(0.05, 0.03),
+    )
+    fit = Fit(
+        "well", "stored", interval(0.11, 0.03), interval(0.436, 0.02), (average, older), False
+    )
+    by_month = tuple(
+        Month(f"2024-0{number}", interval(0.84, 0.03), 0.86, interval(0.43, 0.03))
+        for number in (4, 5)
     )
     shared = Table(
         "Parameters of their own against one set for all",
         ("reviews of", "parameters", "reviews", "minus shared", "decision"),
         (("all presets", "split", 4_000, interval(0.006, 0.004), "keep shared"),),
     )
-    older = Table(
-        "Default: FSRS-6 against",
-        ("against", "minus it", "verdict"),
-        (("SM-2 as scheduled", interval(-0.024, 0.013), "better"),),
-    )
-    recalled = Table(
-        "Default: retention",
-        ("reviews of", "reviews", "recalled", "expected", "desired"),
-        (("all", 2_300, interval(0.847, 0.012), 0.87, 0.9),),
-    )
+    whole = Part("all", interval(0.847, 0.012), 0.87)
+    near = Part("88–92 %", interval(0.88, 0.02), 0.9)
+    late = interval(-0.03, 0.01), interval(-0.023, 0.03)
+    remembered = Retention("below", (whole,), 0.9, False, *late)
     costs = Table(
         "Default: what a desired retention costs",
         ("desired retention", "", "reviews a day", "minutes a day"),
         (("85 %", "", 41, "6"), ("90 %", "now", 54, "8")),
-    )
-    fits = (
-        "FSRS predicts you well: with your parameters 11 % better than guessing your average "
-        "(8 … 14 %), optimized 13 % better (10 … 16 %)."
     )
     to_optimize = "Optimize this preset: the parameters in force (FSRS-6) lose 0.0290 log loss."
     open_ = (
@@ -234,7 +241,7 @@ def make_answers() -> list[Finding]:
         "More reviews would tell.",
     )
     return [
-        phrased("fit", "all reviews", "better", (fits,), (against,)),
+        Finding("fit", "all reviews", interval=average.difference, reviews=2_300, evidence=fit),
         phrased(
             "parameters",
             "Default",
@@ -266,36 +273,22 @@ def make_answers() -> list[Finding]:
                 ),
             ),
         ),
-        phrased("noise", "Default", "none of 21", ("No parameter is noise.",)),
-        phrased("health", "Default", "yes", ("FSRS predicts better.",), (older,)),
+        Finding("noise", "Default", evidence=Noise("0 of 21")),
+        Finding("health", "Default", evidence=Health("yes", (older,), None)),
         phrased("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
         phrased("costs", "Default", "a first estimate", ("About 41 at 85 %.",), (costs,)),
-        phrased("often", "Default", "at every +25 %", ("Optimizing at every +25 % will do.",)),
-        phrased("often", "Maps", "can't tell", ("Can't tell yet: 725 reviews can be judged.",)),
-        phrased(
-            "says",
-            "all presets",
-            "less than it says",
-            ("When it says 90 %, you recall 88 % (86 … 90 %): less than it says.",),
-            brief="90 %, you recall 88 % (86 … 90 %): less than it says.",
+        Finding("often", "Default", "every +25 %", evidence=Often("as good")),
+        Finding("often", "Maps", "every +10 %", reviews=725, evidence=Often("safe")),
+        Finding("says", "all presets", evidence=Calibration("below", near, whole, (near,), False)),
+        Finding(
+            *("time", "2024-05"),
+            interval=interval(0.002, 0.015),
+            reviews=400,
+            evidence=Months("no matter", by_month),
         ),
-        phrased("time", "2024-05", "as before", ("In May 2024 as before.",), (by_month,)),
-        phrased(
-            "retention",
-            "Default",
-            "less than desired",
-            ("Less than desired.",),
-            (recalled,),
-            why="3.0 points less as cards came later than that asks for",
-        ),
-        phrased(
-            "day",
-            "your reviews",
-            "hardly matters",
-            ("Your day hardly matters.",),
-            brief="hardly matters.",
-        ),
-        phrased("hard", "all presets", "seldom", ("Hard is seldom pressed.",)),
+        Finding("retention", "Default", evidence=remembered),
+        Finding("day", "your reviews", evidence=Habit("hardly matters", interval(0.012, 0.005))),
+        Finding("hard", "all presets", evidence=Hard("seldom", 0.003)),
     ]
 
 

@@ -19,7 +19,6 @@ import srs_eval
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import with_floors
 from srs_eval.engine.run import Finished, Prepared, Progress, Run, Stage, Started
@@ -46,6 +45,7 @@ from tests.tui.app_world import (
     type_at_once,
     until,
 )
+from tools.simulated import simulate_learner, write_collection
 
 FILE = Path("collection.anki2")
 
@@ -61,9 +61,7 @@ async def to_results(pilot: Any, app: SrsEvalApp) -> None:
 
 def order(app: SrsEvalApp) -> list[str]:
     """The models from top to bottom, without the headings between them."""
-    table = app.screen.query_one(RankingTable)
-    keys = [str(row.key.value) for row in table.ordered_rows]
-    return [in_words(key) for key in keys if not key.startswith("\0")]
+    return [in_words(each.id) for each in app.screen.query_one(RankingTable).options if each.id]
 
 
 async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
@@ -130,14 +128,13 @@ async def test_whole_way_by_mouse(tmp_path: Path) -> None:
         table = app.screen.query_one(RankingTable)
         await until(pilot, lambda: len(order(app)) == len(MODELS))
         third = app.session.models.run.ranked()[2].configuration.name
-        place = (8, 1 + table.get_row_index(third))  # header, then rows
+        place = (8, table.get_option_index(third))
         await pilot.click(table, offset=place)
         assert table.chosen == third
         assert not on(app, "DetailsScreen")()
         await pilot.click(table, offset=place)
         await until(pilot, on(app, "DetailsScreen"))
-        keys = [key for key in app.screen.query("FooterKey") if key.description == "Compare"]  # type: ignore[attr-defined]
-        await pilot.click(keys[0])
+        await pilot.click(offset=(text_of(app).splitlines()[-1].index("Compare"), 29))
         await until(pilot, on(app, "CompareScreen"))
 
 
@@ -165,7 +162,7 @@ async def test_ranking_fills_while_models_finish(tmp_path: Path) -> None:
         await until(pilot, lambda: not app.session.models.run.running)
         await until(pilot, lambda: "8 of 8" in text_of(app))
         assert table.chosen == "SM2"
-        assert table.cursor_row == table.get_row_index("SM2")
+        assert table.highlighted == table.get_option_index("SM2")
 
 
 @pytest.mark.parametrize("by", ["key", "palette"])
@@ -671,7 +668,7 @@ async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         write_collection(simulate_learner(5, 300), path)
         return path
 
-    monkeypatch.setattr("srs_eval.data.simulated.files.make_demo_collection", small_demo)
+    monkeypatch.setattr("srs_eval.data.demo.make_demo_collection", small_demo)
     app = WatchedApp(state_folder=tmp_path, profiles=lambda: [])
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "simulated learner" in text_of(app))

@@ -15,13 +15,13 @@ import pytest
 from srs_eval.app import Options
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError
-from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset
 from srs_eval.tui.config import Config, load_config
 from srs_eval.tui.screens import actions
 from tests.cli.program import program
 from tests.conftest import PATIENCE
 from tests.tui.app_world import MadeUpEngine, make_app, on, text_of, to_receipt, until
 from tests.tui.test_app import FILE, to_results
+from tools.simulated import simulate_learner, write_collection, write_dataset
 
 
 def write(folder: Path, text: str) -> Path:
@@ -55,7 +55,7 @@ def test_what_is_printed_is_a_file_with_the_values_in_force(
     ("text", "said"),
     [
         ("rows = ", "is no TOML"),
-        ('colour = "red"', "there is no setting colour, only theme, rows"),
+        ('colour = "red"', "there is no setting 'colour', only theme, rows"),
         ('rows = "all"', "rows must be benchmark or anki, not 'all'"),
         ('models = "FSRS-66"', 'models: There is no model "FSRS-66"'),
         ("theme = 3", "theme must be a name in quotes"),
@@ -64,14 +64,12 @@ def test_what_is_printed_is_a_file_with_the_values_in_force(
         ("equivalence = 1e999", "equivalence must be a log loss from 0 to 1, not inf"),
         (f"equivalence = {10**400}", "equivalence must be a log loss from 0 to 1, not 1000"),
         (f"equivalence = {'1' * 5_000}", "is no TOML"),  # more digits than Python reads
-        (f"equivalence = 0x{'f' * 5_000}", "a number of thousands of digits"),
-        (f"theme = [0x{'f' * 5_000}]", "theme must be a name in quotes"),
-        (f"{'x' * 100_000} = 1", "there is no setting xxx"),
+        (f"{'x' * 100_000} = 1", "there is no setting 'xxx"),
         (f"# {'x' * (1 << 20)}", "larger than 1,048,576 bytes"),
         ('reduced_motion = "yes"', "reduced_motion must be true or false"),
-        ("keys = 3", "[keys] must be a table"),
+        ("keys = 3", "keys must be a table of actions"),
         ('[keys]\nfly = "x"', "there is no action fly, only help, "),
-        ("[keys]\ncancel = 3", "the key of cancel must be a name in quotes"),
+        ("[keys]\ncancel = 3", "keys must be a table of actions and their keys in quotes"),
         ('[keys]\ncancel = "o"', '"o" would be the key of cancel and of order'),
         ('[keys]\nfilter = "q"', '"q" would be the key of filter and of quit'),
     ],
@@ -118,17 +116,10 @@ def test_keys_may_be_exchanged(tmp_path: Path) -> None:
     assert load_config(path).keys == {"cancel": "o", "order": "c"}
 
 
-def test_every_action_is_in_the_table_of_screens() -> None:
-    """One that is not could be neither remapped nor found to be in conflict."""
-    found = [
-        value
-        for value in vars(actions).values()
-        if isinstance(value, tuple) and value and isinstance(value[0], actions.Action)
-    ]
-    assert set(found) == set(actions.SCREENS.values())
+def test_an_action_has_the_same_key_on_all_screens() -> None:
     assert actions.conflict({}) == ""
     by_id: dict[str, set[str]] = {}
-    for each in found:
+    for each in actions.SCREENS.values():
         for action in each:
             by_id.setdefault(action.id, set()).add(action.key)
     assert [name for name, keys in by_id.items() if len(keys) > 1] == []

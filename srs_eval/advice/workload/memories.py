@@ -38,7 +38,7 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session, fit_and_predict
 from srs_eval.metrics import log_losses
-from srs_eval.models import fsrs5, fsrs6, fsrs7, gru, gru_p, lstm
+from srs_eval.models import fsrs5, fsrs6, fsrs7, gru, lstm
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.stats.intervals import BLOCK_DAYS, Interval, Verdict, mean_interval, verdicts
 from srs_eval.training.context import Context
@@ -52,7 +52,7 @@ SCHEDULERS: Mapping[str, RecurrentModel] = {
 }
 """A state is (s, d), of FSRS-7 (s, q, d)."""
 
-_NETWORKS: Mapping[str, Network] = {"GRU": gru.GRU, "GRU-P": gru_p.NETWORK}
+_NETWORKS: Mapping[str, Network] = {"GRU": gru.GRU, "GRU-P": gru.GRU_P}
 """A state are the hidden units, of GRU-P also the last rating."""
 
 LSTM = "LSTM"

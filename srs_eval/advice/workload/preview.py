@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.candidates import Learner
+from srs_eval.advice.candidates import RECENCY, Learner
 from srs_eval.advice.findings import Finding, phrased
 from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.memories import Memory
@@ -81,7 +81,7 @@ def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Findi
         made = previews(
             {
                 "the parameters in force": as_anki_runs(stored) if stored else None,
-                "optimized ones": learner.fitted("optimized, recency", group),
+                "optimized ones": learner.fitted(RECENCY, group),
                 "the defaults": as_anki_runs(()),
             },
             today,

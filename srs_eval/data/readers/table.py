@@ -112,7 +112,7 @@ def read_table(content: bytes, names: list[str], delimiter: str, name: str) -> T
     if set(_SUPERMEMO) <= columns:
         from srs_eval.data.readers.supermemo import read_comparison
 
-        return read_comparison(records(content, names, delimiter), name)
+        return read_comparison(_records(content, names, delimiter), name)
     lines = io.BytesIO(content)
     lines.readline()
     duration = [_DURATION] if _DURATION in columns else []
@@ -130,7 +130,7 @@ def read_table(content: bytes, names: list[str], delimiter: str, name: str) -> T
         words = "review log (CSV)"
     elif set(_PY_FSRS) <= columns:
         wanted = (*_PY_FSRS, *duration)
-        time_ms, *rest = _dated(records(content, names, delimiter), wanted, name)
+        time_ms, *rest = _dated(_records(content, names, delimiter), wanted, name)
         words = "py-fsrs review log (CSV)"
     else:
         wanted = _ANKI_20K if set(_ANKI_20K) <= columns else _OLD_BENCHMARK
@@ -142,7 +142,7 @@ def read_table(content: bytes, names: list[str], delimiter: str, name: str) -> T
     return Table(words, entries, left_out=unreadable, has_kinds=False)
 
 
-def records(
+def _records(
     content: bytes, names: list[str], delimiter: str
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Number and fields of each line below the header; short lines have fewer fields."""

@@ -3,16 +3,7 @@
 import importlib
 import threading
 
-_NEXT = (
-    "scipy.special",  # intervals
-    *(
-        f"srs_eval.tui.screens.{each}"
-        for each in (
-            *("evidence", "ranking", "details", "compare", "costs", "import_summary"),
-            *("dialogs", "export"),
-        )
-    ),
-)
+_NEXT = ("evidence", "ranking", "details", "compare", "costs", "import_summary", "dialogs")
 
 
 def import_ahead() -> None:
@@ -20,7 +11,8 @@ def import_ahead() -> None:
     importlib.import_module("srs_eval.tui.screens.answers")
 
     def others() -> None:
+        importlib.import_module("scipy.special")  # of intervals
         for name in _NEXT:
-            importlib.import_module(name)
+            importlib.import_module(f"srs_eval.tui.screens.{name}")
 
     threading.Thread(target=others, daemon=True, name="imports").start()

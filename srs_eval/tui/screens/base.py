@@ -18,9 +18,9 @@ from textual.widget import Widget
 
 from srs_eval.data.printable import harmless
 from srs_eval.report import formats as words
-from srs_eval.tui.screens.actions import Action
-from srs_eval.tui.widgets.chrome import MINIMUM, ProtocolLine, TooSmall
-from srs_eval.tui.workarounds import Forgetful, Keys
+from srs_eval.tui.screens.actions import SCREENS, Action, bindings
+from srs_eval.tui.widgets.chrome import MINIMUM, Keys, ProtocolLine, TooSmall
+from srs_eval.tui.workarounds import Forgetful
 
 if TYPE_CHECKING:
     from srs_eval.tui.session import Session
@@ -49,6 +49,13 @@ class AppScreen(Forgetful, Screen[Any]):
     about: ClassVar[str] = ""
     passed_over: ClassVar[str] = ""
     """Selector of the parts that Tab passes over; a letter of the jump mode goes there."""
+
+    def __init_subclass__(cls, actions: str = "", **more: Any) -> None:
+        """`actions` is what the screen is called in the table of SCREENS."""
+        if actions:
+            cls.actions = SCREENS[actions]
+            cls.BINDINGS = bindings(cls.actions)
+        super().__init_subclass__(**more)
 
     def compose(self) -> ComposeResult:
         self._fit(self.app.size.width, self.app.size.height)
@@ -144,6 +151,14 @@ class AppScreen(Forgetful, Screen[Any]):
             if act is not None:
                 act()
                 return
+
+    def action_bins(self) -> None:
+        self.session.next_bins()
+        self.update_now()
+
+    def action_log_bins(self) -> None:
+        self.session.switch_log_bins()
+        self.update_now()
 
     def action_back(self) -> None:
         self.app.pop_screen()

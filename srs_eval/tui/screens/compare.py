@@ -15,7 +15,6 @@ from srs_eval.metrics import FACTS
 from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
 from srs_eval.stats.intervals import verdict
-from srs_eval.tui.screens.actions import COMPARE, bindings
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.widgets.calibration import CalibrationChart, axis_limits
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns
@@ -23,11 +22,9 @@ from srs_eval.tui.widgets.facts import WidthDependent, in_columns
 _TABLE = 80  # columns of the figures, at most
 
 
-class CompareScreen(AppScreen):
+class CompareScreen(AppScreen, actions="compare"):
     """Two calibration graphs on the same axes, and a table of both models' metrics."""
 
-    actions = COMPARE
-    BINDINGS = bindings(COMPARE)
     AUTO_FOCUS = ""  # the first would be a choice of models, whose list would open
     about = """
 Both models on the same axes and, where possible, on the same reviews. The difference \
@@ -167,12 +164,4 @@ choose the models, s exchanges them, ◀ marks the better figure.
         self.toggle_class("-overlay")
         left, right = self.query(CalibrationChart)
         right.as_table = left.as_table or self.has_class("-overlay")
-        self.update_now()
-
-    def action_bins(self) -> None:
-        self.session.next_bins()
-        self.update_now()
-
-    def action_log_bins(self) -> None:
-        self.session.switch_log_bins()
         self.update_now()

@@ -18,18 +18,15 @@ from srs_eval.advice.tables import Table
 from srs_eval.engine.ranking import REFERENCE
 from srs_eval.engine.results import same_reviews
 from srs_eval.report import formats as words
-from srs_eval.tui.screens.actions import DETAILS, ERRORS, bindings
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.widgets.calibration import OTHER, CalibrationChart, CurvesChart
 from srs_eval.tui.widgets.evidence import drawn_table
 from srs_eval.tui.widgets.facts import metric_table, parameter_table, stacked
 
 
-class DetailsScreen(AppScreen):
+class DetailsScreen(AppScreen, actions="details"):
     """Dismissed with the configuration shown last."""
 
-    actions = DETAILS
-    BINDINGS = bindings(DETAILS)
     about = """
 Left: of the reviews in a bin, how many the model expected to be recalled (across) and \
 how many were (up). On the diagonal the two agree. Vertical lines are 95 % intervals, \
@@ -117,14 +114,6 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         chart = self.query_one(CalibrationChart)
         chart.as_table = not chart.as_table
 
-    def action_bins(self) -> None:
-        self.session.next_bins()
-        self.update_now()
-
-    def action_log_bins(self) -> None:
-        self.session.switch_log_bins()
-        self.update_now()
-
     def action_compare(self) -> None:
         others = [
             line.configuration.name
@@ -147,11 +136,9 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         self.dismiss(self.configuration)
 
 
-class ErrorsScreen(AppScreen):
+class ErrorsScreen(AppScreen, actions="errors"):
     """Tables of one result, computed in a thread when the screen opens."""
 
-    actions = ERRORS
-    BINDINGS = bindings(ERRORS)
     about = """
 Recall against what the model expected, for reviews that have something in common. "minus \
 expected" is the share recalled minus the mean prediction with its 95 % interval over days, \
@@ -175,6 +162,10 @@ folds; your own are the ones stored in Anki, for each preset.
     def content(self) -> ComposeResult:
         with VerticalScroll(id="box"):
             yield Static("Looking for where it errs …", id="looking")
+
+    def update_now(self) -> None:
+        for chart, _, _ in self._curves:
+            chart.draw()
 
     def _title(self) -> str:
         configuration = self.session.models.run.models[self.configuration].configuration

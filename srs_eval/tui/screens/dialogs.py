@@ -1,13 +1,14 @@
-"""Boxes over a screen: help, questions, refusals, choices, and the letters of the jump mode."""
+"""Boxes over a screen: help, questions, refusals, choices, a report, letters of the jump mode."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.segment import Segment
 from rich.text import Text
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -15,17 +16,28 @@ from textual.geometry import Offset
 from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Button, Label, SelectionList, Static
+from textual.widgets import (
+    Button,
+    Checkbox,
+    Input,
+    Label,
+    RadioButton,
+    RadioSet,
+    SelectionList,
+    Static,
+)
 from textual.widgets.selection_list import Selection
 
 from srs_eval.data.errors import InputError, NotEnoughData, counted
+from srs_eval.data.outputs import check_outputs, with_ending
 from srs_eval.data.printable import printable
 from srs_eval.data.reviews import MISSING
 from srs_eval.report import formats as words
+from srs_eval.report.files import FOLDERS
 from srs_eval.report.inspection import DeckReport, GroupCounts, Inspection, PresetReport
 from srs_eval.tui.screens.actions import EVERYWHERE, Action
-from srs_eval.tui.screens.base import Dialog, session_of
-from srs_eval.tui.session import Chosen, Session
+from srs_eval.tui.screens.base import Dialog, Harmless, session_of
+from srs_eval.tui.session import Chosen, Session, Wanted
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns
 
 
@@ -57,14 +69,8 @@ class HelpScreen(Dialog):
         return WidthDependent(lambda width: in_columns([(Text(""),), *rows], width))
 
 
-_LOOK = 0.2  # seconds between two looks whether the question is still one
-
-
 class Question(Dialog):
-    """Dismissed with True for `yes`, with None for anything else.
-
-    Where `settled` says why there is nothing to ask any more, it goes by itself and tells that.
-    """
+    """Dismissed with True for `yes`, with None for anything else."""
 
     BINDINGS: ClassVar[list[Any]] = [
         ("y", "dismiss(True)", "Yes"),
@@ -72,18 +78,10 @@ class Question(Dialog):
         ("left,right", "app.focus_next", "Other"),
     ]
 
-    def __init__(
-        self,
-        title: str,
-        sentence: str,
-        yes: str,
-        no: str,
-        settled: Callable[[], str] = lambda: "",
-    ) -> None:
+    def __init__(self, title: str, sentence: str, yes: str, no: str) -> None:
         super().__init__()
         self._title, self._sentence = title, sentence
         self._yes, self._no = yes, no
-        self._settled = settled
 
     def content(self) -> ComposeResult:
         box = Vertical(classes="box")
@@ -97,13 +95,6 @@ class Question(Dialog):
 
     def on_mount(self) -> None:
         self.query_one("#no").focus()
-        self.set_interval(_LOOK, self._look)
-
-    def _look(self) -> None:
-        said = self._settled()
-        if said and self.is_current:
-            self.app.notify(said, timeout=6)
-            self.dismiss(None)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         self.dismiss(True if event.button.id == "yes" else None)
@@ -241,6 +232,139 @@ class FamiliesScreen(Dialog):
         self.dismiss((*kept, *(each for each in hidden if each not in chosen)))
 
 
+_FORMS: Mapping[str, str] = {
+    "html": "HTML, a page to read anywhere",
+    "md": "Markdown, for a forum",
+    "csv": "CSV, a file for each table, in a folder",
+    "png": "PNG, a file for each picture, in a folder",
+    "json": "JSON, for programs",
+}
+_REPORT = "srs-eval-report"
+
+
+class _Form(RadioButton):
+    """Told apart without colour: only the chosen one has a mark."""
+
+    def render(self) -> Any:
+        self.BUTTON_INNER = "●" if self.value else " "
+        return super().render()
+
+
+class _Forms(RadioSet):
+    """Arrows choose, so that Enter writes what is marked."""
+
+    BINDINGS: ClassVar[list[Any]] = [("enter", "screen.write", "Write")]
+
+    def action_next_button(self) -> None:
+        super().action_next_button()
+        self.action_toggle_button()
+
+    def action_previous_button(self) -> None:
+        super().action_previous_button()
+        self.action_toggle_button()
+
+
+class _Tick(Checkbox):
+    """Told apart without colour, too; Space ticks, as Enter writes."""
+
+    BINDINGS: ClassVar[list[Any]] = [("enter", "screen.write", "Write")]
+
+    def render(self) -> Any:
+        self.BUTTON_INNER = "X" if self.value else " "
+        return super().render()
+
+
+class ExportScreen(Dialog):
+    """Dismissed with what is `Wanted`, or None; our own is overwritten at a second word only."""
+
+    BINDINGS: ClassVar[list[Any]] = [("escape", "close", "Close")]
+
+    def __init__(self, source: Path | None, basis: Callable[[], str]) -> None:
+        super().__init__()
+        self._source, self._basis = source, basis
+        self._asked: Path | None = None  # whether it may be overwritten
+
+    def content(self) -> ComposeResult:
+        box = Vertical(classes="box")
+        box.border_title = "Export a report"
+        box.border_subtitle = "Tab goes on, Enter writes, Esc closes"
+        with box:
+            with _Forms(compact=True):
+                for form, meaning in _FORMS.items():
+                    yield _Form(meaning, form == "html", id=form, compact=True)
+            yield Input(self._default("html"), highlighter=Harmless(), compact=True)
+            yield _Tick("Number decks and presets, name no file", compact=True)
+            yield Static(self._basis(), id="basis", markup=False)
+            yield Static(id="said", markup=False)
+            with Horizontal():
+                yield Button("Back", compact=True, id="back")
+                yield Button("Write", variant="primary", compact=True, id="write")
+
+    def on_mount(self) -> None:
+        self.query_one(RadioSet).focus()
+        basis = self.query_one("#basis", Static)
+        self.set_interval(0.5, lambda: basis.update(self._basis()))  # models go on finishing
+
+    @staticmethod
+    def _default(form: str) -> str:
+        return str(Path.cwd() / (_REPORT if form in FOLDERS else f"{_REPORT}.{form}"))
+
+    @property
+    def _form(self) -> str:
+        chosen = self.query_one(RadioSet).pressed_button
+        return "html" if chosen is None or chosen.id is None else chosen.id
+
+    @on(RadioSet.Changed)
+    def _chosen(self) -> None:
+        """The path follows, unless its ending is one's own or it names nothing."""
+        self._say("", "Write")  # what was asked was asked of another form
+        entry = self.query_one(Input)
+        path = Path(entry.value)
+        if path.name.strip(".") and path.suffix.removeprefix(".") in ("", *_FORMS):
+            entry.value = str(path.with_suffix("" if self._form in FOLDERS else f".{self._form}"))
+
+    @on(Input.Changed)
+    def _typed(self) -> None:
+        self._say("", "Write")
+
+    def _say(self, text: str, button: str) -> None:
+        self.query_one("#said", Static).update(text)
+        self.query_one("#write", Button).label = button
+        self._asked = None
+
+    @on(Input.Submitted)
+    @on(Button.Pressed, "#write")
+    def action_write(self) -> None:
+        text = self.query_one(Input).value.strip()
+        path = Path(text).expanduser()
+        folder = self._form in FOLDERS
+        try:
+            if not text:
+                raise InputError("Name a file." if not folder else "Name a folder.")
+            read = [] if self._source is None else [self._source]
+            if folder:
+                check_outputs([], [(self._form, path)], read)
+                taken = bool(with_ending(path, self._form))
+            else:
+                check_outputs([path], read=read)
+                taken = path.exists()
+        except (InputError, OSError, RuntimeError, ValueError) as error:  # no home folder, NUL
+            self._say(printable(error, None), "Write")
+            return
+        if taken and self._asked != path:
+            what = (
+                f"The folder has {self._form.upper()} files" if folder else "There is such a file"
+            )
+            self._say(f"{what}: Overwrite replaces it, or name another.", "Overwrite")
+            self._asked = path
+            return
+        self.dismiss(Wanted(self._form, path, self.query_one(Checkbox).value))
+
+    @on(Button.Pressed, "#back")
+    def _back(self) -> None:
+        self.dismiss(None)
+
+
 _LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
 
@@ -288,7 +412,6 @@ def question_before_closing(session: Session) -> Question | None:
             "What has finished is kept on disk and need not be done again.",
             "Stop and close",
             "Keep running",
-            lambda: "" if session.models.can_cancel else "The models have ended by themselves.",
         )
     if session.answers_ended is None and session.overview.waiting:
         return Question(
@@ -296,6 +419,5 @@ def question_before_closing(session: Session) -> Question | None:
             "Answers are kept once there are all of them; till then, opening asks anew.",
             "Stop and close",
             "Keep running",
-            lambda: "" if session.answers_ended is None else "All questions are answered by now.",
         )
     return None

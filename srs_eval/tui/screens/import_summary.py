@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Literal
 
 from rich.text import Text
@@ -15,17 +16,14 @@ from textual.widgets import Button, DataTable, Select, Static, TabbedContent, Ta
 from srs_eval.data.reviews import MISSING
 from srs_eval.report import formats as words
 from srs_eval.report.inspection import DeckReport, Inspection, PresetReport
-from srs_eval.tui.screens.actions import RECEIPT, bindings
 from srs_eval.tui.screens.base import AppScreen
 
-_NAME = 20  # columns that a deck's or a preset's name gets before a column of figures goes
+_NAME = 24  # columns that a name gets, however little room there is
 
 
-class ReceiptScreen(AppScreen):
+class ReceiptScreen(AppScreen, actions="receipt"):
     """Shown after a file is read; Enter or the button starts the evaluation."""
 
-    actions = RECEIPT
-    BINDINGS = bindings(RECEIPT)
     about = """
 What was read from the file, and which of its entries count as reviews.
 
@@ -38,19 +36,15 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
 "parameters" names the FSRS version whose parameters a preset holds.
 """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._shown_at = 0  # columns of the window that the tables are made for
-
     def content(self) -> ComposeResult:
         yield Static(id="facts")
         with TabbedContent():
             with TabPane("What counts", id="what"):
-                yield self._table("reasons")
+                yield DataTable(id="reasons", cursor_type="row", zebra_stripes=True)
             with TabPane("Decks", id="per-deck"):
-                yield self._table("decks")
+                yield DataTable(id="decks", cursor_type="row", zebra_stripes=True)
             with TabPane("Presets", id="per-preset"):
-                yield self._table("presets")
+                yield DataTable(id="presets", cursor_type="row", zebra_stripes=True)
             with TabPane("Notes", id="remarks"), VerticalScroll(id="notes"):
                 yield Static(id="remarks-text")
         with Horizontal(id="choice"):
@@ -72,23 +66,17 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
             )
             yield Button("Evaluate", variant="primary", compact=True, id="evaluate")
 
-    def _table(self, name: str) -> DataTable[Any]:
-        return DataTable(id=name, cursor_type="row", zebra_stripes=True)
-
     def on_mount(self) -> None:
-        receipt = self.session.receipt
-        assert receipt is not None
-        self._show(receipt)
-        self._shown_at = self.app.size.width
+        self._show()
         self.query_one("#reasons").focus()
 
-    def on_resize(self) -> None:
-        receipt, width = self.session.receipt, self.app.size.width
-        if receipt is not None and width != self._shown_at:
-            self._shown_at = width
-            self._show(receipt)
+    @property
+    def _receipt(self) -> Inspection:
+        assert self.session.receipt is not None
+        return self.session.receipt
 
-    def _show(self, receipt: Inspection) -> None:
+    def _show(self) -> None:
+        receipt = self._receipt
         rule = self.session.models.protocol.rows
         kept = receipt.rows[rule]
         dropped = sum(kept.dropped.values())
@@ -103,8 +91,8 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
         )
         self.query_one("#facts", Static).update(facts)
         self._reasons(receipt)
-        self._decks(receipt)
-        self._presets(receipt)
+        self._decks(receipt, f"{rule}_rows")
+        self._presets(receipt, f"{rule}_rows")
         notes = [f"• {note}" for note in receipt.notes]
         if receipt.deleted_cards:
             notes.append(
@@ -121,47 +109,28 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
         tabs.get_tab("remarks").label = f"Notes ({len(notes)})" if notes else "Notes"
 
     def _fill(
-        self,
-        name: str,
-        headings: tuple[str, ...],
-        rows: list[tuple[Any, ...]],
-        left: int = 1,
-        may_go: tuple[str, ...] = (),
+        self, name: str, headings: Sequence[str], rows: list[tuple[Any, ...]], left: int = 1
     ) -> None:
-        """Fill a table with as many of its columns as there is room for.
+        """Fill a table whose first `left` columns are aligned at their left end.
 
-        Names, in the first column, are cut before a column goes. Of those that `may_go` the
-        first goes first; `left` columns are aligned at their left end.
+        What there is no room for can be scrolled to, so what matters most comes first.
         """
         table: DataTable[Any] = self.query_one(f"#{name}", DataTable)
-        texts = [
-            [each if isinstance(each, Text) else Text(str(each)) for each in row] for row in rows
-        ]
-        padding = 2 * table.cell_padding
-        sizes = [
-            max([len(heading), *(row[place].cell_len for row in texts)]) + padding
-            for place, heading in enumerate(headings)
-        ]
-        width = self.app.size.width - 1  # for a scrollbar
-        shown = list(range(len(headings)))
-        for heading in may_go:
-            others = sum(sizes[place] for place in shown[1:])
-            if others + min(sizes[0], _NAME + padding) <= width:
-                break
-            shown.remove(headings.index(heading))
-        room = width - sum(sizes[place] for place in shown[1:]) - padding
         before = table.cursor_row
+        texts = [tuple(Text(each, "bold") for each in headings)]
+        texts += [
+            tuple(each if isinstance(each, Text) else Text(str(each)) for each in row)
+            for row in rows
+        ]
+        columns = list(zip(*texts, strict=True))
+        for cell in chain(*columns[left:]):
+            cell.justify = "right"
+        others = sum(max(cell.cell_len for cell in column) + 2 for column in columns[1:])
+        for cell in columns[0]:
+            cell.plain = words.shortened(cell.plain, max(_NAME, self.app.size.width - others - 3))
         table.clear(columns=True)
-        for place in shown:
-            justify: Literal["left", "right"] = "left" if place < left else "right"
-            table.add_column(Text(headings[place], justify=justify))
-            for row in texts:
-                row[place].justify = justify
-        for row in texts:
-            first = row[0]
-            if first.cell_len > room:
-                row[0] = Text(words.shortened(first.plain, max(room, 8)), first.style)
-            table.add_row(*(row[place] for place in shown))
+        table.add_columns(*texts[0])
+        table.add_rows(texts[1:])
         table.move_cursor(row=before, animate=False)
 
     def _reasons(self, receipt: Inspection) -> None:
@@ -187,61 +156,41 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
         headings = tuple(f"{'▸' if rule == chosen else ''}{rule}" for rule in rules)
         self._fill("reasons", ("entries that", *headings), rows)
 
-    def _decks(self, receipt: Inspection) -> None:
-        anki = self.session.models.protocol.rows == "anki"
-        rows: list[tuple[Any, ...]] = []
-        for deck in receipt.decks:
-            counts = deck.counts
-            retention = deck.desired_retention
-            rows.append(
-                (
-                    deck.name or f"deck {deck.id}",
-                    "filtered deck" if deck.filtered else deck.preset,
-                    words.count(counts.cards),
-                    words.count(counts.anki_rows if anki else counts.benchmark_rows),
-                    words.percent(retention, 0) if retention else "",
-                )
+    def _decks(self, receipt: Inspection, counted: str) -> None:
+        rows: list[tuple[Any, ...]] = [
+            (
+                deck.name or f"deck {deck.id}",
+                "filtered deck" if deck.filtered else deck.preset,
+                words.count(getattr(deck.counts, counted)),
+                words.count(deck.counts.cards),
+                words.percent(deck.desired_retention, 0) if deck.desired_retention else "",
             )
-        headings = ("deck", "preset", "cards", "reviews", "own retention")
-        self._fill("decks", headings, rows, left=2, may_go=("cards", "own retention", "preset"))
+            for deck in receipt.decks
+        ]
+        self._fill("decks", ("deck", "preset", "reviews", "cards", "own retention"), rows, left=2)
 
-    def _presets(self, receipt: Inspection) -> None:
-        anki = self.session.models.protocol.rows == "anki"
-        rows: list[tuple[Any, ...]] = []
-        for preset in receipt.presets:
-            counts = preset.counts
-            retention = preset.desired_retention
-            rows.append(
-                (
-                    preset.name or f"preset {preset.id}",
-                    preset.schedules_with,
-                    preset.decks,
-                    words.count(counts.cards),
-                    words.count(counts.anki_rows if anki else counts.benchmark_rows),
-                    words.percent(retention, 0) if retention else "",
-                    preset.ignore_before or "",
-                )
+    def _presets(self, receipt: Inspection, counted: str) -> None:
+        rows: list[tuple[Any, ...]] = [
+            (
+                preset.name or f"preset {preset.id}",
+                preset.schedules_with,
+                words.count(getattr(preset.counts, counted)),
+                words.percent(preset.desired_retention, 0) if preset.desired_retention else "",
+                words.count(preset.counts.cards),
+                preset.decks,
+                preset.ignore_before or "",
             )
-        headings = (
-            "preset",
-            "parameters",
-            "decks",
-            "cards",
-            "reviews",
-            "retention",
-            "ignores before",
-        )
-        may_go = ("cards", "decks", "ignores before", "parameters")
-        self._fill("presets", headings, rows, left=2, may_go=may_go)
+            for preset in receipt.presets
+        ]
+        headings = ("parameters", "reviews", "retention", "cards", "decks", "ignores before")
+        self._fill("presets", ("preset", *headings), rows, left=2)
 
     @on(Select.Changed, "#rows")
     def _rows_chosen(self, event: Select.Changed) -> None:
         rows: Literal["benchmark", "anki"] = "anki" if event.value == "anki" else "benchmark"
         if rows != self.session.models.protocol.rows:
             self.session.models.protocol = replace(self.session.models.protocol, rows=rows)
-            receipt = self.session.receipt
-            if receipt is not None:
-                self._show(receipt)
+            self._show()
             self.show_protocol()
 
     @on(Select.Changed, "#models")
@@ -270,14 +219,15 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
     @on(DataTable.RowSelected)
     def _row_chosen(self, event: DataTable.RowSelected) -> None:
         """A preset's or a deck's row judges that alone; other rows evaluate what there is."""
-        receipt, kind = self.session.receipt, event.data_table.id
-        reports: Sequence[PresetReport | DeckReport] = ()
-        if receipt is not None and kind in ("presets", "decks"):
-            reports = receipt.presets if kind == "presets" else receipt.decks
-        if not reports:
+        receipt, kind = self._receipt, event.data_table.id
+        reports: Mapping[str | None, Sequence[PresetReport | DeckReport]] = {
+            "presets": receipt.presets,
+            "decks": receipt.decks,
+        }
+        if kind not in reports:
             self.action_evaluate()
             return
-        chosen = reports[event.cursor_row]
+        chosen = reports[kind][event.cursor_row]
         if chosen.id == MISSING:
             self.notify("These reviews belong to no preset or deck that still exists.", timeout=3)
             return

@@ -13,16 +13,14 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.geometry import Offset
 from textual.widget import Widget
-from textual.widgets import DataTable, Input, Static
+from textual.widgets import DataTable, Input, OptionList, Static
 
 from srs_eval.engine.ranking import ORDERS
 from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
-from srs_eval.tui.screens.actions import RUN, bindings
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.facts import metric_table, parameter_table
@@ -35,7 +33,7 @@ _ONCE_S = {"worker": 0.8, "kernels": 0.8, "imports": 4.0}  # what each worker do
 _BESIDES_S = 0.06  # of any model: until its result is told, and the next may begin
 
 
-class FilterInput(Input):
+class _FilterInput(Input):
     """Words that names of models must have in them; Enter goes to the list, Esc shows all."""
 
     BINDINGS: ClassVar[list[Any]] = [
@@ -47,11 +45,9 @@ class FilterInput(Input):
         super().__init__(placeholder="part of a name", compact=True, id="filter")
 
 
-class RunScreen(AppScreen):
+class RunScreen(AppScreen, actions="run"):
     """Progress, ranking and results in one screen, during the run and after it."""
 
-    actions = RUN
-    BINDINGS = bindings(RUN)
     about = """
 Each model predicted every judged review before it could see the answer; the ranking \
 shows how well. Lower log loss is better; ± is its 95 % interval over days, drawn as a \
@@ -81,8 +77,9 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
     def content(self) -> ComposeResult:
         with Horizontal():
             with Vertical(id="ranking"):
+                yield Static(id="headings")
                 yield RankingTable()
-                yield FilterInput()
+                yield _FilterInput()
             with Vertical(id="model"):
                 yield CalibrationChart(id="chart", count_rows=2)
                 yield Static(id="figures")
@@ -105,25 +102,20 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
     def __init__(self) -> None:
         super().__init__()
         self._dirty = True
-        self._shown: tuple[str, Stage, int, bool] | None = None
+        self._shown: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
         self.query_one("#more").can_focus = False
         if self.session.state.order not in ORDERS:  # of another version
             self.session.remember(order="place")
-        self.query_one(FilterInput).value = self.session.state.filter
-        self.app.theme_changed_signal.subscribe(self, lambda _: self.update_now())
+        self.query_one(_FilterInput).value = self.session.state.filter
         self.table.focus()
-        self.query_one(FilterInput).set_class(not self.session.state.filter, "-closed")
+        self.query_one(_FilterInput).set_class(not self.session.state.filter, "-closed")
         self.set_interval(_REFRESH, self._tick)
 
-    def on_unmount(self) -> None:
-        self.app.theme_changed_signal.unsubscribe(self)  # it would be kept for ever
-
-    @on(RankingTable.Resized)
-    def _resized(self) -> None:
-        self._shown = None
-        self.update_now()
+    def on_resize(self) -> None:
+        self._shown = ()
+        self.update_soon()
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         self._dirty = True
@@ -140,6 +132,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         now = self.session.monotonic()
         left, state = seconds_by_model(self.evaluation, now), self.session.state
         self.table.show(self.evaluation, left, state, self.session.models.own_scheduler)
+        self.query_one("#headings", Static).update(self.table.heading)
         self._title()
         self._status(now)
         self.call_later(self._show_model)  # in a turn of its own: both take long
@@ -238,7 +231,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     def _show_details(self, model: ModelRun) -> None:
         state = self.session.state
-        seen = (model.name, model.stage, state.bins, state.log_bins)
+        seen = (model.name, model.stage, state.bins, state.log_bins, self.app.theme)
         if seen == self._shown:
             return
         self._shown = seen
@@ -275,14 +268,13 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.query_one("#all-metrics", Static).update(metric_table(result))
         self.query_one("#parameters", Static).update(parameter_table(result, self.session.log))
 
-    @on(RankingTable.Chosen)
-    def _chosen(self) -> None:
+    @on(OptionList.OptionHighlighted)
+    def _moved(self) -> None:
         self._show_model()
         self.refresh_bindings()
 
-    @on(DataTable.RowSelected)
-    def _selected(self, event: DataTable.RowSelected) -> None:
-        event.stop()
+    @on(OptionList.OptionSelected)
+    def _selected(self) -> None:
         self.action_details()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -298,33 +290,23 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     @on(Input.Submitted, "#filter")
     def action_focus_ranking(self) -> None:
-        self.query_one(FilterInput).set_class(not self.session.state.filter, "-closed")
+        self.query_one(_FilterInput).set_class(not self.session.state.filter, "-closed")
         self.table.focus()
 
     def action_filter(self) -> None:
-        entry = self.query_one(FilterInput)
+        entry = self.query_one(_FilterInput)
         entry.remove_class("-closed")
         entry.focus()
 
-    def places(self) -> list[tuple[Widget, Offset]]:
-        """With the filter, which has no place of its own till it is asked for."""
-        found, table = super().places(), self.table.region
-        entry = self.query_one(FilterInput)
-        shown = any(widget is entry for widget, _ in found)
-        return found if shown else [*found, (entry, Offset(table.x, table.bottom - 1))]
-
     def go_to(self, widget: Widget | None) -> None:
-        if isinstance(widget, FilterInput):
-            self.action_filter()
-        elif isinstance(widget, CalibrationChart):  # its numbers can be gone through
+        super().go_to(widget)
+        if isinstance(widget, CalibrationChart):  # its numbers can be gone through
             widget.as_table = True
             self.call_after_refresh(widget.query_one(DataTable).focus)
-        else:
-            super().go_to(widget)
 
     def action_clear_filter(self) -> None:
-        self.query_one(FilterInput).value = ""
-        self.query_one(FilterInput).add_class("-closed")
+        self.query_one(_FilterInput).value = ""
+        self.query_one(_FilterInput).add_class("-closed")
         self.table.focus()
 
     def action_back(self) -> None:
@@ -334,10 +316,13 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         else:
             super().action_back()
 
-    @on(RankingTable.OrderAsked)
-    def _order_by(self, event: RankingTable.OrderAsked) -> None:
-        key = event.column
-        key = {"log loss": "place", "drawn": "place", "verdict": "place"}.get(key, key)
+    def on_click(self, event: events.Click) -> None:
+        """A column's heading orders by that; a second click turns it round."""
+        headings = self.query_one("#headings").region
+        if not headings.contains_point(event.screen_offset):
+            return
+        column = self.table.column_at(event.screen_x - headings.x)
+        key = column if column in ORDERS else "place"
         backwards = key == self.session.state.order and not self.session.state.backwards
         self._arrange(order=key, backwards=backwards and key != "place")
 
@@ -422,14 +407,6 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
     def action_table(self) -> None:
         chart = self.query_one(CalibrationChart)
         chart.as_table = not chart.as_table
-
-    def action_bins(self) -> None:
-        self.session.next_bins()
-        self.update_now()
-
-    def action_log_bins(self) -> None:
-        self.session.switch_log_bins()
-        self.update_now()
 
 
 def seconds_left(evaluation: Run, now: float) -> float | None:

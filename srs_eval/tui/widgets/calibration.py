@@ -15,18 +15,18 @@ from textual.widgets import DataTable, Static
 
 from srs_eval.advice.model_evidence import Curve, Curves
 from srs_eval.report import formats as words
-from srs_eval.stats.calibration_graph import CalibrationGraph
+from srs_eval.stats.intervals import CalibrationGraph
 from srs_eval.tui.screens.themes import palette
 from srs_eval.tui.widgets import plot
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
-class CountBars(Widget):
+class _CountBars(Widget):
     """How many reviews each bin holds, as bars below the graph on the same axis."""
 
     DEFAULT_CSS = """
-    CountBars { height: 1; color: $primary 70%; }
+    _CountBars { height: 1; color: $primary 70%; }
     """
     ALLOW_SELECT = False
 
@@ -79,8 +79,8 @@ class CalibrationChart(Vertical):
         & Plot { background: $surface; }
         & DataTable { height: 1fr; display: none; background: $surface;
                       scrollbar-size-vertical: 1; overflow-x: hidden; }
-        &.-table { Plot, CountBars, #axes { display: none; } DataTable { display: block; } }
-        &.-empty { Plot, CountBars, #axes { visibility: hidden; } }
+        &.-table { Plot, _CountBars, #axes { display: none; } DataTable { display: block; } }
+        &.-empty { Plot, _CountBars, #axes { visibility: hidden; } }
     }
     """
 
@@ -93,7 +93,7 @@ class CalibrationChart(Vertical):
 
     def compose(self) -> ComposeResult:
         yield plot.Plot()
-        bars = CountBars()
+        bars = _CountBars()
         bars.styles.height = self._count_rows
         yield bars
         yield Static(id="axes")
@@ -125,12 +125,6 @@ class CalibrationChart(Vertical):
         self.set_class(graph is None, "-empty")
         self._fill_table()
         self._draw()
-
-    def on_mount(self) -> None:
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
-
-    def on_unmount(self) -> None:
-        self.app.theme_changed_signal.unsubscribe(self)  # it would be kept for ever
 
     def on_resize(self) -> None:
         self._fill_table()
@@ -193,9 +187,9 @@ class CalibrationChart(Vertical):
         else:
             marks += _lettered(graph, low, "A", primary)
             marks += _lettered(self._other, low, "B", secondary)
-        axis = plot.Axis(low, high, percent_ticks(low, high, 8 if wide else 4))
+        axis = plot.Axis(low, high, _percent_ticks(low, high, 8 if wide else 4))
         self.query_one(plot.Plot).show(plot.Graph(tuple(marks), axis, axis, faint))
-        self.query_one(CountBars).show(graph, self._limits)
+        self.query_one(_CountBars).show(graph, self._limits)
         self.query_one("#axes", Static).update(
             "→ predicted %   ↑ recalled %" if self.size.width >= 32 else "→predicted ↑recalled"
         )
@@ -267,7 +261,7 @@ def axis_limits(graphs: Sequence[CalibrationGraph]) -> tuple[float, float]:
     return (float(min(max(low, 0.0), 0.8)), 1.0)
 
 
-def percent_ticks(low: float, high: float, at_most: int) -> list[tuple[float, str]]:
+def _percent_ticks(low: float, high: float, at_most: int) -> list[tuple[float, str]]:
     """Shares in even steps down from `high`, each with its label in percent."""
     for step in (0.05, 0.1, 0.2, 0.25, 0.5):
         number = round((high - low) / step)
@@ -309,11 +303,7 @@ class CurvesChart(Vertical):
         yield Static(id="key", markup=False)
 
     def on_mount(self) -> None:
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
         self.show()
-
-    def on_unmount(self) -> None:
-        self.app.theme_changed_signal.unsubscribe(self)  # it would be kept for ever
 
     def show(self, other: Curves | None = None, names: tuple[str, str] = ("", "")) -> None:
         """Draw the curves, with those of an `other` model if it is given; names: this, other."""
@@ -323,7 +313,7 @@ class CurvesChart(Vertical):
         if self._other:
             said += f" by {names[0]}, with {OTHER} by {names[1]}"
         self.query_one("#key", Static).update(said)
-        self._draw()
+        self.draw()
 
     def _lettered(self) -> list[tuple[str, Curve]]:
         """Each curve by the first letter of its name, or by its number."""
@@ -332,7 +322,8 @@ class CurvesChart(Vertical):
             letters = [str(number) for number in range(1, len(letters) + 1)]
         return list(zip(letters, self._curves, strict=True))
 
-    def _draw(self) -> None:
+    def draw(self) -> None:
+        """In the colours of the theme."""
         if not self._curves:
             return
         primary, secondary, faint = chart_colours(self.app)
@@ -356,7 +347,7 @@ class CurvesChart(Vertical):
             marks.append(plot.Points(x, list(curve.expected), secondary, OTHER))
         days = [(math.log10(day), str(day)) for day in _TICKS if day <= last]
         x_axis = plot.Axis(-0.05, math.log10(last) + 0.05, days)
-        y_axis = plot.Axis(low, 1.0, percent_ticks(low, 1.0, 6))
+        y_axis = plot.Axis(low, 1.0, _percent_ticks(low, 1.0, 6))
         self.query_one(plot.Plot).show(plot.Graph(tuple(marks), x_axis, y_axis, faint))
 
     def _limits(self) -> tuple[float, float]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from textual.app import RenderResult
 from textual.content import Content
+from textual.screen import Screen
+from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import Static
 
 from srs_eval.report import formats as words
 
 MINIMUM = (60, 16)
+_STAY = ("cancel", "again", "back", "help", "quit")  # in the last line of however narrow a window
 
 
 class ProtocolLine(Widget):
@@ -85,3 +90,37 @@ class TooSmall(Static):
             f"Please make the window larger:\n{MINIMUM[0]} columns and {MINIMUM[1]} lines"
             " at least.\n(q leaves)"
         )
+
+
+class Keys(Widget):
+    """The last line: keys that do something here, as many as there is room for; a click does it.
+
+    Textual's footer stays blank till the screen is drawn and quiet, seconds on a busy machine, and
+    cuts keys in two.
+    """
+
+    DEFAULT_CSS = "Keys { dock: bottom; height: 1; background: $panel; }"
+    ALLOW_SELECT = False
+    auto_links = False
+
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, self._changed)
+
+    def _changed(self, screen: Screen[Any]) -> None:
+        self.refresh()
+
+    def render(self) -> RenderResult:
+        shown: dict[str, Content] = {}
+        for each in self.screen.active_bindings.values():
+            binding, action = each.binding, each.binding.action
+            if binding.show and action not in shown:  # of an action's keys the first
+                at = action if "." in action else f"screen.{action}"
+                style = "" if each.enabled else "dim"
+                shown[action] = Content.assemble(
+                    (self.app.get_key_display(binding), f"bold $footer-key-foreground {style}"),
+                    (f" {binding.description}", f"$footer-description-foreground {style}"),
+                ).stylize(Style.from_meta({"@click": at}))
+        may_go = [name for name in shown if name.rpartition(".")[2] not in _STAY]
+        while may_go and sum(key.cell_length + 1 for key in shown.values()) > self.size.width + 1:
+            del shown[may_go.pop()]
+        return Content(" ").join(shown.values())

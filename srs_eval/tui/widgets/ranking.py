@@ -3,222 +3,147 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
 
 from rich.cells import set_cell_size
-from rich.segment import Segment
-from rich.style import Style
 from rich.text import Span, Text
 from textual import events
-from textual.binding import Binding
-from textual.message import Message
-from textual.strip import Strip
-from textual.widgets import DataTable
-from textual.widgets.data_table import RowDoesNotExist
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option, OptionDoesNotExist
 
 from srs_eval.engine.ranking import Group, Ranked
 from srs_eval.engine.run import ModelRun, Run, Stage
-from srs_eval.models.configurations import SUFFIX_WORDS, Configuration
+from srs_eval.models.configurations import Configuration
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
 from srs_eval.tui.screens.themes import Palette, palette
 from srs_eval.tui.state import State
 from srs_eval.tui.widgets.whiskers import DOTS, Scale, axis, common_scale, whisker
 
-_COLUMN = "line"
-"""A row is one cell: the table draws each cell anew after every change, and many take long."""
-_SEPARATOR = "\0"  # begins the keys of rows that are no model
-_COLUMNS = (
-    *("place", "family", "model", "log loss", "drawn", "vs average"),
-    *("RMSE(bins)", "AUC", "params", "verdict"),
-)
-_FALLS_BACK = f" {SUFFIX_WORDS['fallback_user']}"
+_SIZES = {
+    **{"place": 3, "family": 2, "model": 0, "log loss": 13, "drawn": 0, "vs average": 13},
+    **{"RMSE(bins)": 12, "AUC": 6, "params": 8, "verdict": 15},
+}
+"""Columns from left to right; those of 0 share what the others leave."""
+_FIGURES = ("vs average", "RMSE(bins)", "AUC", "params")
 _DRAWN = 70  # columns from which intervals are drawn
 _LEAST_DRAWN = 26  # columns of the drawn intervals, before names get more than the usual
 _LEAST_NAME, _USUAL_NAME, _LONGEST_NAME = 16, 24, 41
 
 
-class RankingTable(DataTable[Any]):
-    """One row per model; the cursor stays on its model when rows move."""
+class RankingTable(OptionList):
+    """One line per model; the cursor stays on its model when lines move.
+
+    A click chooses a model, a second one opens it.
+    """
 
     DEFAULT_CSS = """
     RankingTable {
-        height: 1fr;
-        background: $surface;
-        scrollbar-size-vertical: 1;
-        overflow-x: hidden;
+        height: 1fr; border: none; padding: 0; background: $surface;
+        overflow-x: hidden; scrollbar-size-vertical: 1;
+        &:focus { border: none; }
+        & > .option-list--option { padding: 0; }
+        & > .option-list--option-disabled { color: $foreground; }
     }
     """
 
-    BINDINGS: ClassVar[list[Any]] = [
-        Binding("home", "scroll_top", "First", show=False),
-        Binding("end", "scroll_bottom", "Last", show=False),
-    ]
-
-    class Chosen(Message):
-        """The cursor has moved to another model."""
-
-        def __init__(self, configuration: str) -> None:
-            super().__init__()
-            self.configuration = configuration
-
-    class OrderAsked(Message):
-        """A column's heading was clicked."""
-
-        def __init__(self, column: str) -> None:
-            super().__init__()
-            self.column = column
-
-    class Resized(Message):
-        """It has another size: later than the screen, which lays it out."""
-
     def __init__(self) -> None:
-        super().__init__(cursor_type="row", cell_padding=0)
+        super().__init__()
         self.chosen: str | None = None
         self.follows_best = True  # until the user moves the cursor
         self.marked: list[str] = []
         self.shown = 0  # models, after filtering
-        self._rows: dict[str, Text] = {}
-        self._kept: dict[tuple[object, ...], Text] = {}
-        self._known: dict[tuple[object, ...], Text] = {}  # of the time before
-        self._strips: dict[int, tuple[Text, tuple[object, ...], Strip]] = {}
-        self._layout: tuple[tuple[str, int], ...] = ()
-        self._columns_for = 0  # this width
+        self.heading = Text()  # of the columns
+        self._rows: list[tuple[str | None, Text]] = []  # models by name; None for headings
+        self._sizes: dict[str, int] = {}
         self._scale: Scale | None = None
         self._floor: float | None = None
-        self._verdicts = False  # in a column, where headings don't tell them
         self._own: str | None = None
-        self._pinned = False  # one's own line is first, wherever it is ranked
 
     # --- what is shown
 
     def show(
         self, evaluation: Run, left: Mapping[str, float], state: State, own: str | None
     ) -> None:
-        """Bring every row up to date.
+        """Bring every line up to date.
 
         `left` are the seconds that models will take still, `own` is the learner's own scheduler.
         """
         if not self.size.width:
             return
-        self._own, self._verdicts = own, state.order != "place"
-        groups = evaluation.groups()
+        groups, self._own = evaluation.groups(), own
         everyone = [model.configuration for model in evaluation.models.values()]
         wanted = {each.name for each in everyone if _wanted(each, state)}
         self.shown = len(wanted)
         self._lay_out(groups, everyone, state)
-        self._known, self._kept = self._kept, {}
-        rows = dict(self._all_rows(evaluation, groups, wanted, left, state))
-        pinned = own in wanted and len(rows) + 1 > self.size.height - 1
-        self._pinned = pinned and own in evaluation.results()
-        if own is not None and self._pinned:  # the others anew: no heading is left without a line
-            others = self._all_rows(evaluation, groups, wanted - {own}, left, state)
-            rows = {own: self._cells(evaluation.line(own)), **dict(others)}
-        self.fixed_rows = int(self._pinned)
-        self._update(rows)
+        unfinished = [
+            (model.name, self._unfinished(model, left.get(model.name, 0.0)))
+            for model in evaluation.unfinished()
+            if model.name in wanted
+        ]
+        rows = list(self._all_rows(groups, wanted, unfinished, state))
+        if own in evaluation.results() and len(rows) >= self.size.height:
+            self.heading = Text("\n").join([self.heading, self._finished(evaluation.line(own))])
+        if rows != self._rows:
+            self._rows = rows
+            self._list([name for name, _ in rows])
+
+    def _list(self, names: list[str | None]) -> None:
+        top = self.scroll_offset.y
+        with self.prevent(OptionList.OptionHighlighted):
+            self.set_options(
+                Option(text, id=name, disabled=name is None) for name, text in self._rows
+            )
+            if self.follows_best or self.chosen not in names:
+                self.chosen = next(filter(None, names), None)
+            if self.chosen is not None:
+                self.highlighted = names.index(self.chosen)
+        self.scroll_to(y=top, animate=False, immediate=True)
 
     def _all_rows(
         self,
-        evaluation: Run,
         groups: list[Group],
         wanted: set[str],
-        left: Mapping[str, float],
+        unfinished: list[tuple[str, Text]],
         state: State,
-    ) -> Iterator[tuple[str, Text]]:
-        unfinished = [model for model in evaluation.unfinished() if model.name in wanted]
+    ) -> Iterator[tuple[str | None, Text]]:
+        if not groups:
+            yield from unfinished
         for number, group in enumerate(groups):
-            if all(line.configuration.name not in wanted for line in group.lines):
-                continue
-            if number:
-                yield self._heading(number, "", _heading(group, groups[0]), "═")
-            if state.order == "place":
-                for tie in group.ties:
-                    lines = [line for line in tie.lines if line.configuration.name in wanted]
-                    if len(group.ties) > 1 and any(line.place is not None for line in lines):
-                        yield self._heading(number, tie.words, tie.words, "─")
-                    yield from self._lines(lines)
-            else:
-                ordered = group.ordered(state.order, state.backwards)
-                yield from self._lines(
-                    line for line in ordered if line.configuration.name in wanted
-                )
+            if number and any(line.configuration.name in wanted for line in group.lines):
+                yield None, self._rule(_heading(group, groups[0]), "═", "italic")
+            parts = [(tie.words, tie.lines) for tie in group.ties]
+            if state.order != "place":
+                parts = [("", group.ordered(state.order, state.backwards))]
+            for verdict, members in parts:
+                lines = [line for line in members if line.configuration.name in wanted]
+                if len(parts) > 1 and any(line.place is not None for line in lines):
+                    yield None, self._rule(verdict, "─", "dim")
+                yield from ((line.configuration.name, self._finished(line)) for line in lines)
             if not number:
-                yield from self._unfinished_rows(unfinished, left)
-                unfinished = []
-        yield from self._unfinished_rows(unfinished, left)
-
-    def _lines(self, lines: Iterable[Ranked]) -> Iterator[tuple[str, Text]]:
-        for line in lines:
-            yield line.configuration.name, self._cells(line)
-
-    def _unfinished_rows(
-        self, models: Iterable[ModelRun], left: Mapping[str, float]
-    ) -> Iterator[tuple[str, Text]]:
-        for model in models:
-            yield model.name, self._unfinished_cells(model, left.get(model.name, 0.0))
+                yield from unfinished
 
     def _lay_out(self, groups: list[Group], everyone: list[Configuration], state: State) -> None:
-        """Columns, and the scale of the drawn intervals, for this width."""
-        width = self.size.width - 1
+        """Columns, their heading, and the scale of the drawn intervals, for this width."""
         names = max((len(each.words) for each in everyone), default=0) + 2
-        names = min(max(names, _LEAST_NAME), _LONGEST_NAME)
-        fixed = [("place", 3), ("family", 2), ("log loss", 13), ("vs average", 13)]
-        more = [("RMSE(bins)", 12), ("AUC", 6), ("params", 8)]
-        for each in more:  # names are cut for what models are mostly compared by, not for others
-            least = names if each[0] == "params" else min(names, _USUAL_NAME)
-            if width - sum(size for _, size in (*fixed, each)) < least + _LEAST_DRAWN:
-                break
-            fixed.append(each)
-        if self._verdicts:
-            asked = [each for each in (*fixed[2:], *more) if each[0] == state.order]
-            if width < _DRAWN:  # the verdict needs the room of what is not asked for
-                fixed = [*fixed[:2], *(asked or fixed[2:3])]
-            fixed += [each for each in asked if each not in fixed]
-            fixed.append(("verdict", 15))
-        room = max(width - sum(size for _, size in fixed), 8)
-        drawn = width >= _DRAWN and room >= _LEAST_NAME + _LEAST_DRAWN
-        widest = max(room - _LEAST_DRAWN, _USUAL_NAME) if drawn else room
-        name = min(names, widest)
-        sizes = dict(fixed) | {"model": room if not drawn else name, "drawn": room - name}
-        chosen = [each for each in _COLUMNS if each in sizes and (each != "drawn" or drawn)]
-        lines = [line for group in groups for line in group.lines]
+        self._sizes = _sizes(self.size.width - 1, names, state.order)
         floor = next((group.floor for group in groups if group.floor is not None), None)
         self._scale = self._floor = None
-        if drawn:
-            limit = None if floor is None else floor.log_loss
+        if "drawn" in self._sizes:
+            lines = [line for group in groups for line in group.lines]
             losses = [line.log_loss for line in lines if line.standing != "below the floor"]
-            self._scale = common_scale(losses, room - name - 2, limit)
+            limit = None if floor is None else floor.log_loss
+            self._scale = common_scale(losses, self._sizes["drawn"] - 2, limit)
             self._floor = None if floor is None else floor.log_loss.estimate
-        self._layout = tuple((each, sizes[each]) for each in chosen)
-        headings = {each: self._column_heading(each, state) for each in chosen}
-        heading = self._in_columns(headings)
-        if width != self._columns_for:
-            self._columns_for = width
-            self._rows = {}
-            self.clear(columns=True)
-            self.add_column(heading, width=width, key=_COLUMN)
-        (column,) = self.ordered_columns
-        if column.label != heading or column.label.spans != heading.spans:
-            column.label = heading
-            self._rows = {}  # cells are drawn from a cache, and so is the heading
-            self.clear()
+        self.heading = self._in_columns(
+            {each: self._column_heading(each, state) for each in self._sizes}
+        )
 
-    def place_of(self, column: str) -> int:
-        """Where a column begins, from the left."""
-        place = [key for key, _ in self._layout].index(column)
-        return sum(size for _, size in self._layout[:place])
-
-    def on_resize(self) -> None:
-        self.post_message(self.Resized())
-
-    def on_click(self, event: events.Click) -> None:
-        if event.y != 0 or event.x < 0:
-            return
-        for key, _ in reversed(self._layout):
-            if event.x >= self.place_of(key):
-                self.post_message(self.OrderAsked(key))
-                return
+    def column_at(self, x: int) -> str:
+        """The column that lies so far from the left."""
+        ends = zip(self._sizes, accumulate(self._sizes.values()), strict=True)
+        return next((column for column, end in ends if x < end), "")
 
     def _column_heading(self, key: str, state: State) -> Text:
         if key == "drawn":
@@ -228,31 +153,18 @@ class RankingTable(DataTable[Any]):
         arrow = ("↑" if state.backwards else "↓") if state.order == key else ""
         text = {"place": "", "family": "", "vs average": words.THAN_AVERAGE}.get(key, key) + arrow
         if key in ("RMSE(bins)", "params"):
-            text = text.rjust(11 if key == "RMSE(bins)" else 7)
+            text = text.rjust(_SIZES[key] - 1)
         return Text(text, "bold")
 
     @property
     def _palette(self) -> Palette:
         return palette(self.app.current_theme)
 
-    # --- cells
+    # --- lines
 
-    def _heading(self, number: int, key: str, text: str, rule: str) -> tuple[str, Text]:
-        """A row that runs through all columns."""
-        width = sum(size for _, size in self._layout)
-        line = f"{rule * 2} {text} ".ljust(width - 1, rule)
-        style = "dim" if rule == "─" else "italic"
-        return f"{_SEPARATOR}{number} {key}", Text.assemble((line, style))
-
-    def _cells(self, line: Ranked) -> Text:
-        name = line.configuration.name
-        # A line is kept: only few things about it can change, and drawing it takes long.
-        looks = (self._scale, self._floor, self._layout, self.app.theme, self._own == name)
-        changing = (line.place, line.standing, line.against_floor, name in self.marked)
-        key = (name, id(line.result), changing, looks)
-        cells = self._known.get(key) or self._finished_cells(line)
-        self._kept[key] = cells
-        return cells
+    def _rule(self, text: str, rule: str, style: str) -> Text:
+        """A heading that runs through all columns."""
+        return Text(f"{rule * 2} {text} ".ljust(sum(self._sizes.values()) - 1, rule), style)
 
     def _begin(self, configuration: Configuration, place: str) -> dict[str, Text]:
         """Place and mark, the family's letter, and the name in words."""
@@ -260,11 +172,8 @@ class RankingTable(DataTable[Any]):
         own = configuration.name == self._own
         mark = "●" if configuration.name in self.marked else "★" if own else " "
         family = configuration.model.family
-        room = dict(self._layout)["model"] - 1
         yours = " yours" if own and configuration.fit != "own" else ""  # else the name says it
-        name = configuration.words
-        if len(name) > room - len(yours):  # names differ at their ends, but for this one
-            name = words.shortened(name.removesuffix(_FALLS_BACK), room - len(yours))
+        name = words.shortened(configuration.words, self._sizes["model"] - 1 - len(yours))
         shown = Text(name, colours.yours if own and not yours else "").append(yours, colours.yours)
         return {
             "place": Text.assemble(f"{place:>2}", (mark, colours.yours if own else "")),
@@ -272,7 +181,7 @@ class RankingTable(DataTable[Any]):
             "model": shown,
         }
 
-    def _finished_cells(self, line: Ranked) -> Text:
+    def _finished(self, line: Ranked) -> Text:
         metrics, colours = line.result.metrics, self._palette
         is_floor = line.is_floor
         cells = self._begin(line.configuration, str(line.place or ("═" if is_floor else "")))
@@ -303,45 +212,35 @@ class RankingTable(DataTable[Any]):
                 cell.stylize(colours.floor)
         return self._in_columns(cells)
 
-    def _unfinished_cells(self, model: ModelRun, left: float) -> Text:
-        figure, state = "", model.stage.value
-        if model.stage is Stage.RUNNING:
-            figure = words.bar(model.fraction, 11)
+    def _unfinished(self, model: ModelRun, left: float) -> Text:
+        cells, state = self._begin(model.configuration, ""), model.stage.value
+        running, failed = model.stage is Stage.RUNNING, model.stage is Stage.FAILED
+        if model.reason:  # in the place of all figures
+            before = self._in_columns(cells, until="log loss")
+            room = sum(self._sizes.values()) - before.cell_len
+            return before.append(
+                words.cut(f"{state}: {model.reason}", room), "" if failed else "dim"
+            )
+        roomy = "drawn" in self._sizes
+        if running:
+            cells["log loss"] = Text(words.bar(model.fraction, 11))
             if model.preparing:
                 state = "preparing"
             elif model.folds:
                 state = f"fold {min(model.fold + 1, model.folds)}/{model.folds}"
-                if self._scale is not None:
-                    state += f", {clock(left)}"
-        elif model.stage is Stage.WAITING:
-            figure = f"about {clock(left)}" if left >= 3 else ""
-        looks = (self._layout, self.app.theme, self._own == model.name)
-        key = (model.name, model.stage, model.reason, figure, state, looks)
-        cells = self._known.get(key) or self._drawn_unfinished(model, figure, state)
-        self._kept[key] = cells
-        return cells
-
-    def _drawn_unfinished(self, model: ModelRun, figure: str, state: str) -> Text:
-        cells = self._begin(model.configuration, "")
-        running, failed = model.stage is Stage.RUNNING, model.stage is Stage.FAILED
-        if model.reason:  # in the place of all figures
-            before = self._in_columns(cells, until="log loss")
-            room = sum(size for _, size in self._layout) - before.cell_len
-            return before.append(
-                words.cut(f"{state}: {model.reason}", room), "" if failed else "dim"
-            )
-        cells["log loss"] = Text(figure, "" if running else "dim")
-        if not running:
+                state += f", {clock(left)}" if roomy else ""
+        else:
             cells["model"].stylize("dim")
-        roomy = any(key == "drawn" for key, _ in self._layout)
+            if model.stage is Stage.WAITING and left >= 3:
+                cells["log loss"] = Text(f"about {clock(left)}", "dim")
         style = "" if running else "bold" if failed else "dim"
         cells["drawn" if roomy else "vs average"] = Text(f" {state}" if roomy else state, style)
         return self._in_columns(cells)
 
-    def _in_columns(self, cells: dict[str, Text], until: str = "") -> Text:
+    def _in_columns(self, cells: Mapping[str, Text], until: str = "") -> Text:
         """A line of cells, or its beginning `until` a column."""
         letters, spans = "", list[Span]()  # appending texts takes several times as long
-        for key, size in self._layout:
+        for key, size in self._sizes.items():
             if key == until:
                 break
             cell, begin = cells.get(key, Text()), len(letters)
@@ -353,103 +252,54 @@ class RankingTable(DataTable[Any]):
                     spans.append(Span(begin + each.start, end, each.style))
         return Text(letters, spans=spans)
 
-    def _render_line(self, y: int, x1: int, x2: int, base_style: Style) -> Strip:
-        """Only a line that has changed is drawn, as it is; the table would draw all, and wrap."""
-        row = y - self.header_height
-        if row >= self.row_count or not self.columns:
-            return super()._render_line(y, x1, x2, base_style)
-        row_key, _ = self._get_offsets(y)
-        text = self.get_cell(row_key, _COLUMN) if row >= 0 else self.ordered_columns[0].label
-        cursor, hover = row == self.cursor_row, row == self.hover_row
-        looks: tuple[object, ...] = (row_key, x1, x2, base_style, self._pseudo_class_state)
-        looks += (self.app.theme, cursor, hover and self._show_hover_cursor, row < self.fixed_rows)
-        kept = self._strips.get(y)
-        if kept is not None and kept[0] is text and kept[1] == looks:
-            return kept[2]
-        heading, fixed = row < 0, 0 <= row < self.fixed_rows
-        style, after = self._get_styles_to_render_cell(
-            heading,
-            False,
-            fixed,
-            hover,
-            cursor,
-            self.show_cursor,
-            self._show_hover_cursor,
-            self.cursor_foreground_priority == "css",
-            self.cursor_background_priority == "css",
-        )
-        style = self._get_row_style(row, base_style) + style
-        style += Style.from_meta({"row": row, "column": 0})
-        segments = Segment.apply_style(text.render(self.app.console), style, after)
-        strip = Strip(segments).adjust_cell_length(self.size.width, style).crop(x1, x2).simplify()
-        self._strips[y] = text, looks, strip
-        return strip
-
-    # --- rows and the cursor
-
-    def _update(self, rows: dict[str, Text]) -> None:
-        if list(rows) == list(self._rows):
-            for key, line in rows.items():
-                before = self._rows[key]
-                if line is not before and (line != before or line.spans != before.spans):
-                    self.update_cell(key, _COLUMN, line)
-        else:
-            scroll = self.scroll_offset
-            with self.prevent(DataTable.RowHighlighted):
-                self.clear()
-                for key, line in rows.items():
-                    self.add_row(line, key=key)
-                self._back_to_chosen(rows)
-            self.scroll_to(y=scroll.y, animate=False, immediate=True)
-        self._rows = rows
-
-    def _back_to_chosen(self, rows: dict[str, Text]) -> None:
-        if self.chosen in rows and not self.follows_best:
-            self.move_cursor(row=self.get_row_index(self.chosen), animate=False, scroll=False)
-            return
-        models = [key for key in rows if not key.startswith(_SEPARATOR)]
-        first = next(iter(models[1:] if self._pinned else models), None)
-        if first is not None:
-            self.move_cursor(row=self.get_row_index(first), animate=False, scroll=False)
-            self.chosen = first
+    # --- the cursor
 
     def choose(self, configuration: str) -> None:
         """Put the cursor on a model, as if the user had done it."""
-        with contextlib.suppress(RowDoesNotExist):
-            self.follows_best = False
-            self.move_cursor(row=self.get_row_index(configuration), animate=False)
+        with contextlib.suppress(OptionDoesNotExist):
+            self.highlighted = self.get_option_index(configuration)
 
-    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        event.stop()
-        key = event.row_key.value
-        if key is None or key.startswith(_SEPARATOR) or key == self.chosen:
-            return
-        self.follows_best = False
-        self.chosen = key
-        self.post_message(self.Chosen(key))
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        if event.option_id != self.chosen:
+            self.chosen, self.follows_best = event.option_id, False
 
-    def action_cursor_down(self) -> None:
-        self._step(self.cursor_row, 1)
+    def on_click(self, event: events.Click) -> None:
+        place = event.style.meta.get("option")
+        if place is not None and place != self.highlighted:
+            event.prevent_default()  # which would open it, too
+            if not self.options[place].disabled:
+                self.highlighted = place
 
-    def action_cursor_up(self) -> None:
-        self._step(self.cursor_row, -1)
+    def scroll_to_highlight(self, top: bool = False) -> None:
+        """With the headings above the first model."""
+        super().scroll_to_highlight(top)
+        if all(option.disabled for option in self.options[: self.highlighted or 0]):
+            self.scroll_home(animate=False, immediate=True)
 
-    def action_scroll_top(self) -> None:
-        self._step(-1, 1)
 
-    def action_scroll_bottom(self) -> None:
-        self._step(self.row_count, -1)
+def _sizes(width: int, names: int, order: str) -> dict[str, int]:
+    """The columns that there is room for, where names are so long, and how wide each is."""
+    names = min(max(names, _LEAST_NAME), _LONGEST_NAME)
+    shown = ["place", "family", "log loss", "vs average"]
 
-    def _step(self, row: int, step: int) -> None:
-        """To the next row that is a model, over headings."""
-        keys = list(self._rows)
-        row += step
-        while 0 <= row < len(keys) and keys[row].startswith(_SEPARATOR):
-            row += step
-        if 0 <= row < len(keys):
-            self.move_cursor(row=row)
-        elif step < 0:
-            self.scroll_to(y=0, animate=False)  # the headings above the first model
+    def room() -> int:
+        return max(width - sum(_SIZES[each] for each in shown), 8)
+
+    for each in _FIGURES[1:]:  # names are cut for what models are mostly compared by
+        least = names if each == "params" else min(names, _USUAL_NAME)
+        if room() - _SIZES[each] < least + _LEAST_DRAWN:
+            break
+        shown.append(each)
+    if order != "place":  # verdicts have a column, for no headings tell them
+        asked = order if order in _FIGURES else "log loss"
+        shown = list(dict.fromkeys([*shown[: 2 if width < _DRAWN else None], asked, "verdict"]))
+    sizes = {**_SIZES, "model": room()}
+    if width >= _DRAWN and room() >= _LEAST_NAME + _LEAST_DRAWN:
+        sizes["model"] = min(names, max(room() - _LEAST_DRAWN, _USUAL_NAME))
+        sizes["drawn"] = room() - sizes["model"]
+    return {
+        each: size for each, size in sizes.items() if size and (each in shown or not _SIZES[each])
+    }
 
 
 def _wanted(configuration: Configuration, state: State) -> bool:
