@@ -29,7 +29,7 @@ def test_a_learners_report_in_every_form_without_names(
         *_, found = workload(log, question=Question(draws=3, memory="FSRS-6"))
         return found
 
-    monkeypatch.setattr("srs_eval.report.build._workload", of_few_draws)
+    monkeypatch.setattr("srs_eval.report.learner._workload", of_few_draws)
     collection = tmp_path / "somebody.anki2"
     write_collection(simulate_learner(1, 4_000), collection)
     exported = tmp_path / "exported"
@@ -113,7 +113,7 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     told = "so far: 2 of 3 models have finished"
 
     def report() -> str:
-        nothing = "", "", "", None, {}, {}, {}
+        nothing = "", "", "", None, {}, "", (), {}
         learner = Learner(inspect_log(log), Protocol(), run, *nothing, True, own="90%")
         return markdown(learner_document(learner))
 
@@ -131,7 +131,7 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
 def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tools.simulated import simulate_learner, write_collection
 
-    monkeypatch.setattr("srs_eval.report.build._workload", lambda log, context: "")
+    monkeypatch.setattr("srs_eval.report.learner._workload", lambda log, context: "")
     path = tmp_path / "collection.anki2"
     write_collection(simulate_learner(4, 300), path)
     done = main_here("export", path, "--models", "AVG,90%", "--md", "-", "--jobs", "0")
@@ -151,7 +151,7 @@ def test_parameters_to_paste_are_told_once() -> None:
     w = tuple(0.5 + k for k in range(21))
     answer = phrased("parameters", "Words", "optimize", ("Optimize this preset.",), (), w)
     inspection, run = inspect_log(simulate_learner(5, 300).log()), Run()
-    learner = Learner(inspection, Protocol(), run, [answer], "", "", None, {}, {}, {}, True)
+    learner = Learner(inspection, Protocol(), run, [answer], "", "", None, {}, "", (), {}, True)
     document = learner_document(learner)
     text = markdown(document)
     assert "| Words | Optimize |" in text
