@@ -200,9 +200,7 @@ def _means_picture(comparison: Comparison, name: str) -> Picture:
     return Picture(
         f"{name}means",
         f"Mean {heading(metric)} with 99 % intervals" + (", the floor as a line" if floor else ""),
-        f"Mean {heading(metric)} of each model by reviews and by users, as in the tables.",
         pictures.intervals(labels, series, heading(metric), floor),
-        None,
     )
 
 
@@ -213,17 +211,13 @@ def _pairs(comparison: Comparison, words: str, name: str) -> Section:
     """Matrices of superiority and effect sizes of each pair; `words` is the metric for people."""
     blocks: list[Block] = [_CAVEAT, _SET_UP]
     title = f"Superiority: users for whom the row's model has the better {words}, in per cent"
-    told = f"Share of users for whom one model has the better {words} than another."
-    blocks += _matrices(comparison, comparison.superiority, None, f"{name}superiority", title, told)
+    blocks += _matrices(comparison, comparison.superiority, None, f"{name}superiority", title)
     for kind, test, effects in (
         ("wilcoxon", "r of Wilcoxon's signed-rank test", comparison.wilcoxon),
         ("cohens-d", "Cohen's d of the paired t-test", comparison.t_test),
     ):
         title = f"{test} of {words}: green where the row's model is better, grey where p > {SURE}"
-        told = f"{test} of {words} for each pair of models."
-        blocks += _matrices(
-            comparison, effects.effect, effects.p_value, f"{name}{kind}", title, told
-        )
+        blocks += _matrices(comparison, effects.effect, effects.p_value, f"{name}{kind}", title)
         p_values = _pair_table(comparison, effects.p_value, f"{name}{kind}-p", "p-values", 3)
         blocks.append(replace(p_values, shown=False))
     return Section(f"Pairs of models by {words}", tuple(blocks))
@@ -235,31 +229,29 @@ def _matrices(
     p_values: FloatArray | None,
     name: str,
     title: str,
-    told: str,
 ) -> list[Block]:
     """Values of pairs as a picture and a table: of readable models and, folded, of all.
 
     With p-values they are effects, without shares.
     """
 
-    def matrix(chosen: Sequence[int], name: str) -> Picture:
-        def colour(row: int, column: int) -> str:
-            pair = chosen[row], chosen[column]
-            if p_values is None:
-                return _share_colour(float(values[pair]))
-            return _effect_colour(float(values[pair]), float(p_values[pair]))
+    shares = p_values is None
+    shown = Column("", 1, percent=True) if shares else Column("", 2)
 
-        shares = p_values is None
-        shown = Column("", 1, percent=True) if shares else Column("", 2)
-        labels = [comparison.files[k].label for k in chosen]
-        drawn = pictures.matrix(
-            labels,
-            values[np.ix_(chosen, chosen)],
-            colour,
-            lambda value: written(Figure(value), shown).removesuffix(" %"),
-        )
+    def square(pair: tuple[int, int]) -> tuple[str, str] | None:
+        value = float(values[pair])
+        if not math.isfinite(value):
+            return None
+        text = written(Figure(value), shown).removesuffix(" %")
+        if p_values is None:
+            return text, _share_colour(value)
+        return text, _effect_colour(value, float(p_values[pair]))
+
+    def matrix(chosen: Sequence[int], name: str) -> Picture:
         table = _pair_table(comparison, values, name, title, 1 if shares else 3, shares, chosen)
-        return Picture(name, title, told, drawn, table)
+        labels = [comparison.files[k].label for k in chosen]
+        squares = [[square((row, column)) for column in chosen] for row in chosen]
+        return Picture(name, title, pictures.matrix(labels, squares), table)
 
     readable, whole = _readable(comparison), range(len(comparison.files))
     made: list[Block] = [matrix(readable, name)]
@@ -351,8 +343,7 @@ def _sizes(comparison: Comparison, name: str) -> Section:
         f"mean {words}",
         logarithmic=True,
     )
-    told = f"{title} for {listed([labels[k] for k in chosen])}."
-    picture = Picture(table.name, title, told, drawn, table)
+    picture = Picture(table.name, title, drawn, table)
     return Section("By size of the collection", (picture if len(groups) > 1 else table,))
 
 
@@ -372,7 +363,6 @@ def _distribution(comparison: Comparison, name: str) -> Section:
     picture = Picture(
         f"{name}distribution",
         f"{words[0].upper()}{words[1:]} over users: 1 to 99 %, 5 to 95 %, 25 to 75 %, median",
-        table.title,
         pictures.spreads(labels, comparison.percentiles, words),
         table,
     )

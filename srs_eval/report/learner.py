@@ -274,9 +274,8 @@ def _group(group: Group, number: int, groups: int, learner: Learner) -> Section:
     table = ranking_table(group)
     blocks.append(replace(table, name=f"{name}ranking", title="", own=own, brief=tuple(brief)))
     if len(group.lines) > 1:
-        told = "Log loss of each model with its interval, as in the table."
         title = "Log loss, the average as a line"
-        blocks.append(Picture(f"{name}ranking", title, told, drawn, None))
+        blocks.append(Picture(f"{name}ranking", title, drawn))
     return Section(group.title, tuple(blocks))
 
 
@@ -327,9 +326,8 @@ def _calibration(graphs: Mapping[str, CalibrationGraph]) -> list[Picture]:
         tuple(rows),
         brief=(),
     )
-    told = f"Calibration of {' and '.join(graphs)}: recalled over predicted recall."
     drawn = pictures.calibration(list(graphs.items()), pictures.SMALL)
-    return [Picture("calibration", "Calibration", told, drawn, table)]
+    return [Picture("calibration", "Calibration", drawn, table)]
 
 
 def _months_table(name: str, months: Sequence[Month]) -> Table:
@@ -372,9 +370,8 @@ def _recall_by_month(name: str, months: Sequence[Month]) -> list[Picture]:
         half_widths={"recalled": [100 * month.recalled.half_width for month in months]},
         size=pictures.SMALL,
     )
-    told = f"Recalled and predicted month by month, by {name}."
     title = "Month by month: recalled and predicted"
-    return [Picture("recall-by-month", title, told, drawn, None)]
+    return [Picture("recall-by-month", title, drawn)]
 
 
 def _over_time(name: str, months: Sequence[Month]) -> list[Section]:
@@ -392,8 +389,7 @@ def _over_time(name: str, months: Sequence[Month]) -> list[Section]:
             half_widths={"log loss": [month.log_loss.half_width for month in months]},
             size=pictures.SMALL,
         )
-        told = f"Log loss month by month, by {name}."
-        made = Picture("loss-by-month", "Log loss: was I predictable?", told, drawn, table)
+        made = Picture("loss-by-month", "Log loss: was I predictable?", drawn, table)
     return [Section("Over time", (made,), side_by_side=True)]
 
 
@@ -415,7 +411,6 @@ def _curve(found: Workload | str) -> list[Picture]:
         Picture(
             "workload",
             f"Minutes a day by desired retention, {found.preset}; the line is today's",
-            f"Minutes a day by desired retention for {found.preset}, 90 % of the draws as a band.",
             drawn,
             figures(tables(answer)[0], "workload-1"),
         )
@@ -441,12 +436,10 @@ def _state(state: Sequence[Finding] | str) -> list[Section]:
             zero=True,
             size=pictures.SMALL,
         )
-        told = "Your state on each day with reviews: above 0 you recalled more than usual."
         blocks.append(
             Picture(
                 "state",
                 "Your state, day by day",
-                told,
                 drawn,
                 replace(figures(days_table(days), "days"), brief=()),
             )

@@ -308,7 +308,7 @@ def calibration_png(
 
     name = f"{configuration.name}, user {user}"
     drawn = calibration([(name, calibration_graph(result.y, result.p))])
-    return png(Picture(name, name, name, drawn, None))
+    return png(Picture(name, name, drawn))
 
 
 @_drawn
@@ -334,13 +334,8 @@ def spreads(
 
 
 @_drawn
-def matrix(
-    labels: Sequence[str],
-    values: FloatArray,
-    colour: Callable[[int, int], str],
-    text: Callable[[float], str],
-) -> Figure:
-    """A coloured square for each pair, the row's model against the column's; nan stays empty."""
+def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, str] | None]]) -> Figure:
+    """A square with a text and a colour for each pair, the row's model against the column's."""
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Rectangle
 
@@ -351,26 +346,16 @@ def matrix(
     figure, axes = _canvas(side, side)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    for row in range(count):
-        for column in range(count):
-            value = values[row, column]
-            if not np.isfinite(value):
+    for row, of_row in enumerate(squares):
+        for column, square in enumerate(of_row):
+            if square is None:
                 continue
-            shade = colour(row, column)
-            axes.add_patch(
-                Rectangle((column - 0.48, row - 0.48), 0.96, 0.96, color=shade, linewidth=0)
-            )
-            red, green, blue = to_rgb(shade)
-            dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
-            axes.text(
-                column,
-                row,
-                text(value),
-                ha="center",
-                va="center",
-                fontsize=size,
-                color="#ffffff" if dark else "#000000",
-            )
+            text, shade = square
+            place = column - 0.48, row - 0.48
+            axes.add_patch(Rectangle(place, 0.96, 0.96, color=shade, linewidth=0))
+            dark = np.dot(to_rgb(shade), (0.299, 0.587, 0.114)) < 0.55
+            ink = "#ffffff" if dark else "#000000"
+            axes.text(column, row, text, ha="center", va="center", fontsize=size, color=ink)
     axes.set_xlim(-0.5, count - 0.5)
     axes.set_ylim(count - 0.5, -0.5)
     axes.set_aspect("equal")
