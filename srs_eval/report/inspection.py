@@ -109,7 +109,6 @@ class Inspection:
     deleted_cards: int  # cards that are gone but have entries
     entries_of_deleted_cards: int
     rows: Mapping[str, _RowCounts]  # by kind of rows
-    anki_items: Mapping[str, int]  # what Anki's optimizer would count, by search
     decks: tuple[DeckReport, ...]
     presets: tuple[PresetReport, ...]
     notes: tuple[str, ...]
@@ -161,7 +160,6 @@ def inspect_log(log: ReviewLog) -> Inspection:
         deleted_cards=len(np.unique(deleted)),
         entries_of_deleted_cards=len(deleted),
         rows={kind: _row_counts(selection) for kind, selection in selections.items()},
-        anki_items=_anki_items(log) if log.entries is not None else {},
         decks=deck_reports,
         presets=preset_reports,
         notes=(*log.receipt.notes, *why_left_out(log).values()),
@@ -176,28 +174,6 @@ def _row_counts(selection: Selection) -> _RowCounts:
         later_days=int((rows.elapsed_days > 0).sum()),
         dropped=dict(selection.dropped),
     )
-
-
-def _anki_items(log: ReviewLog) -> dict[str, int]:
-    """FSRS items as Anki counts them, from the widest search to the deck-options screen's."""
-    choices = {
-        "all reviews, deleted cards too": (True, True, False),
-        "existing cards": (False, True, False),
-        "existing cards that are not suspended": (False, False, False),
-        "as the deck options: not suspended, ignore-before dates": (False, False, True),
-    }
-    return {
-        words: _row_counts(
-            select_rows(
-                log,
-                "anki",
-                include_deleted=with_deleted,
-                include_suspended=with_suspended,
-                apply_ignore_before=with_date,
-            )
-        ).later_days
-        for words, (with_deleted, with_suspended, with_date) in choices.items()
-    }
 
 
 def _groups(
