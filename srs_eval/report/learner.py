@@ -368,7 +368,6 @@ def _recall_by_month(name: str, months: Sequence[Month]) -> list[Picture]:
         "per cent",
         ticks=[month.name for month in months],
         half_widths={"recalled": [100 * month.recalled.half_width for month in months]},
-        size=pictures.SMALL,
     )
     title = "Month by month: recalled and predicted"
     return [Picture("recall-by-month", title, drawn)]
@@ -387,7 +386,6 @@ def _over_time(name: str, months: Sequence[Month]) -> list[Section]:
             "log loss",
             ticks=[month.name for month in months],
             half_widths={"log loss": [month.log_loss.half_width for month in months]},
-            size=pictures.SMALL,
         )
         made = Picture("loss-by-month", "Log loss: was I predictable?", drawn, table)
     return [Section("Over time", (made,), side_by_side=True)]
@@ -405,7 +403,6 @@ def _curve(found: Workload | str) -> list[Picture]:
         [f"{100 * each:.0f} %" for each in found.retentions],
         "minutes a day",
         mark=found.at(found.desired),
-        size=pictures.SMALL,
     )
     return [
         Picture(
@@ -434,7 +431,6 @@ def _state(state: Sequence[Finding] | str) -> list[Section]:
             [each.name for each in days],
             "state in logits",
             zero=True,
-            size=pictures.SMALL,
         )
         blocks.append(
             Picture(

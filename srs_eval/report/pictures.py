@@ -57,7 +57,7 @@ _GUIDE: dict[str, Any] = {"color": _SOFT, "linewidth": 1, "linestyle": (0, (4, 3
 """How a line to be held against is drawn."""
 _MARKERS = "osD^vPX*"
 _NARROW_LABEL = 30  # letters of a line of a label, in a narrow picture
-_TICKS = 10  # words below an axis
+_TICKS = 5  # words below an axis
 _FAR_OFF = 3.0  # times the middle's way from the best: what lies beyond that would hide the rest
 _LEAST_CUT = 5  # labels from which an axis leaves out what is far off
 _FEWEST_IN_BIN = 10  # reviews of a point of a calibration graph
@@ -199,13 +199,12 @@ def lines(
     logarithmic: bool = False,
     ticks: Sequence[str] = (),
     half_widths: Mapping[str, Sequence[float]] | None = None,
-    size: tuple[float, float] = (_WIDTH, 400),
 ) -> Figure:
     """A line with markers for each series, perhaps with whiskers.
 
-    `ticks` are words for the x; of many only some are shown.
+    `ticks` are words for the x, of a small picture; of many only some are shown.
     """
-    figure, axes = _canvas(*size)
+    figure, axes = _canvas(*(SMALL if ticks else (_WIDTH, 400)))
     for number, (name, values) in enumerate(series):
         colour = _colour(number)
         axes.plot(
@@ -226,8 +225,7 @@ def lines(
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     if ticks:
-        every = -(-len(ticks) // _most_ticks(size))
-        axes.set_xticks(list(x)[::every], list(ticks)[::every])
+        _name_ticks(axes, ticks)
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     axes.grid()
@@ -244,10 +242,9 @@ def band(
     *,
     zero: bool = False,
     mark: int | None = None,
-    size: tuple[float, float] = (_WIDTH, 300),
 ) -> Figure:
     """A line through (estimate, low, high) with its band; perhaps lines through 0, at a place."""
-    figure, axes = _canvas(*size)
+    figure, axes = _canvas(*SMALL)
     estimate, low, high = np.array(values, dtype=float).reshape(-1, 3).T
     x = np.arange(len(estimate))
     colour = _COLOURS[0]
@@ -257,8 +254,7 @@ def band(
         axes.axhline(0, **_GUIDE)
     if mark is not None:
         axes.axvline(mark, **_GUIDE)
-    every = max(1, -(-len(ticks) // _most_ticks(size)))
-    axes.set_xticks(x[::every], list(ticks)[::every])
+    _name_ticks(axes, ticks)
     axes.set_ylabel(y_label)
     axes.grid(axis="y")
     return figure
@@ -366,8 +362,9 @@ def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, str] | N
     return figure
 
 
-def _most_ticks(size: tuple[float, float]) -> int:
-    return _TICKS if size[0] >= _WIDTH else _TICKS // 2
+def _name_ticks(axes: Axes, ticks: Sequence[str]) -> None:
+    every = -(-len(ticks) // _TICKS)
+    axes.set_xticks(range(0, len(ticks), every), ticks[::every])
 
 
 def _legend(axes: Axes) -> None:
