@@ -22,7 +22,7 @@ from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, Asked, ask, tasks_of
 from srs_eval.advice.sentences import month_in_words
 from srs_eval.advice.shown.predicted import headline
-from srs_eval.advice.shown.worded import MEANWHILE, OPEN
+from srs_eval.advice.shown.worded import OPEN
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of
@@ -34,7 +34,6 @@ from srs_eval.training.context import Cancelled, Context
 
 _MOST_BESIDE = 6  # presets, those with the most reviews
 NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
-_SHARED = "paste one line for all"  # the conclusion
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ def _for_too_few(line: Line) -> Line:
     """
     if not line.answers or line.answers[0].says not in OPEN:
         return line
-    return replace(line, text=MEANWHILE if line.question == "split" else OPEN[1])
+    return replace(line, text=OPEN[1])
 
 
 def _month(answer: Finding) -> str:

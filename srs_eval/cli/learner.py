@@ -160,7 +160,7 @@ def compare(
 
     Without presets (SuperMemo, CSV): which model predicts best.
     """
-    from srs_eval.advice.candidates import too_few
+    from srs_eval.advice.candidates import judged_by_preset, too_few
     from srs_eval.advice.questions import MODELS, QUESTIONS, answering, questions_for
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
@@ -178,7 +178,8 @@ def compare(
         if json == "-":
             answers = list(coming)
         else:
-            closing = MODELS_ROWS if wanted == (MODELS,) else ANKI_ROWS
+            of_anki = wanted != (MODELS,) and judged_by_preset(log)
+            closing = ANKI_ROWS if of_anki else MODELS_ROWS
             answers = print_answers(coming, console_for(sys.stdout), closing)
     except NotEnoughData as error:
         if wanted == (MODELS,):

@@ -8,7 +8,6 @@ from srs_eval.advice.findings import Finding, Worded, of
 from srs_eval.advice.tables import Cell
 
 OPEN = ("can't tell", "can't tell yet")  # conclusions that are none
-MEANWHILE = "can't tell yet: leave them as they are"  # of splitting
 
 
 def in_one_line(findings: Sequence[Finding]) -> str:
