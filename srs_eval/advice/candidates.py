@@ -16,7 +16,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from srs_eval.advice.findings import Missing, missing, missing_of
+from srs_eval.advice.findings import (
+    ALL_REVIEWS,
+    ALONE,
+    AVERAGE,
+    DEFAULTS,
+    NOW,
+    OPTIMIZED,
+    POOLED,
+    RECENCY,
+    SM2,
+    TOGETHER,
+    Missing,
+    missing,
+    missing_of,
+)
 from srs_eval.advice.pooling import Pooled, fitted, pooled_fits
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
@@ -39,7 +53,6 @@ from srs_eval.stats.intervals import (
 )
 from srs_eval.training.context import Context
 
-OPTIMIZED, RECENCY, DEFAULTS, AVERAGE = "optimized", "recency", "defaults", "average"
 # Candidates and the engine's configurations that they are.
 CONFIGURATIONS: Mapping[str, str] = {
     OPTIMIZED: "FSRS-6-preset",
@@ -57,15 +70,12 @@ WITHOUT_PRESETS: Mapping[str, str] = {
     "initial stability only": "FSRS-6-pretrain",
     AVERAGE: "AVG",
 }
-TOGETHER, ALONE = "one line", "alone"  # fitted as POOLED is, but sharing all or nothing
-NOW, POOLED, SM2 = "now", "pooled", "sm2"
 ACROSS_PRESETS = ("one for all presets", POOLED, TOGETHER)  # only where there are several
 _SOURCES = "give a collection, a package or a research export"
 BY_PRESET = Protocol(rows="anki", short=True, partitions="preset")
 _FRACTIONAL = Protocol(rows="anki", short=True, secs=True, equalize_test_with_non_secs=True)
 _BY_DECK = Protocol(rows="anki", short=True, partitions="deck")
 WHOLE = Protocol(short=True)  # where presets are not known: the benchmark's rows
-ALL_REVIEWS = "all reviews"  # the subject of findings on these
 _T = TypeVar("_T")
 _PACE_DAYS = 30
 _BLOCKS = 5  # before each of which rivals of the present parameters are fitted anew

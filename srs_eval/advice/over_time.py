@@ -17,10 +17,11 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.advice.candidates import OPTIMIZED, Learner
+from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import (
     FEWEST_DAYS_SHOWN,
     OPEN,
+    OPTIMIZED,
     Days,
     DayState,
     Finding,

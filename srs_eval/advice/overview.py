@@ -22,7 +22,6 @@ from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, Asked, ask, tasks_of
 from srs_eval.advice.sentences import month_in_words
 from srs_eval.advice.shown.predicted import headline
-from srs_eval.advice.shown.worded import OPEN
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of
@@ -32,6 +31,8 @@ from srs_eval.models.configurations import resolve
 from srs_eval.stats.intervals import EQUIVALENT, enough_to_tell
 from srs_eval.training.context import Cancelled, Context
 
+_OPEN = ("can't tell", "can't tell yet")  # what was found where nothing was
+_MEANWHILE = "can't tell yet: leave them as they are"  # of splitting
 _MOST_BESIDE = 6  # presets, those with the most reviews
 NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
 
@@ -155,9 +156,9 @@ def _for_too_few(line: Line) -> Line:
 
     How many each question lacks is in its evidence.
     """
-    if not line.answers or line.answers[0].says not in OPEN:
+    if not line.answers or line.answers[0].says not in _OPEN:
         return line
-    return replace(line, text=OPEN[1])
+    return replace(line, text=_OPEN[1])
 
 
 def _month(answer: Finding) -> str:

@@ -22,6 +22,7 @@ from typing import Literal
 
 import numpy as np
 
+from srs_eval.advice.findings import Belief, Standing
 from srs_eval.data.reviews import FloatArray
 from srs_eval.stats.intervals import Interval
 
@@ -38,6 +39,8 @@ _FEWEST = 50  # reviews: below, differences scatter no more than here
 _SIZES = 200, 500_000  # reviews: at these, and between, hundreds of users are near
 _LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)  # of the quantiles of a `Standing`
 _LAPSE = 0.02  # no statement is surer than 98 %: lives change
+_UNLIKE, _SHARE_UNLIKE = np.linspace(-1.0, 1.0, 401), 0.01
+"""Differences of people who are like no published one, and how many they are."""
 _REFIT, _REFIT_SCATTER = 0.006, 0.0086
 """Nats: what a refit gains once reviews have doubled, and by how much learners differ in it."""
 _UNKNOWN_GROWTH, _MOST_GROWTH = 0.5, 4.0
@@ -50,16 +53,6 @@ class Prior:
     difference: FloatArray  # (k,) nats, negative: the candidate is better
     log_weight: FloatArray  # (k,)
     shift: float = _SHIFT
-
-
-@dataclass(frozen=True)
-class Belief:
-    """What is known of a candidate's difference in log loss over the coming reviews."""
-
-    probability: float  # that the candidate is better
-    gain: float  # expected reduction of log loss, nats
-    low: float  # 95 % of the belief lies between these gains
-    high: float
 
 
 def published(candidate: Published, reference: Published, reviews: int) -> Prior:
@@ -106,41 +99,29 @@ def belief(own: Interval | None, prior: Prior, margin: float = 0.0) -> Belief:
 
     The probability is that of a difference below the margin.
     """
-    log_weight = prior.log_weight
+    total = float(np.logaddexp.reduce(prior.log_weight))
+    unlike = np.full(len(_UNLIKE), total + math.log(_SHARE_UNLIKE / len(_UNLIKE)))
+    difference = np.concatenate([prior.difference, _UNLIKE])
+    log_weight = np.concatenate([prior.log_weight, unlike])
     if own is not None and math.isfinite(own.standard_error):
         tau = prior.shift * math.sqrt(1000 / max(own.reviews, _FEWEST))
-        z = (own.estimate - prior.difference) / math.hypot(own.standard_error, tau)
+        z = (own.estimate - difference) / math.hypot(own.standard_error, tau)
         log_weight = log_weight - (_FREEDOM + 1) / 2 * np.log1p(z * z / _FREEDOM)
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
-    order = np.argsort(prior.difference)
+    order = np.argsort(difference)
     place = np.searchsorted(np.cumsum(weight[order]), (0.025, 0.975))
-    low, high = prior.difference[order[np.minimum(place, len(order) - 1)]]
-    better = float(weight[prior.difference < margin].sum())
+    low, high = difference[order[np.minimum(place, len(order) - 1)]]
+    better = float(weight[difference < margin].sum())
     return Belief(
         probability=_LAPSE + (1 - 2 * _LAPSE) * better,
-        gain=-float(weight @ prior.difference),
+        gain=-float(weight @ difference),
         low=-float(high),
         high=-float(low),
     )
 
 
 # Where do I stand?
-
-
-@dataclass(frozen=True)
-class Standing:
-    """The share of published learners like one whose figure is worse; where all of theirs lie."""
-
-    metric: str
-    figure: float
-    share_worse: float
-    quantiles: tuple[tuple[float, float], ...]  # shares of learners, theirs below which they lie
-
-    @property
-    def of_100(self) -> int:
-        """How many of 100 have a worse figure."""
-        return round(100 * self.share_worse)
 
 
 def standings(figures: Mapping[str, float | None], average: float, reviews: int) -> list[Standing]:
