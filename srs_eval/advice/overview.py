@@ -156,7 +156,8 @@ def _for_too_few(line: Line) -> Line:
 
     How many each question lacks is in its evidence.
     """
-    if not line.answers or line.answers[0].says not in _OPEN:
+    told = [each for each in line.answers if each.question == line.question][:1]
+    if not told or told[0].says not in _OPEN or told[0].probability is not None:
         return line
     return replace(line, text=_OPEN[1])
 
