@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval.advice.candidates import knows_presets
 from srs_eval.advice.findings import Days, Month
 from srs_eval.advice.over_time import dates, months
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import (
     DAYS,
     MODELS,
+    OF_PRESETS,
     OVER_ALL,
     REGISTRY,
     Asked,
@@ -203,7 +203,7 @@ def _workload(log: ReviewLog, context: Context | None, *, at_once: bool = False)
 
     `at_once`: a first estimate.
     """
-    if not knows_presets(log):
+    if rows_of(log, (OF_PRESETS,)) == "benchmark":
         return ""
     try:
         coming = workload(log, context=context)
