@@ -97,7 +97,8 @@ def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
     asked = {question for task in TASKS for question in task} - BESIDE
     assert asked <= {each.question for each in found.answers}
     assert found.headline.startswith("FSRS")
-    assert {line.question for line in found.lines} == asked - {"fit"}
+    told = {each.question for line in found.lines for each in line.answers}
+    assert told - BESIDE == asked  # what can't be told yet is one line
     assert all(line.text and line.answers for line in found.lines)
     presets = [line for line in found.lines if line.question == OF_PRESETS]
     assert len(presets) == 2  # those in use, of three
@@ -329,7 +330,7 @@ def test_too_few_reviews_for_anything_are_told_once(log: ReviewLog) -> None:
     found = answered(replace(log, entries=replace(log.entries, **first)))
     judged = next(each.interval for each in found.of("fit"))
     assert judged is not None
-    left = ("costs", "often", "split", OF_PRESETS)
+    left = ("costs", "often", "split", "health", OF_PRESETS)
     others = (line for line in found.lines if line.question not in left)
     said = " ".join([found.headline, *(line.text for line in others)])
     assert set(re.findall(r"[\d,]*\d", said)) == {
@@ -420,7 +421,9 @@ def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
     assert log.entries is not None
     off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
     told = how_well(Learner.of(off), 0.002)
-    assert shown.sentences(told)[0].startswith("Change to FSRS? ")
+    assert told.act == "turn on"
+    assert told.probability is not None
+    assert shown.sentences(told)[0].startswith("Turn FSRS on, with parameters fitted to you (")
     assert "SM-2, your scheduler" in shown.sentences(told)[0]
     assert "FSRS would predict you" in shown.sentences(told)[1]
     drawn = np.random.default_rng(1)
@@ -545,21 +548,16 @@ def test_what_is_remembered_is_grouped_worst_first() -> None:
 
 
 def test_whether_fsrs_is_right_is_told_against_the_older_scheduler() -> None:
-    def answer(name: str, verdict: Any, saved: float, lacks: int = 0) -> Finding:
-        figures = Interval(0.4, 0.01), Interval(-saved, 0.01, 2_000, 60)
-        against = Against("SM-2", "older scheduler", *figures, verdict, Interval(saved, 0.01))
-        missing = Missing(lacks) if lacks else None
-        evidence = Health("can't tell" if lacks else "yes", (against,), None)
-        return Finding("health", name, missing=missing, evidence=evidence)
+    def answer(name: str, act: str, probability: float | None) -> Finding:
+        evidence = Health("yes", (), None)
+        return Finding("health", name, act, probability, evidence=evidence)
 
-    words = answer("Words", "better", 0.03)
-    assert shown.line([words]) == "better than SM-2 once optimized (2 … 4 %)"
-    others = answer("Maps", "as good", 0.0), answer("Birds", "can't tell yet", 0.001, 900)
-    unjudged = Finding("health", "New", evidence=Health("can't tell", (), None))
-    assert shown.line([words, *others, unjudged]) == (
-        "better than SM-2 once optimized: Words (2 … 4 %); "
-        "as good as SM-2 once optimized: Maps (1 % worse … 1 % better); "
-        "can't tell yet: Birds (too few reviews) and New"
+    words = answer("Words", "keep", 0.97)
+    assert shown.line([words]) == "FSRS is right (sure, 97 of 100)"
+    others = answer("Maps", "turn on", 0.85), answer("New", "", None)
+    assert shown.line([words, *others]) == (
+        "FSRS is right: Words (sure, 97 of 100); turn FSRS on: Maps (likely, 85 of 100); "
+        "too few reviews: New"
     )
 
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from srs_eval.advice.findings import Finding, Worded, of
 from srs_eval.advice.tables import Cell
 
-OPEN = ("can't tell", "can't tell yet")  # conclusions that are none
-
 
 def in_one_line(findings: Sequence[Finding]) -> str:
     """The findings to one question in a sentence."""
