@@ -44,6 +44,7 @@ from srs_eval.models import all_models, fsrs6, fsrs7
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out, younger_than_s
 from srs_eval.stats.intervals import (
+    EQUIVALENT,
     FEWEST_DAYS,
     FEWEST_REVIEWS,
     Interval,
@@ -134,12 +135,16 @@ class Learner:
     session: Session
     trials: Trials  # n reviews of later days; the partition is the preset
     context: Context
+    equivalence: float = EQUIVALENT  # differences in log loss within it count as none
     _known: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False)
     """What several questions ask for, by function and arguments: computed once."""
 
     @staticmethod
     def of(
-        log: ReviewLog, context: Context | None = None, protocol: Protocol = BY_PRESET
+        log: ReviewLog,
+        context: Context | None = None,
+        protocol: Protocol = BY_PRESET,
+        equivalence: float = EQUIVALENT,
     ) -> Learner:
         """Without presets whose parameters Anki does not run, where it is asked of presets.
 
@@ -150,7 +155,9 @@ class Learner:
             log = without_presets(log, told)
         session = Session(replace(log, user=None))  # all models are judged on the same reviews
         try:
-            return Learner(log, session, session.trials(protocol), context or Context())
+            return Learner(
+                log, session, session.trials(protocol), context or Context(), equivalence
+            )
         except NotEnoughData as reason:
             if not told:
                 raise
@@ -177,7 +184,9 @@ class Learner:
 
         def narrowed() -> Learner | None:
             try:
-                return Learner.of(only_preset(self.log, str(group)), self.context, _BY_DECK)
+                return Learner.of(
+                    only_preset(self.log, str(group)), self.context, _BY_DECK, self.equivalence
+                )
             except NotEnoughData:
                 return None
 
@@ -340,10 +349,10 @@ class Learner:
         """
         if difference is None:
             found = missing_of(reviews, 0, FEWEST_REVIEWS, FEWEST_DAYS)
-        elif verdict(difference) != "can't tell yet":
+        elif verdict(difference, equivalence=self.equivalence) != "can't tell yet":
             return None
         else:
-            found = missing(difference)
+            found = missing(difference, self.equivalence)
         if found.reviews is None and found.days is None:
             return None
         return replace(found, date=self._reached(found.reviews or 0, found.days or 0, group))

@@ -81,6 +81,7 @@ class Finding:
     missing: Missing | None = None
     probabilities: Mapping[str, float] | None = None  # by candidate, of "parameters" only
     evidence: Evidence | None = None
+    equivalence: float = EQUIVALENT  # differences in log loss within it counted as none
 
     @property
     def says(self) -> str:
@@ -302,9 +303,9 @@ class HealthCheck:
 class Health(Evidence):
     """FSRS-6 against the older scheduler, first of `against`, and Anki's own check."""
 
-    says: Literal["yes", "no", "as good", "can't tell"]
     against: tuple[Against, ...]
     check: HealthCheck | None
+    says: str = "can't tell"  # with nothing held out
 
 
 @dataclass(frozen=True)
@@ -395,6 +396,29 @@ class Steps(Evidence):
     says: Literal["longer", "shorter", "as it is", "see each step", "can't tell"]
     desired: float
     steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The share of published learners like one whose figure is worse; where all of theirs lie."""
+
+    metric: str
+    figure: float
+    share_worse: float
+    quantiles: tuple[tuple[float, float], ...]  # shares of learners, theirs below which they lie
+
+    @property
+    def of_100(self) -> int:
+        """How many of 100 have a worse figure."""
+        return round(100 * self.share_worse)
+
+
+@dataclass(frozen=True)
+class Standings(Evidence):
+    """By metric, where a learner's figure lies among those of published learners like them."""
+
+    says: str  # "better than 61 of 100"
+    metrics: tuple[Standing, ...]  # log loss first
 
 
 @dataclass(frozen=True)

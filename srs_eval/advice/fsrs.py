@@ -7,7 +7,7 @@ what is usual for that recall and number of reviews; one of the two has to be lo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -153,13 +153,6 @@ _VERSION = "26.08"
 _LOG_LOSS_LIMIT, _RMSE_LIMIT = 1.11, 1.53
 _FEWEST_ITEMS = 300
 _FOLDS = 5
-_SAYS: Mapping[Verdict, Literal["yes", "no", "as good", "can't tell"]] = {
-    "better": "yes",
-    "worse": "no",
-    "as good": "as good",
-    "can't tell yet": OPEN,
-}
-"""By the verdict on FSRS against the older scheduler."""
 
 
 def judge_health(log_loss: float, rmse: float, recall: float, items: int) -> HealthCheck | None:
@@ -234,7 +227,7 @@ def is_fsrs_right_for_me(
         found = Finding(
             *("health", learner.name_of(group)),
             reviews=len(here),
-            evidence=Health(_SAYS[says.get(SM2, "can't tell yet")], against, check),
+            evidence=Health(against, check),
         )
         act = TURN_ON if learner.log.receipt.fsrs_enabled is False else "keep"
         yield found if older is None else _with_act(found, older, act)

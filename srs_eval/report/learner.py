@@ -27,7 +27,6 @@ from srs_eval.report.findings import (
     answers_section,
     evidence,
     figures,
-    of_benchmark,
     presets_section,
 )
 from srs_eval.report.inspection import Inspection, entries_table
@@ -48,6 +47,7 @@ class Learner:
     inspection: Inspection
     protocol: Protocol
     run: Run
+    rows: str  # which reviews answers rest on: "anki" or "benchmark"
     answers: Sequence[Finding] | str
     state: Sequence[Finding] | str
     workload: Workload | str  # of the preset with the most reviews
@@ -67,7 +67,7 @@ def learner_document(learner: Learner) -> Document:
     sections = [
         *presets_section(lines),
         *_in_pictures(learner),
-        *answers_section(learner.answers, lines, learner.workload, learner.load),
+        *answers_section(learner.answers, learner.rows, lines, learner.workload, learner.load),
         *(
             _group(group, number, len(groups), learner)
             for number, group in enumerate(groups, start=1)
@@ -108,8 +108,7 @@ def _overview(learner: Learner) -> Overview | None:
     """The answers as the app has them."""
     if isinstance(learner.answers, str):
         return None
-    rows = "benchmark" if of_benchmark(learner.answers) else "anki"
-    return Overview(rows, learner.fsrs_is_off, answers=list(learner.answers))
+    return Overview(learner.rows, learner.fsrs_is_off, answers=list(learner.answers))
 
 
 def _lines(learner: Learner) -> list[Line]:
@@ -132,7 +131,7 @@ def _group(group: Group, number: int, groups: int, learner: Learner) -> Section:
         [line.configuration.words for line in group.lines],
         [("log loss", [_bounds(line.log_loss) for line in group.lines])],
         "log loss, 95 % intervals",
-        None if group.floor is None else group.floor.log_loss.estimate,
+        [] if group.floor is None else [group.floor.log_loss.estimate],
         own=own,
         width=pictures.SMALL[0],
     )
@@ -275,7 +274,8 @@ def _curve(found: Workload | str) -> list[Picture]:
     if isinstance(found, str):
         return []
     (answer,) = answers_of(found)
-    low, high = found.band
+    low, high = found.band if found.drawn else (found.median, found.median)
+    band = ", 90 % of the draws as a band" if found.drawn else ", a first estimate"
     drawn = pictures.band(
         list(
             zip(
@@ -294,7 +294,7 @@ def _curve(found: Workload | str) -> list[Picture]:
         Picture(
             "workload",
             f"Minutes a day by desired retention, {found.preset}; the line is today's",
-            f"Minutes a day by desired retention for {found.preset}, 90 % of the draws as a band.",
+            f"Minutes a day by desired retention for {found.preset}{band}.",
             drawn,
             figures(tables(answer)[0], "workload-1"),
         )

@@ -98,7 +98,7 @@ def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
     assert asked <= {each.question for each in found.answers}
     assert found.headline.startswith("FSRS")
     told = {each.question for line in found.lines for each in line.answers}
-    assert told - BESIDE == asked  # what can't be told yet is one line
+    assert told - BESIDE == asked - {"steps"}  # what can't be told yet is one line
     assert all(line.text and line.answers for line in found.lines)
     presets = [line for line in found.lines if line.question == OF_PRESETS]
     assert len(presets) == 2  # those in use, of three
@@ -421,9 +421,8 @@ def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
     assert log.entries is not None
     off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
     told = how_well(Learner.of(off), 0.002)
-    assert told.act == "turn on"
-    assert told.probability is not None
     assert shown.sentences(told)[0].startswith("Turn FSRS on, with parameters fitted to you (")
+    assert told.act == "turn on"
     assert "SM-2, your scheduler" in shown.sentences(told)[0]
     assert "FSRS would predict you" in shown.sentences(told)[1]
     drawn = np.random.default_rng(1)
@@ -547,17 +546,14 @@ def test_what_is_remembered_is_grouped_worst_first() -> None:
     )
 
 
-def test_whether_fsrs_is_right_is_told_against_the_older_scheduler() -> None:
-    def answer(name: str, act: str, probability: float | None) -> Finding:
-        evidence = Health("yes", (), None)
-        return Finding("health", name, act, probability, evidence=evidence)
+def test_whether_fsrs_is_right_is_told_of_presets_together() -> None:
+    def answer(name: str, act: str = "", probability: float | None = None) -> Finding:
+        return Finding("health", name, act, probability, evidence=Health((), None))
 
-    words = answer("Words", "keep", 0.97)
-    assert shown.line([words]) == "FSRS is right (sure, 97 of 100)"
-    others = answer("Maps", "turn on", 0.85), answer("New", "", None)
-    assert shown.line([words, *others]) == (
-        "FSRS is right: Words (sure, 97 of 100); turn FSRS on: Maps (likely, 85 of 100); "
-        "too few reviews: New"
+    words, maps = answer("Words", "keep", 0.98), answer("Maps", "keep", 0.84)
+    assert shown.line([words]) == "FSRS is right (sure, 98 of 100)"
+    assert shown.line([words, maps, answer("New")]) == (
+        "FSRS is right: Words (sure, 98 of 100) and Maps (likely, 84 of 100); too few reviews: New"
     )
 
 

@@ -282,7 +282,7 @@ def make_answers() -> list[Finding]:
             ),
         ),
         Finding("noise", "Default", evidence=Noise("0 of 21")),
-        Finding("health", "Default", evidence=Health("yes", (older,), None)),
+        Finding("health", "Default", "keep", 0.98, evidence=Health((older,), None)),
         phrased("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
         phrased("costs", "Default", "a first estimate", ("About 41 at 85 %.",), (costs,)),
         Finding("often", "Default", "every +25 %", evidence=Often("as good")),

@@ -56,6 +56,7 @@ from srs_eval.engine.session import Session
 from srs_eval.engine.workers import cores
 from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out
+from srs_eval.stats.intervals import EQUIVALENT
 from srs_eval.training.compile import kernels_there, mark_kernels
 from srs_eval.training.context import Context
 
@@ -93,6 +94,7 @@ class Question:
     draws: int = 50
     after: int = 0  # days without a review, from the last one in the log to the first simulated
     memory: str = BEST  # that answers are drawn from, too: of memories.MODELS, or the best one
+    equivalence: float = EQUIVALENT  # differences in log loss within it count as none
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,7 +388,7 @@ def _refine(preset: _Preset, found: Workload) -> Generator[Workload]:
         words = "which model of memory predicts your reviews best"
         yield (found := then(words, _MODELS, seeds=again))
         session = Session(replace(only_preset(learner.log, str(preset.group)), user=None))
-        scores = ranked(session, context, question.memory)
+        scores = ranked(session, context, question.memory, question.equivalence)
         words = "your schedule, if other models of memory are right"
         yield (found := then(words, _OTHERS, scores=scores))
         for memory in _others(None if is_in_force else best, session, scores, context):

@@ -40,7 +40,14 @@ from srs_eval.engine.session import Session, fit_and_predict
 from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs5, fsrs6, fsrs7, gru, lstm
 from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.stats.intervals import BLOCK_DAYS, Interval, Verdict, mean_interval, verdicts
+from srs_eval.stats.intervals import (
+    BLOCK_DAYS,
+    EQUIVALENT,
+    Interval,
+    Verdict,
+    mean_interval,
+    verdicts,
+)
 from srs_eval.training.context import Context
 from srs_eval.training.networks import Network
 from srs_eval.training.recurrent import RecurrentModel
@@ -265,7 +272,9 @@ def candidates(reviews: int) -> tuple[str, ...]:
     return tuple(model for model in MODELS if is_quick(model))
 
 
-def ranked(session: Session, context: Context, memory: str = BEST) -> tuple[Score, ...]:
+def ranked(
+    session: Session, context: Context, memory: str = BEST, equivalence: float = EQUIVALENT
+) -> tuple[Score, ...]:
     """All `candidates`, or one and REFERENCE, the one that predicts best first; none where there
     is too little data. `session` is of the preset's reviews alone.
     """
@@ -287,7 +296,7 @@ def ranked(session: Session, context: Context, memory: str = BEST) -> tuple[Scor
         for model, (found, _) in losses.items()
         if model != REFERENCE
     }
-    says = verdicts(differences)
+    says = verdicts(differences, equivalence=equivalence)
     made = [
         Score(model, mean_interval(*found), differences.get(model), says.get(model))
         for model, found in losses.items()
