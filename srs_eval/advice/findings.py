@@ -429,8 +429,7 @@ class Worded(Evidence):
     sentences: tuple[str, ...]  # the answer, then what it rests on
     tables: tuple[Table, ...] = ()
     why: str = ""
-    """In a few words, why it can't be told where no difference shows it; of costs, what is done so
-    far where FSRS is off."""
+    """In a few words, why it can't be told where no difference shows it."""
     brief: str = ""  # in a line, where that is neither the first sentence nor made of figures
 
 

@@ -18,7 +18,6 @@ from srs_eval.advice.candidates import (
     WHOLE,
     Learner,
     judged_by_preset,
-    knows_presets,
     refuse_without_presets,
 )
 from srs_eval.advice.findings import Finding
@@ -36,8 +35,7 @@ from srs_eval.advice.refitting import how_often, which_numbers_are_noise
 from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
 from srs_eval.advice.split import split_or_merge
 from srs_eval.advice.standing import where_do_i_stand
-from srs_eval.advice.workload.glance import QUESTION as COSTS
-from srs_eval.advice.workload.glance import at_a_glance
+from srs_eval.advice.workload.estimate import COSTS, at_a_glance
 from srs_eval.advice.workload.preview import what_buttons_show
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
@@ -263,7 +261,7 @@ def answering(
 
 def questions_for(log: ReviewLog) -> tuple[str, ...]:
     """What is answered unless a person asks for something else."""
-    return QUESTIONS if knows_presets(log) else (OF_PRESETS, MODELS)
+    return QUESTIONS if judged_by_preset(log) else (OF_PRESETS, MODELS)
 
 
 def compare(log: ReviewLog, **options: Any) -> list[Finding]:

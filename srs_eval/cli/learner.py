@@ -113,8 +113,8 @@ def export(
     from srs_eval.advice.questions import REGISTRY
     from srs_eval.data.selection import anonymous as without_names
     from srs_eval.engine.ranking import with_own
-    from srs_eval.report.build import learner_report
     from srs_eval.report.console import console_for, say, share_done
+    from srs_eval.report.learner import learner_report
 
     flags.resolve(models)  # refused before the file is read
     outputs.check(source.path)
@@ -186,7 +186,7 @@ def compare(
 
     Without presets (SuperMemo, CSV): which model predicts best.
     """
-    from srs_eval.advice.candidates import knows_presets, too_few
+    from srs_eval.advice.candidates import judged_by_preset, knows_presets, too_few
     from srs_eval.advice.questions import (
         MODELS,
         QUESTIONS,
@@ -199,7 +199,7 @@ def compare(
     from srs_eval.advice.shown import documents
     from srs_eval.advice.standing import FEWEST as STANDING_FEWEST
     from srs_eval.models.own_parameters import left_out
-    from srs_eval.report.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
+    from srs_eval.report.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers, say
     from srs_eval.report.export import to_json
 
     check_targets([source.path, predictions], json)
@@ -207,6 +207,8 @@ def compare(
     lines = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
     log = source.load()
     wanted = questions_for(log) if asked == "all" else (asked,)
+    if asked == "all" and knows_presets(log) and not judged_by_preset(log):
+        say(f"{too_few(log, NotEnoughData('Presets cannot be judged'))}.")
     try:
         coming = answering(
             log,
@@ -267,25 +269,18 @@ def workload(
             metavar="history|stored",
         ),
     ] = "history",
-    memory: Annotated[
-        str,
-        option(
-            "What your answers are drawn from, too: the model that predicts them best, or one of "
-            "FSRS-5, FSRS-6, FSRS-7, GRU, GRU-P, LSTM.",
-            metavar="best|NAME",
-        ),
-    ] = "best",
     json: JsonOption = None,
 ) -> int:
     """What does a desired retention cost? Reviews and minutes a day, and how sure that is.
 
     Of one preset: the one named, or the one with the most reviews.
     """
+    from srs_eval.advice import shown
     from srs_eval.advice.sentences import parsed_parameters
-    from srs_eval.advice.workload.answers import answers, document
-    from srs_eval.advice.workload.estimate import RETENTIONS, Question, beginning
+    from srs_eval.advice.shown.costs import OF_DRAWS
+    from srs_eval.advice.workload.estimate import RETENTIONS, Question, beginning, document
     from srs_eval.advice.workload.estimate import workload as estimates
-    from srs_eval.report.console import WORKLOAD, console_for, print_answers, share_done
+    from srs_eval.report.console import console_for, print_answers, share_done
 
     check_targets([source.path], json)
     chosen = one_of("--states", states, ("history", "stored"))
@@ -296,22 +291,21 @@ def workload(
         budget=budget,
         states="stored" if chosen == "stored" else "history",
         after=after,
-        memory=memory,
-        equivalence=equivalence,
     )
     parameters = None if params is None else parsed_parameters(params)
     found = None
     log = source.load()
     with (
-        share_done(console_for(sys.stderr), beginning().words) as tell,
+        share_done(console_for(sys.stderr), beginning()) as tell,
         closing(estimates(log, question=question, parameters=parameters)) as events,
     ):
         for found in events:
-            if found.doing is not None:
-                tell(found.doing.words, found.doing.share)
+            tell(found.doing, found.share)
     assert found is not None
-    if console := json_and_console(json, document(found)):
-        print_answers(answers(found), console, WORKLOAD)
+    made = document(found) | {"answers": [shown.document(found.finding)]}
+    if console := json_and_console(json, made):
+        below = f"{OF_DRAWS} --preset NAME asks about another preset (docs/workload.md)."
+        print_answers([found.finding], console, below)
     return FINE
 
 
@@ -344,16 +338,10 @@ def state(
     equivalence=equivalence_option,
 )
 def demo(flags: Flags, context: Context, running: Running, equivalence: float) -> int:
-    """Evaluate a simulated learner, an Anki collection in a temporary folder."""
-    from srs_eval.data.demo import make_demo_collection
-    from srs_eval.data.readers.files import DEMO_FOLDER, make_folder, remove_folder
+    """Evaluate a simulated learner's collection."""
+    from srs_eval.data.paths import DEMO_FILE
 
-    folder = make_folder(DEMO_FOLDER)
-    try:
-        source = Source(make_demo_collection(folder))
-        return _open_or_run(source, flags, context, running, equivalence)
-    finally:
-        remove_folder(folder)
+    return _open_or_run(Source(DEMO_FILE), flags, context, running, equivalence)
 
 
 # --- what commands do ----------------------------------------------------------

@@ -10,9 +10,9 @@ from srs_eval.advice.findings import Finding
 from srs_eval.advice.overview import Line
 from srs_eval.advice.questions import OF_PRESETS, REGISTRY
 from srs_eval.advice.sentences import parameter_line, where_to_paste
+from srs_eval.advice.shown.costs import OF_DRAWS
 from srs_eval.advice.tables import SHARES, is_difference
 from srs_eval.advice.tables import Table as AnswerTable
-from srs_eval.advice.workload.answers import answers as answers_of
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.report.document import Block, Code, Column, Section, Table, figure
 from srs_eval.stats.intervals import Interval
@@ -26,10 +26,6 @@ _FROM_ANKI = (
 _FROM_BENCHMARK = (
     "Reviews are those of the benchmark. A verdict speaks of reviews like these. FSRS-6 is fitted "
     "to the reviews before each fold."
-)
-_OF_DRAWS = (
-    "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
-    "for habits like those of so far."
 )
 
 
@@ -68,7 +64,6 @@ def answers_section(
     rows: str,
     lines: Sequence[Line],
     workload: Workload | str,
-    load: Finding | None,
 ) -> list[Section]:
     """A line for each question, opened for what it rests on."""
     if isinstance(answers, str):
@@ -105,7 +100,7 @@ def answers_section(
                 said=said.get(question, first),
             )
         )
-    blocks += _workload(workload, load)
+    blocks += _workload(workload)
     blocks.append(_FROM_ANKI if rows == "anki" else _FROM_BENCHMARK)
     return [Section("Answers", tuple(blocks))]
 
@@ -145,17 +140,12 @@ def figures(table: AnswerTable, name: str) -> Table:
     )
 
 
-def _workload(found: Workload | str, load: Finding | None) -> list[Section | str]:
-    """What a desired retention costs, in a line and behind it."""
+def _workload(found: Workload | str) -> list[Section | str]:
+    """What a desired retention costs, in a line and behind it; its table is with the picture."""
     title = REGISTRY["workload"].title
     if isinstance(found, str):
         return [Section(title, (), folded=True, said=found)] if found else []
-    (answer,) = answers_of(found)
-    tables = [
-        figures(table, f"workload-{number}")
-        for number, table in enumerate(shown.tables(answer)[1:], start=2)
-    ]
-    said = answer.says if load is None else shown.sentences(load)[0]
-    closing = [_OF_DRAWS] if found.drawn else []
-    blocks: tuple[Block, ...] = (*shown.sentences(answer), *tables, *closing)
-    return [Section(title, blocks, folded=True, said=said)]
+    sentences = shown.sentences(found.finding)
+    said, more = " ".join(sentences[:2]), sentences[2:]
+    closing = (OF_DRAWS,) if found.drawn else ()
+    return [Section(title, (*more, *closing), folded=True, said=said)]

@@ -31,8 +31,19 @@ from srs_eval.advice.findings import (
     Worded,
     of,
 )
-from srs_eval.advice.shown import habits, memory, parameters, predicted, sharing, standing, worded
+from srs_eval.advice.shown import (
+    buttons,
+    costs,
+    habits,
+    memory,
+    parameters,
+    predicted,
+    sharing,
+    standing,
+)
 from srs_eval.advice.tables import Table
+from srs_eval.advice.workload.estimate import TooFew, Workload
+from srs_eval.advice.workload.preview import Buttons
 from srs_eval.data.paths import VERSION
 from srs_eval.stats.intervals import Interval
 
@@ -63,11 +74,14 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
     OfAll: _PARAMETERS,
     LeftOut: _PARAMETERS,
     Standings: _Renderer(standing.in_line, standing.sentences, standing.tables),
+    Workload: _Renderer(costs.in_line, costs.sentences, costs.tables),
     Worded: _Renderer(
-        worded.in_one_line,
+        lambda findings: of(findings[0], Worded).brief or of(findings[0], Worded).sentences[0],
         lambda finding: of(finding, Worded).sentences,
         lambda finding: of(finding, Worded).tables,
     ),
+    TooFew: _Renderer(_first(costs.too_few), costs.too_few, lambda _: ()),
+    Buttons: _Renderer(_first(buttons.sentences), buttons.sentences, buttons.tables),
     Unanswered: _Renderer(_first(_unanswered), _unanswered, lambda _: ()),
     Retention: _Renderer(
         memory.retention_line, memory.retention_sentences, memory.retention_tables
