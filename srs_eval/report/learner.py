@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval.advice.candidates import knows_presets
 from srs_eval.advice.findings import Days, Month
 from srs_eval.advice.over_time import dates, months
 from srs_eval.advice.overview import Overview
@@ -21,6 +20,7 @@ from srs_eval.advice.questions import (
     Asked,
     Finding,
     ask,
+    knows_presets,
     questions_for,
     rows_of,
     tasks_of,
