@@ -60,7 +60,8 @@ class Overview:
 
     rows: str  # which reviews they rest on: "anki" or "benchmark"
     fsrs_is_off: bool = False
-    suspended: bool = False  # nearly all cards are, so that Anki's rows would be next to none
+    gone: bool = False
+    """Whether nearly all that was reviewed is suspended or deleted, and not Anki's to take."""
     waiting: list[str] = field(default_factory=list)  # questions without an answer yet
     answers: list[Finding] = field(default_factory=list)
 
@@ -71,7 +72,7 @@ class Overview:
         return Overview(
             "anki" if by_preset else "benchmark",
             fsrs_is_off=log.receipt.fsrs_enabled is False,
-            suspended=knows_presets(log) and not by_preset,
+            gone=knows_presets(log) and not by_preset,
             waiting=[each for task in tasks_of(log) for each in task],
         )
 

@@ -282,10 +282,20 @@ def test_suspended_cards_are_judged_all_the_same(log: ReviewLog) -> None:
     """Anki's optimizer takes none of them; whether FSRS fits can still be told."""
     suspended = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
     found = answered(replace(log, cards=suspended))
-    assert (found.rows, found.suspended) == ("benchmark", True)
+    assert (found.rows, found.gone) == ("benchmark", True)
     assert found.headline.startswith("FSRS predicts you")
     assert {line.title for line in found.lines} >= {"FSRS for you?", "all reviews"}
-    assert not Overview.begun(log).suspended
+    assert not Overview.begun(log).gone
+
+
+def test_what_is_ranked_inside_is_counted_outside(log: ReviewLog) -> None:
+    """Of deleted cards, too: Anki's optimizer takes none of them, the ranking all."""
+    from srs_eval.report.inspection import inspect_log
+
+    few = Cards(*(column[:2] for column in vars(log.cards).values()))
+    found = Overview.begun(replace(log, cards=few))
+    assert (found.rows, found.gone) == ("benchmark", True)
+    assert inspect_log(replace(log, cards=few)).rows[found.rows].kept > 1_000
 
 
 @pytest.mark.parametrize(
