@@ -21,6 +21,7 @@ from srs_eval.advice.questions import (
     Asked,
     Finding,
     ask,
+    knows_presets,
     questions_for,
     rows_of,
     tasks_of,
