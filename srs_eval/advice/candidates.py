@@ -64,6 +64,7 @@ BY_PRESET = Protocol(rows="anki", short=True, partitions="preset")
 _FRACTIONAL = Protocol(rows="anki", short=True, secs=True, equalize_test_with_non_secs=True)
 _BY_DECK = Protocol(rows="anki", short=True, partitions="deck")
 WHOLE = Protocol(short=True)  # where presets are not known: the benchmark's rows
+ALL_REVIEWS = "all reviews"  # the subject of findings on these
 _T = TypeVar("_T")
 _PACE_DAYS = 30
 _BLOCKS = 5  # before each of which rivals of the present parameters are fitted anew
@@ -175,7 +176,7 @@ class Learner:
     def name_of(self, group: int) -> str:
         """No two groups have the same name."""
         if self.trials.protocol.partitions == "none":
-            return "all reviews"
+            return ALL_REVIEWS
         return self.log.name_of_preset(group)
 
     @cached_property

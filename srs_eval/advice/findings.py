@@ -6,6 +6,7 @@ a dataclass of the question's own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -77,7 +78,7 @@ class Unanswered(Evidence):
 
 @dataclass(frozen=True)
 class Candidate:
-    """Parameters that a preset could have."""
+    """What reviews could be predicted with, parameters that a preset could have, say."""
 
     name: str
     log_loss: Interval | None = None  # on reviews that it had not seen
@@ -231,15 +232,6 @@ class Days(Evidence):
 
 
 @dataclass(frozen=True)
-class Compared:
-    """A candidate's paired difference in log loss, negative: better, and the verdict on it."""
-
-    name: str
-    difference: Interval
-    verdict: Verdict
-
-
-@dataclass(frozen=True)
 class Against:
     """FSRS-6 fitted to earlier reviews against another prediction of the same reviews."""
 
@@ -290,22 +282,18 @@ class HealthCheck:
 class Health(Evidence):
     """FSRS-6 against the older scheduler, first of `against`, and Anki's own check."""
 
-    says: Literal["yes", "no", "as good", "can't tell"]
     against: tuple[Against, ...]
     check: HealthCheck | None
+    says: str = "can't tell"  # with nothing held out
 
 
 @dataclass(frozen=True)
-class Model:
-    """A model's figures on the held-out reviews, and its log loss minus FSRS-6's."""
+class Model(Candidate):
+    """A model's figures on the held-out reviews; its difference is from optimized FSRS-6."""
 
-    name: str
-    log_loss: Interval
-    rmse_bins: float
-    auc: float | None
-    difference: Interval | None
-    verdict: Verdict | Literal[""]
-    is_own: bool  # parameters or predictions that a person brought along
+    rmse_bins: float = math.nan
+    auc: float | None = None
+    is_own: bool = False  # parameters or predictions that a person brought along
 
 
 @dataclass(frozen=True)
@@ -325,8 +313,8 @@ class Often(Evidence):
     """
 
     says: Literal["as good", "safe"]
-    costs: tuple[Compared, ...] = ()
-    defaults: Compared | None = None  # in their place: not to optimize at all
+    costs: tuple[Candidate, ...] = ()
+    defaults: Candidate | None = None  # in their place: not to optimize at all
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,8 @@ from srs_eval.stats.intervals import enough_to_tell
 from srs_eval.training.context import Cancelled, Context
 
 _OPEN = ("can't tell", "can't tell yet")  # what was found where nothing was
-_MEANWHILE = "can't tell yet: leave them as they are"  # of splitting
 _MOST_BESIDE = 6  # presets, those with the most reviews
 NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
-_SHARED = "paste one line for all"  # the conclusion
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ def _for_too_few(line: Line) -> Line:
     """
     if not line.answers or line.answers[0].says not in _OPEN:
         return line
-    return replace(line, text=_MEANWHILE if line.question == "split" else _OPEN[1])
+    return replace(line, text=_OPEN[1])
 
 
 def _month(answer: Finding) -> str:

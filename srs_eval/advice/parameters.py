@@ -254,11 +254,11 @@ def _of_preset(
         interval=best.difference,
         parameters=None if fitted is None else tuple(fitted),
         reviews=0 if since is None else len(since.index),
-        missing=learner.missing(best.difference, group),
+        missing=learner.missing(best.difference, group, 0 if unseen is None else len(unseen)),
         probabilities={
-            each.name: 0.0 if each.name == DEFAULTS and not stored else each.belief.probability
+            each.name: 0.0 if each.belief is None else each.belief.probability
             for each in candidates
-            if each.belief is not None
+            if each.belief or each.name == DEFAULTS
         },
         evidence=evidence,
     )
@@ -269,13 +269,14 @@ def _prior(
 ) -> population.Prior | None:
     """What other people's experience says of a candidate against the parameters in force.
 
-    Those that are `stored` stand for a fit of earlier; otherwise the defaults are in force.
+    Those that are `stored` stand for a fit of earlier; otherwise the defaults are in force, and
+    nothing is said of these against themselves.
     """
     match candidate, stored:
         case "sm2", _:
             return population.published("sm2", "optimized" if stored else "defaults", reviews)
         case "defaults", _:
-            return population.published("defaults", "optimized" if stored else "defaults", reviews)
+            return population.published("defaults", "optimized", reviews) if stored else None
         case _, True:
             return population.refit(growth)
         case "recency", False:

@@ -35,7 +35,10 @@ _SHIFT = 0.008  # c: between parameters of one model
 _SHIFT_OF_MODELS = 0.03  # between models
 _SHIFT_OF_SHARING = 0.001  # between pooled and shared parameters of the same reviews
 _FEWEST = 50  # reviews: below, differences scatter no more than here
+_SIZES = 200, 500_000  # reviews: at these, and between, hundreds of users are near
 _LAPSE = 0.02  # no statement is surer than 98 %: lives change
+_UNLIKE, _SHARE_UNLIKE = np.linspace(-1.0, 1.0, 401), 0.01
+"""Differences of people who are like no published one, and how many they are."""
 _REFIT, _REFIT_SCATTER = 0.006, 0.0086
 """Nats: what a refit gains once reviews have doubled, and by how much learners differ in it."""
 _UNKNOWN_GROWTH, _MOST_GROWTH = 0.5, 4.0
@@ -64,9 +67,12 @@ def published(candidate: Published, reference: Published, reviews: int) -> Prior
     """What users with about so many evaluated reviews gained by a candidate."""
     users = _users()
     difference = users[candidate] - users[reference]
+    few, many = _SIZES
     models = {"sm2", "average"} & {candidate, reference}
     return Prior(
-        difference, _near(users["reviews"], reviews), _SHIFT_OF_MODELS if models else _SHIFT
+        difference,
+        _near(users["reviews"], min(max(reviews, few), many)),
+        _SHIFT_OF_MODELS if models else _SHIFT,
     )
 
 
@@ -101,20 +107,23 @@ def belief(own: Interval | None, prior: Prior, margin: float = 0.0) -> Belief:
 
     The probability is that of a difference below the margin.
     """
-    log_weight = prior.log_weight
+    total = float(np.logaddexp.reduce(prior.log_weight))
+    unlike = np.full(len(_UNLIKE), total + math.log(_SHARE_UNLIKE / len(_UNLIKE)))
+    difference = np.concatenate([prior.difference, _UNLIKE])
+    log_weight = np.concatenate([prior.log_weight, unlike])
     if own is not None and math.isfinite(own.standard_error):
         tau = prior.shift * math.sqrt(1000 / max(own.reviews, _FEWEST))
-        z = (own.estimate - prior.difference) / math.hypot(own.standard_error, tau)
+        z = (own.estimate - difference) / math.hypot(own.standard_error, tau)
         log_weight = log_weight - (_FREEDOM + 1) / 2 * np.log1p(z * z / _FREEDOM)
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
-    order = np.argsort(prior.difference)
+    order = np.argsort(difference)
     place = np.searchsorted(np.cumsum(weight[order]), (0.025, 0.975))
-    low, high = prior.difference[order[np.minimum(place, len(order) - 1)]]
-    better = float(weight[prior.difference < margin].sum())
+    low, high = difference[order[np.minimum(place, len(order) - 1)]]
+    better = float(weight[difference < margin].sum())
     return Belief(
         probability=_LAPSE + (1 - 2 * _LAPSE) * better,
-        gain=-float(weight @ prior.difference),
+        gain=-float(weight @ difference),
         low=-float(high),
         high=-float(low),
     )

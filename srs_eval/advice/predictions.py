@@ -57,11 +57,11 @@ def which_predicts_best(
         Model(
             name,
             found.log_loss[name],
-            rmse_bins(trials.y[index], p[name][judged], bins),
-            auc(trials.y[index], p[name][judged]),
             found.difference.get(name),
-            found.says.get(name, ""),
-            name in lines or name in given,
+            found.says.get(name),
+            rmse_bins=rmse_bins(trials.y[index], p[name][judged], bins),
+            auc=auc(trials.y[index], p[name][judged]),
+            is_own=name in lines or name in given,
         )
         for name in found.ordered
     )

@@ -92,7 +92,7 @@ class Asked:
 
     def _days(self) -> Iterator[Finding]:
         protocol = Protocol(rows="anki" if judged_by_preset(self.log) else "benchmark")
-        yield from learner_state(self.log, protocol, self.context)
+        yield from learner_state(self.log, protocol, self.context, self.equivalence)
 
     def _parameters(self) -> Iterator[Finding]:
         given = self.given(self.over_all)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from srs_eval.report.files import markdown
 from srs_eval.report.page import page
 from tests.cli.program import main_here
 from tests.report.helpers import check_page
+from tests.tui.app_world import make_answers
 
 
 def test_a_learners_report_in_every_form_without_names(
@@ -163,7 +165,6 @@ def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_parameters_to_paste_are_told_once() -> None:
-    from srs_eval.advice.findings import phrased
     from srs_eval.data.protocol import Protocol
     from srs_eval.engine.run import Run
     from srs_eval.report.inspection import inspect_log
@@ -171,7 +172,8 @@ def test_parameters_to_paste_are_told_once() -> None:
     from tools.simulated import simulate_learner
 
     w = tuple(0.5 + k for k in range(21))
-    answer = phrased("parameters", "Words", "optimize", ("Optimize this preset.",), (), w)
+    (optimize,) = (each for each in make_answers() if each.act == "optimize")
+    answer = replace(optimize, subject="Words", parameters=w)
     inspection, run = inspect_log(simulate_learner(5, 300).log()), Run()
     learner = Learner(inspection, Protocol(), run, [answer], "", "", {}, {}, {}, True)
     document = learner_document(learner)

@@ -16,6 +16,7 @@ from textual import events
 from srs_eval.advice.findings import (
     Against,
     Calibration,
+    Candidate,
     Finding,
     Fit,
     Habit,
@@ -24,11 +25,13 @@ from srs_eval.advice.findings import (
     Month,
     Months,
     Noise,
+    OfPreset,
     Often,
     Part,
     Retention,
     phrased,
 )
+from srs_eval.advice.population import Belief
 from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.estimate import RETENTIONS, Question, Workload
 from srs_eval.app import Options, SrsEvalApp
@@ -231,16 +234,41 @@ def make_answers() -> list[Finding]:
     def interval(estimate: float, half_width: float, reviews: int = 2_300) -> Interval:
         return Interval(estimate, half_width, reviews, 60, ((half_width / 2, 59),))
 
-    def candidates(now: float, gain: float, half: float, says: str) -> Table:
-        return Table(
-            "the 2,300 reviews since the last change",
-            ("candidate", "log loss", "minus now", "verdict"),
-            (
-                ("pooled", interval(now + gain, 0.021), interval(gain, half), says),
-                ("optimized", interval(now + gain / 2, 0.022), interval(gain / 2, half), says),
-                ("now", interval(now, 0.024), None, ""),
-                ("defaults", interval(now + 0.02, 0.023), interval(0.02, 0.01), "worse"),
-                ("average", interval(now + 0.06, 0.02), interval(0.06, 0.015), "worse"),
+    def of_preset(
+        subject: str, now: float, gain: float, half: float, better: float, act: str
+    ) -> Finding:
+        """A refit gains `gain`, give or take `half`; its probability is `better`."""
+        refit = Candidate("recency", interval(now - gain, 0.021), interval(-gain, half), "better")
+        sm2 = Candidate("sm2", interval(now + 0.06, 0.02), interval(0.06, 0.015))
+        defaults = Candidate("defaults", interval(now + 0.02, 0.023), interval(0.02, 0.01), "worse")
+        optimized = Candidate("optimized", interval(now - gain, 0.021))
+        judged = (
+            Candidate("now", interval(now, 0.024)),
+            replace(refit, belief=Belief(better, gain, gain - half, gain + half)),
+            replace(defaults, belief=Belief(0.05, -0.02, -0.03, -0.01)),
+            replace(sm2, belief=Belief(0.02, -0.06, -0.075, -0.045)),
+        )
+        keeps = act == "keep"
+        return Finding(
+            "parameters",
+            subject,
+            act,
+            probability=1 - better if keeps else better,
+            gain=0.0 if keeps else gain,
+            interval=refit.difference,
+            parameters=None if keeps else fsrs6.DEFAULT,
+            reviews=2_300,
+            probabilities={each.name: each.belief.probability for each in judged if each.belief},
+            evidence=OfPreset(
+                current="FSRS-6",
+                stored=True,
+                known=True,
+                fsrs_is_off=False,
+                since=2_300,
+                growth=1.0,
+                candidates=judged,
+                held_out=(optimized, defaults, sm2),
+                reference="optimized",
             ),
         )
 
@@ -273,31 +301,10 @@ def make_answers() -> list[Finding]:
     remembered = Retention("below", (whole,), 0.9, False, *late)
     costs = make_costs("Default", scale=2.7, done=0, retentions=(0.85, 0.9))
     costs = replace(costs, first=((41.0, 6.0, 900.0, 0.85, 0.0), costs.first[1]))
-    to_optimize = "Optimize this preset: the parameters in force (FSRS-6) lose 0.0290 log loss."
-    open_ = (
-        "Can't tell yet whether “pooled” predicts better: so far log loss 0.0110 better.",
-        "More reviews would tell.",
-    )
     return [
         Finding("fit", "all reviews", interval=average.difference, reviews=2_300, evidence=fit),
-        phrased(
-            "parameters",
-            "Default",
-            "optimize",
-            (to_optimize,),
-            (candidates(0.470, -0.029, 0.012, "better"),),
-            fsrs6.DEFAULT,
-            interval(-0.029, 0.012),
-        ),
-        phrased(
-            "parameters",
-            "Maps",
-            "can't tell",
-            open_,
-            (candidates(0.452, -0.011, 0.02, "can't tell yet"),),
-            None,
-            interval(-0.011, 0.02),
-        ),
+        of_preset("Default", 0.470, 0.029, 0.012, 0.97, "optimize"),
+        of_preset("Maps", 0.452, 0.0005, 0.02, 0.52, "keep"),
         phrased(
             "buttons",
             "Default",
@@ -312,7 +319,7 @@ def make_answers() -> list[Finding]:
             ),
         ),
         Finding("noise", "Default", evidence=Noise("0 of 21")),
-        Finding("health", "Default", evidence=Health("yes", (older,), None)),
+        Finding("health", "Default", "keep", 0.98, evidence=Health((older,), None)),
         phrased("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
         costs.glance,
         Finding("often", "Default", "every +25 %", evidence=Often("as good")),

@@ -568,7 +568,7 @@ async def test_answers_fit_a_window_made_narrow_under_a_dialog(tmp_path: Path) -
         await pilot.press("x")
         await until(pilot, on(app, "ExportScreen"))
         await pilot.resize_terminal(80, 32)
-        await until(pilot, lambda: "now  fresh pooled" in text_of(app))
+        await until(pilot, lambda: "what to do" in text_of(app))
 
 
 async def test_a_screen_may_be_left_before_it_is_drawn(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from srs_eval.advice.candidates import ALL_REVIEWS
 from srs_eval.advice.findings import (
     Calibration,
     Days,
@@ -126,7 +127,7 @@ def documents(findings: Sequence[Finding]) -> dict[str, Any]:
     return {
         "layout": 1,
         "srs_eval": VERSION,
-        "rows": "benchmark" if all(each.question == "models" for each in findings) else "anki",
+        "rows": "benchmark" if all(each.subject == ALL_REVIEWS for each in findings) else "anki",
         "answers": list(map(document, findings)),
     }
 
