@@ -311,5 +311,6 @@ def print_answers(
             console.print()
             for part in table_text(figures(table, ""), width, elsewhere=None):
                 console.print(part, width=width)
-    console.print(f"\n{closing}", width=width, style="dim")
+    if shown:
+        console.print(f"\n{closing}", width=width, style="dim")
     return shown

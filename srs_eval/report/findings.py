@@ -8,7 +8,7 @@ from dataclasses import replace
 from srs_eval.advice import shown
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.overview import Line
-from srs_eval.advice.questions import MODELS, OF_PRESETS, OVER_ALL, REGISTRY
+from srs_eval.advice.questions import OF_PRESETS, REGISTRY
 from srs_eval.advice.sentences import parameter_line, where_to_paste
 from srs_eval.advice.shown.costs import OF_DRAWS
 from srs_eval.advice.tables import SHARES, is_difference
@@ -52,20 +52,16 @@ def presets_section(lines: Sequence[Line]) -> list[Section]:
             blocks.append(Section(f"Parameters for {line.title}", copied, folded=True))
     for number, line in enumerate(lines, start=1):
         rests_on = [
-            evidence(replace(answer, parameters=None), f"{OF_PRESETS}-{number}")
+            evidence(replace(answer, parameters=None), f"{answer.question}-{number}")
             for answer in line.answers
         ]
         blocks.append(Section(f"Why: {line.title}", _flat(rests_on), folded=True))
     return [Section("Your presets", tuple(blocks))]
 
 
-def of_benchmark(answers: Sequence[Finding]) -> bool:
-    """Whether they rest on the benchmark's rows."""
-    return all(each.question in (MODELS, *OVER_ALL) for each in answers)
-
-
 def answers_section(
     answers: Sequence[Finding] | str,
+    rows: str,
     lines: Sequence[Line],
     workload: Workload | str,
 ) -> list[Section]:
@@ -80,6 +76,7 @@ def answers_section(
     }
     preset_lines = [line for line in lines if line.question == OF_PRESETS and line.way]
     told = {id(answer) for line in preset_lines for answer in line.answers}
+    told_of_presets = {answer.question for line in preset_lines for answer in line.answers}
     blocks: list[Block] = []
     for question, about in REGISTRY.items():
         of_question = [
@@ -90,9 +87,10 @@ def answers_section(
         subject = of_question[0].subject
         first = "" if subject in _ALL else f"{subject}: "
         first += "".join(shown.sentences(of_question[0])[:1]).rstrip(".")
+        said_before = len(preset_lines) if question in told_of_presets else 0
         rests_on = [
             evidence(answer, f"{question}-{number}")
-            for number, answer in enumerate(of_question, start=1)
+            for number, answer in enumerate(of_question, start=1 + said_before)
         ]
         blocks.append(
             Section(
@@ -103,7 +101,7 @@ def answers_section(
             )
         )
     blocks += _workload(workload)
-    blocks.append(_FROM_BENCHMARK if of_benchmark(answers) else _FROM_ANKI)
+    blocks.append(_FROM_ANKI if rows == "anki" else _FROM_BENCHMARK)
     return [Section("Answers", tuple(blocks))]
 
 
@@ -149,4 +147,5 @@ def _workload(found: Workload | str) -> list[Section | str]:
         return [Section(title, (), folded=True, said=found)] if found else []
     sentences = shown.sentences(found.finding)
     said, more = " ".join(sentences[:2]), sentences[2:]
-    return [Section(title, (*more, OF_DRAWS), folded=True, said=said)]
+    closing = (OF_DRAWS,) if found.drawn else ()
+    return [Section(title, (*more, *closing), folded=True, said=said)]

@@ -26,7 +26,6 @@ from srs_eval.report.findings import (
     answers_section,
     evidence,
     figures,
-    of_benchmark,
     presets_section,
 )
 from srs_eval.report.inspection import Inspection, entries_table
@@ -47,6 +46,7 @@ class Learner:
     inspection: Inspection
     protocol: Protocol
     run: Run
+    rows: str  # which reviews answers rest on: "anki" or "benchmark"
     answers: Sequence[Finding] | str
     state: Sequence[Finding] | str
     workload: Workload | str  # of the preset with the most reviews
@@ -65,7 +65,7 @@ def learner_document(learner: Learner) -> Document:
     sections = [
         *presets_section(lines),
         *_in_pictures(learner),
-        *answers_section(learner.answers, lines, learner.workload),
+        *answers_section(learner.answers, learner.rows, lines, learner.workload),
         *(
             _group(group, number, len(groups), learner)
             for number, group in enumerate(groups, start=1)
@@ -106,8 +106,7 @@ def _overview(learner: Learner) -> Overview | None:
     """The answers as the app has them."""
     if isinstance(learner.answers, str):
         return None
-    rows = "benchmark" if of_benchmark(learner.answers) else "anki"
-    return Overview(rows, learner.fsrs_is_off, answers=list(learner.answers))
+    return Overview(learner.rows, learner.fsrs_is_off, answers=list(learner.answers))
 
 
 def _lines(learner: Learner) -> list[Line]:
@@ -130,7 +129,7 @@ def _group(group: Group, number: int, groups: int, learner: Learner) -> Section:
         [line.configuration.words for line in group.lines],
         [("log loss", [_bounds(line.log_loss) for line in group.lines])],
         "log loss, 95 % intervals",
-        None if group.floor is None else group.floor.log_loss.estimate,
+        [] if group.floor is None else [group.floor.log_loss.estimate],
         own=own,
         width=pictures.SMALL[0],
     )
@@ -272,7 +271,8 @@ def _curve(found: Workload | str) -> list[Picture]:
     """Minutes a day by desired retention."""
     if isinstance(found, str):
         return []
-    low, high = found.band
+    low, high = found.band if found.drawn else (found.median, found.median)
+    band = ", 90 % of the draws as a band" if found.drawn else ", a first estimate"
     drawn = pictures.band(
         list(
             zip(
@@ -291,7 +291,7 @@ def _curve(found: Workload | str) -> list[Picture]:
         Picture(
             "workload",
             f"Minutes a day by desired retention, {found.preset}; the line is today's",
-            f"Minutes a day by desired retention for {found.preset}, 90 % of the draws as a band.",
+            f"Minutes a day by desired retention for {found.preset}{band}.",
             drawn,
             figures(tables(found.finding)[0], "workload-1"),
         )

@@ -26,6 +26,10 @@ class Costs:
         """By preset, with ranges: they stand in for the first estimates among the answers."""
         return self._in_short if self._of is log else {}
 
+    def whole(self, log: ReviewLog) -> Mapping[str | None, Workload]:
+        """With all draws, by preset."""
+        return self._whole if self._of is log else {}
+
     def known(self, log: ReviewLog, preset: str | None) -> Iterator[Workload]:
         """A preset's, as they become known."""
         from srs_eval.advice import saved
@@ -46,6 +50,6 @@ class Costs:
                 better = short[found.preset] = found.glance
                 session.later(session.show_costs)
                 if key is not None:
-                    basis = saved.basis(log, context)
+                    basis = saved.basis(log, context, session.config.equivalence)
                     saved.improve(key, basis, [better], session.state_folder)
             yield found

@@ -95,7 +95,7 @@ def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
     asked = {question for task in TASKS for question in task} - BESIDE
     assert asked <= {each.question for each in found.answers}
     assert found.headline.startswith("FSRS")
-    assert {line.question for line in found.lines} == asked - {"fit"}
+    assert {line.question for line in found.lines} == asked - {"fit", "steps"}
     assert all(line.text and line.answers for line in found.lines)
     presets = [line for line in found.lines if line.question == OF_PRESETS]
     assert len(presets) == 2  # those in use, of three

@@ -501,7 +501,6 @@ def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     document = json.loads(out)
     assert document["source"]["entries"] >= 20_000
-    assert not Path(document["source"]["path"]).exists()
     assert "reviews" in err
 
 

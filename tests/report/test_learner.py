@@ -27,7 +27,7 @@ def test_a_learners_report_in_every_form_without_names(
     from srs_eval.data.reviews import ReviewLog
     from tools.simulated import simulate_learner, write_collection
 
-    def of_few_draws(log: ReviewLog, _: object) -> Workload:
+    def of_few_draws(log: ReviewLog, *_: object, **__: object) -> Workload:
         *_, found = workload(log, question=Question(draws=3))
         return found
 
@@ -116,7 +116,7 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
 
     def report() -> str:
         nothing = "", "", "", {}, {}, {}
-        learner = Learner(inspect_log(log), Protocol(), run, *nothing, True, own="90%")
+        learner = Learner(inspect_log(log), Protocol(), run, "anki", *nothing, True, own="90%")
         return markdown(learner_document(learner))
 
     for event in evaluate(log, resolve("AVG,MOVING-AVG"), use_cache=False, jobs=0):
@@ -155,7 +155,7 @@ def test_costs_are_told_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> N
 def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tools.simulated import simulate_learner, write_collection
 
-    monkeypatch.setattr("srs_eval.report.build._workload", lambda log, context: "")
+    monkeypatch.setattr("srs_eval.report.build._workload", lambda *_, **__: "")
     path = tmp_path / "collection.anki2"
     write_collection(simulate_learner(4, 300), path)
     done = main_here("export", path, "--models", "AVG,90%", "--md", "-", "--jobs", "0")
@@ -175,7 +175,7 @@ def test_parameters_to_paste_are_told_once() -> None:
     (optimize,) = (each for each in make_answers() if each.act == "optimize")
     answer = replace(optimize, subject="Words", parameters=w)
     inspection, run = inspect_log(simulate_learner(5, 300).log()), Run()
-    learner = Learner(inspection, Protocol(), run, [answer], "", "", {}, {}, {}, True)
+    learner = Learner(inspection, Protocol(), run, "anki", [answer], "", "", {}, {}, {}, True)
     document = learner_document(learner)
     text = markdown(document)
     assert "| Words | Optimize |" in text

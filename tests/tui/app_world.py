@@ -15,6 +15,7 @@ from textual import events
 
 from srs_eval.advice.findings import (
     Against,
+    Belief,
     Calibration,
     Candidate,
     Finding,
@@ -31,7 +32,6 @@ from srs_eval.advice.findings import (
     Retention,
     phrased,
 )
-from srs_eval.advice.population import Belief
 from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.estimate import RETENTIONS, Question, Workload
 from srs_eval.app import Options, SrsEvalApp
