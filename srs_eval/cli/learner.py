@@ -113,8 +113,8 @@ def export(
     from srs_eval.advice.questions import REGISTRY
     from srs_eval.data.selection import anonymous as without_names
     from srs_eval.engine.ranking import with_own
-    from srs_eval.report.build import learner_report
     from srs_eval.report.console import console_for, say, share_done
+    from srs_eval.report.learner import learner_report
 
     flags.resolve(models)  # refused before the file is read
     outputs.check(source.path)

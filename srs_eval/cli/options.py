@@ -150,8 +150,8 @@ def _refuse_untuned(
     said: str = "No model of --models is",
 ) -> None:
     """Raises InputError where a ledger names none of the models; `said` is of whom it is said."""
-    if not any(each.name in ledger.best or each.ledger for each in configurations):
-        there = ", ".join(ledger.best) or "nothing"
+    if not any(each.name in ledger.entries or each.ledger for each in configurations):
+        there = ", ".join(ledger.entries) or "nothing"
         raise InputError(f'{said} in "{ledger.path}", which has {there}.')
 
 

@@ -449,7 +449,7 @@ class Session:
         log = self.log
         if log is None or wanted is None:
             return
-        from srs_eval.report.build import export_learner
+        from srs_eval.report.learner import export_learner
 
         presets = [log.presets[int(each)].name for each in self.judged_only[0]]
         decks = [log.decks[int(each)].name for each in self.judged_only[1]]

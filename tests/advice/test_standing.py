@@ -18,8 +18,8 @@ from srs_eval.advice.standing import FEWEST
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.run import Run
-from srs_eval.report.build import learner_report
 from srs_eval.report.files import markdown
+from srs_eval.report.learner import learner_report
 from srs_eval.report.notebook import evaluate
 from tests.cli.program import main_here
 from tools.simulated import simulate_learner, write_collection

@@ -94,8 +94,8 @@ def nasty_document() -> Document:
         NASTY,
         (NASTY,),
         (
-            Section(NASTY, (NASTY, table, Picture("p", NASTY, NASTY, draw, table))),
-            Section("second", (Picture("q", "again", "again", draw, None),)),
+            Section(NASTY, (NASTY, table, Picture("p", NASTY, draw, table))),
+            Section("second", (Picture("q", "again", draw),)),
             Section("folded", (Section("inner", (table,)),), folded=True),
         ),
     )

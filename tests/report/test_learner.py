@@ -31,7 +31,7 @@ def test_a_learners_report_in_every_form_without_names(
         *_, found = workload(log, question=Question(draws=3))
         return found
 
-    monkeypatch.setattr("srs_eval.report.build._workload", of_few_draws)
+    monkeypatch.setattr("srs_eval.report.learner._workload", of_few_draws)
     collection = tmp_path / "somebody.anki2"
     write_collection(simulate_learner(1, 4_000), collection)
     exported = tmp_path / "exported"
@@ -115,7 +115,7 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     told = "so far: 2 of 3 models have finished"
 
     def report() -> str:
-        nothing = "", "", "", {}, {}, {}
+        nothing = "", "", "", {}, "", (), {}
         learner = Learner(inspect_log(log), Protocol(), run, "anki", *nothing, True, own="90%")
         return markdown(learner_document(learner))
 
@@ -135,14 +135,14 @@ def test_costs_are_told_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> N
 
     from srs_eval.data.protocol import Protocol
     from srs_eval.engine.run import Run
-    from srs_eval.report.build import learner_report
+    from srs_eval.report.learner import learner_report
     from tests.tui.app_world import make_answers, make_costs, make_log
 
     log = make_log()
     off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
     found = make_costs("Default")
     found = replace(found, schedule="SM-2", as_now=make_costs("Default", scale=2.0).first[0])
-    monkeypatch.setattr("srs_eval.report.build._answers", lambda *_: make_answers()[:1])
+    monkeypatch.setattr("srs_eval.report.learner._answers", lambda *_: make_answers()[:1])
     monkeypatch.setattr(
         "srs_eval.advice.workload.estimate.workload", lambda log, context: iter([found])
     )
@@ -155,7 +155,7 @@ def test_costs_are_told_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> N
 def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tools.simulated import simulate_learner, write_collection
 
-    monkeypatch.setattr("srs_eval.report.build._workload", lambda *_, **__: "")
+    monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
     path = tmp_path / "collection.anki2"
     write_collection(simulate_learner(4, 300), path)
     done = main_here("export", path, "--models", "AVG,90%", "--md", "-", "--jobs", "0")
@@ -175,7 +175,7 @@ def test_parameters_to_paste_are_told_once() -> None:
     (optimize,) = (each for each in make_answers() if each.act == "optimize")
     answer = replace(optimize, subject="Words", parameters=w)
     inspection, run = inspect_log(simulate_learner(5, 300).log()), Run()
-    learner = Learner(inspection, Protocol(), run, "anki", [answer], "", "", {}, {}, {}, True)
+    learner = Learner(inspection, Protocol(), run, "anki", [answer], "", "", {}, "", (), {}, True)
     document = learner_document(learner)
     text = markdown(document)
     assert "| Words | Optimize |" in text
