@@ -21,7 +21,6 @@ from srs_eval.advice.questions import (
     Asked,
     Finding,
     ask,
-    knows_presets,
     questions_for,
     rows_of,
     tasks_of,
