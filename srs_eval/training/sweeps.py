@@ -310,7 +310,7 @@ _AT_ONCE = 136  # rows that are worked on together, a multiple of LANES but no p
 _LINE = 16  # numbers in a line of the processor's cache
 
 
-def gradient(
+def _gradient(
     x: NDArray[np.float32],
     share: FloatArray,
     batch: NDArray[np.uint32],
@@ -386,7 +386,7 @@ def epoch(
         step = done * batches + batch
         rate = annealed(start_rate, step, epochs * batches)
         chosen = order[batch * size : (batch + 1) * size]
-        slope = gradient(x, share, chosen, residual * std + mean) * std
+        slope = _gradient(x, share, chosen, residual * std + mean) * std
         correction = math.sqrt(1 - beta ** (step + 1))
         for k in range(len(slope)):
             square[k] = beta * square[k] + (1 - beta) * slope[k] * slope[k]
