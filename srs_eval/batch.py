@@ -92,7 +92,7 @@ def run_batch(
     without. `names` is how the files are spelled. `session` makes what evaluates a user. Raises
     InputError for an unusable set-up or device.
     """
-    context, makers = context or Context(), keep or {}
+    context, makers, happenings = context or Context(), keep or {}, TaskEvents()
     refuse_audits(out)
     refuse_nested(out, dataset.folder)
     jobs = cores() if jobs is None else max(1, jobs)
@@ -100,7 +100,6 @@ def run_batch(
     setup = {**make_setup(dataset, fingerprint, configurations, context), "names": names}
     on_device = _on_device(configurations, context)
     expected = expectations(dataset, sizes, configurations)
-    happenings = TaskEvents()
     with (
         # The device is tried before the folder is touched.
         _lane(context, happenings) if on_device and engine == "local" else nullcontext() as lane,
@@ -132,11 +131,12 @@ def run_batch(
                 user_tasks = _UserTasks(
                     place, happenings, dataset, configurations, context, makers, session
                 )
-                publishing = _Regularly(store.publish, publish_seconds)
+                due = start + publish_seconds
                 try:
                     for unit in user_tasks.units(others, there):
                         done = todo.store(unit)
-                        publishing()
+                        if time.monotonic() >= due:
+                            due = _published(store, publish_seconds)
                         yield done
                 finally:
                     stack.close()
@@ -186,20 +186,12 @@ def _divided(tasks: Tasks, on_device: frozenset[str], one_process: bool) -> tupl
     return parts
 
 
-class _Regularly:
-    """Calls a function now and then, never for more than a small share of the time."""
-
-    def __init__(self, function: Callable[[], None], seconds: float) -> None:
-        self.function = function
-        self.seconds = seconds
-        self.next = time.monotonic() + seconds
-
-    def __call__(self) -> None:
-        now = time.monotonic()
-        if now >= self.next:
-            self.function()
-            cost = time.monotonic() - now
-            self.next = now + cost + max(self.seconds, 20 * cost)
+def _published(store: ResultStore, seconds: float) -> float:
+    """When to publish again: it never takes more than a small share of the time."""
+    start = time.monotonic()
+    store.publish()
+    now = time.monotonic()
+    return now + max(seconds, 20 * (now - start))
 
 
 # --- tasks ---------------------------------------------------------------------

@@ -7,14 +7,21 @@ what is usual for that recall and number of reviews; one of the two has to be lo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from srs_eval.advice.candidates import BY_PRESET, DEFAULTS, NOW, OPTIMIZED, SM2, Learner
+from srs_eval.advice import population
+from srs_eval.advice.candidates import BY_PRESET, Learner
 from srs_eval.advice.findings import (
+    ALL_REVIEWS,
+    DEFAULTS,
+    NOW,
     OPEN,
+    OPTIMIZED,
+    SM2,
     Against,
     Finding,
     Fit,
@@ -95,13 +102,27 @@ def how_well(learner: Learner, equivalence: float) -> Finding:
     evidence = Fit(
         says, by, saved, log_loss[OPTIMIZED], others, is_off, instead, of_defaults or None
     )
-    return Finding(
-        *("fit", "all reviews"),
-        act="turn on" if now is not None and verdicts_[now] == "better" else "",
+    finding = Finding(
+        *("fit", ALL_REVIEWS),
         interval=difference["average"],
         reviews=len(index),
         missing=missing(open_[0], equivalence) if open_ else None,
         evidence=evidence,
+    )
+    return _with_act(finding, difference[SM2], TURN_ON) if now == SM2 else finding
+
+
+def _with_act(finding: Finding, minus_sm2: Interval, act: str) -> Finding:
+    """Whether FSRS is to schedule, with what other people gained by that."""
+    prior = population.published("optimized", "sm2", max(minus_sm2.reviews, 1))
+    belief = population.belief(minus_sm2, prior)
+    better = belief.gain > 0
+    return replace(
+        finding,
+        act=act if better else "SM-2",
+        probability=belief.probability if better else 1 - belief.probability,
+        gain=abs(belief.gain),
+        interval=minus_sm2,
     )
 
 
@@ -127,17 +148,11 @@ def _own(learner: Learner) -> Literal["stored", "defaults", "optimized"]:
     return "stored" if stored else "defaults"
 
 
+TURN_ON = "turn on"
 _VERSION = "26.08"
 _LOG_LOSS_LIMIT, _RMSE_LIMIT = 1.11, 1.53
 _FEWEST_ITEMS = 300
 _FOLDS = 5
-_SAYS: Mapping[Verdict, Literal["yes", "no", "as good", "can't tell"]] = {
-    "better": "yes",
-    "worse": "no",
-    "as good": "as good",
-    "can't tell yet": OPEN,
-}
-"""By the verdict on FSRS against the older scheduler."""
 
 
 def judge_health(log_loss: float, rmse: float, recall: float, items: int) -> HealthCheck | None:
@@ -209,11 +224,10 @@ def is_fsrs_right_for_me(
         )
         check = check_health(learner, np.flatnonzero(learner.trials.partition == group))
         older = differences.get(SM2)
-        evidence = Health(_SAYS[says.get(SM2, "can't tell yet")], against, check)
-        yield Finding(
+        found = Finding(
             *("health", learner.name_of(group)),
-            interval=older,
             reviews=len(here),
-            missing=missing(older, equivalence) if older and evidence.says == OPEN else None,
-            evidence=evidence,
+            evidence=Health(against, check),
         )
+        act = TURN_ON if learner.log.receipt.fsrs_enabled is False else "keep"
+        yield found if older is None else _with_act(found, older, act)

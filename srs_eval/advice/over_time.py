@@ -17,13 +17,13 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.advice.candidates import OPTIMIZED, Learner
+from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import (
     FEWEST_DAYS_SHOWN,
     OPEN,
+    OPTIMIZED,
     Days,
     DayState,
-    Evidence,
     Finding,
     Habit,
     Month,
@@ -31,7 +31,7 @@ from srs_eval.advice.findings import (
     missing,
     missing_of,
 )
-from srs_eval.data.protocol import Protocol
+from srs_eval.data.protocol import EQUIVALENT, Protocol
 from srs_eval.data.reviews import MISSING, FloatArray, IntArray, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Trials
@@ -41,7 +41,14 @@ from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.models.state import base_logits, features_of, group_slice, shipped_prior, trace
-from srs_eval.stats.intervals import Interval, Verdict, mean_interval, relative, side, verdict
+from srs_eval.stats.intervals import (
+    Interval,
+    Verdict,
+    mean_interval,
+    relative,
+    side,
+    verdict,
+)
 from srs_eval.training.context import Context
 
 _DAYS_OF_A_MONTH = 30  # where the source has no dates
@@ -169,10 +176,6 @@ class _Judged:
         p = trace(blind, self.trials.y, shipped_prior(MODEL)).p[self.index]
         return log_losses(self.y, p)
 
-    def brings(self, *groups: str) -> Interval:
-        """Log loss with these groups minus that without; negative: knowing them helps."""
-        return mean_interval(self.state - self.without(*groups), self.day)
-
 
 def _judge(log: ReviewLog, protocol: Protocol, context: Context) -> _Judged:
     (configuration,) = resolve(MODEL, protocol)
@@ -199,40 +202,37 @@ def _judge(log: ReviewLog, protocol: Protocol, context: Context) -> _Judged:
 
 
 def learner_state(
-    log: ReviewLog, protocol: Protocol | None = None, context: Context | None = None
+    log: ReviewLog,
+    protocol: Protocol | None = None,
+    context: Context | None = None,
+    equivalence: float = EQUIVALENT,
 ) -> list[Finding]:
     """How much of a learner's errors is their day; raises NotEnoughData for too few reviews."""
     protocol = protocol or Protocol()
     judged = _judge(log, protocol, context or Context())
     return [
-        _how_much(judged),
+        _matters(judged, equivalence, "day", "your reviews", "state", "session", "hour"),
         _today(_day_by_day(judged, dates(log, protocol))),
-        _matters(judged, "hour", "Time of day"),
-        _matters(judged, "session", "The length of a session"),
+        _matters(judged, equivalence, "hour", "Time of day", "hour"),
+        _matters(judged, equivalence, "session", "The length of a session", "session"),
     ]
 
 
-def _how_much(judged: _Judged) -> Finding:
-    groups = ("state", "session", "hour")
-    worth = relative(judged.without(*groups) - judged.state, judged.fsrs, judged.day)
-    return _about("day", "your reviews", judged.brings(*groups), worth)
-
-
-def _matters(judged: _Judged, group: str, what: str) -> Finding:
-    """Whether a group of features makes a difference for this learner."""
-    if group == "hour" and (judged.trials.history_time_of_day_s == MISSING).all():
-        return Finding(group, what, evidence=Habit("unknown"))
-    worth = relative(judged.without(group) - judged.state, judged.fsrs, judged.day)
-    return _about(group, what, judged.brings(group), worth)
-
-
-def _about(question: str, subject: str, difference: Interval, worth: Interval) -> Finding:
-    says = verdict(difference)
-    lacks = missing(difference) if says == "can't tell yet" else None
-    evidence: Evidence = Habit(_SAYS[says], worth)
-    reviews = difference.reviews
+def _matters(
+    judged: _Judged, equivalence: float, question: str, subject: str, *groups: str
+) -> Finding:
+    """Whether groups of features make a difference for this learner."""
+    if question == "hour" and (judged.trials.history_time_of_day_s == MISSING).all():
+        return Finding(question, subject, evidence=Habit("unknown"))
+    worth = judged.without(*groups) - judged.state
+    difference = mean_interval(-worth, judged.day)
+    says = _SAYS[verdict(difference, equivalence=equivalence)]
     return Finding(
-        question, subject, interval=difference, reviews=reviews, missing=lacks, evidence=evidence
+        *(question, subject),
+        interval=difference,
+        reviews=difference.reviews,
+        missing=missing(difference, equivalence) if says == OPEN else None,
+        evidence=Habit(says, relative(worth, judged.fsrs, judged.day)),
     )
 
 

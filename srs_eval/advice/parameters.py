@@ -12,31 +12,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from srs_eval.advice import population
-from srs_eval.advice.candidates import (
-    ACROSS_PRESETS,
-    CONFIGURATIONS,
+from srs_eval.advice.candidates import ACROSS_PRESETS, CONFIGURATIONS, Learner
+from srs_eval.advice.findings import (
+    ACTS,
     DEFAULTS,
+    KEEP,
     NOW,
     OPTIMIZED,
     POOLED,
     RECENCY,
     SM2,
     TOGETHER,
-    Learner,
+    Candidate,
+    Finding,
+    LeftOut,
+    OfAll,
+    OfPreset,
 )
-from srs_eval.advice.findings import Candidate, Finding, LeftOut, OfAll, OfPreset
 from srs_eval.advice.split import one_is_enough_for
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.models.own_parameters import version_of, why_left_out
 from srs_eval.stats.intervals import Interval, Verdict, verdicts
 
-ACTS = {RECENCY: "optimize", POOLED: "pooled", TOGETHER: "one line", DEFAULTS: "defaults"}
-"""What a person can do, by the candidate whose parameters the preset then has.
-
-"optimize" is what Anki's button does: newer reviews weigh more.
-"""
-KEEP = "keep"
 _RIVALS = (RECENCY, OPTIMIZED, DEFAULTS, "one for all presets", POOLED)
 """Verdicts on these are one question: the first is tested first, the others by Holm after it."""
 _HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)
@@ -254,11 +252,11 @@ def _of_preset(
         interval=best.difference,
         parameters=None if fitted is None else tuple(fitted),
         reviews=0 if since is None else len(since.index),
-        missing=learner.missing(best.difference, group),
+        missing=learner.missing(best.difference, group, 0 if unseen is None else len(unseen)),
         probabilities={
-            each.name: 0.0 if each.name == DEFAULTS and not stored else each.belief.probability
+            each.name: 0.0 if each.belief is None else each.belief.probability
             for each in candidates
-            if each.belief is not None
+            if each.belief or each.name == DEFAULTS
         },
         evidence=evidence,
     )
@@ -269,13 +267,14 @@ def _prior(
 ) -> population.Prior | None:
     """What other people's experience says of a candidate against the parameters in force.
 
-    Those that are `stored` stand for a fit of earlier; otherwise the defaults are in force.
+    Those that are `stored` stand for a fit of earlier; otherwise the defaults are in force, and
+    nothing is said of these against themselves.
     """
     match candidate, stored:
         case "sm2", _:
             return population.published("sm2", "optimized" if stored else "defaults", reviews)
         case "defaults", _:
-            return population.published("defaults", "optimized" if stored else "defaults", reviews)
+            return population.published("defaults", "optimized", reviews) if stored else None
         case _, True:
             return population.refit(growth)
         case "recency", False:

@@ -11,10 +11,11 @@ from itertools import takewhile
 
 import numpy as np
 
-from srs_eval.advice.candidates import RECENCY, Learner
+from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import (
     OPEN,
-    Compared,
+    RECENCY,
+    Candidate,
     Finding,
     Missing,
     Noise,
@@ -43,7 +44,9 @@ def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> It
         if judged >= FEWEST_REVIEWS:
             cost = staleness(learner, group)
             says = verdicts(cost, equivalence=equivalence)
-            *costs, defaults = (Compared(name, cost[name], says[name]) for name in cost)
+            *costs, defaults = (
+                Candidate(name, difference=cost[name], verdict=says[name]) for name in cost
+            )
             # The first that costs something ends the search: what passes after it is chance.
             enough = list(takewhile(lambda each: each.verdict in ("as good", "better"), costs[:-1]))
             act = enough[-1].name if enough else act

@@ -7,21 +7,14 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import date
 
-from srs_eval.advice.findings import FEWEST_DAYS_SHOWN, FEWEST_SHOWN, Finding, Missing
-from srs_eval.advice.population import LIKELY, SURE
+from srs_eval.advice.findings import FEWEST_DAYS_SHOWN, FEWEST_SHOWN, LIKELY, SURE, Finding, Missing
 from srs_eval.data.errors import InputError, counted
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import (
-    EQUIVALENT,
-    FEWEST_DAYS,
-    FEWEST_REVIEWS,
     TOO_MANY_MORE,
     Interval,
-    enough_to_tell,
-    more_reviews,
 )
 
-FITTED = "with parameters fitted to you"  # what a change to FSRS has to come with
 # Figures in words
 
 
@@ -91,34 +84,6 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def what_is_missing(difference: Interval, asked: int, margin: float = EQUIVALENT) -> str:
-    """Why one can't tell yet, in a sentence; `asked` differences are judged together (Holm).
-
-    `margin` is what does not matter.
-    """
-    if not enough_to_tell(difference):
-        return f"A verdict needs {FEWEST_REVIEWS:,} such reviews on {FEWEST_DAYS} days."
-    more = more_reviews(difference, equivalence=margin)
-    hint = "" if more is None else f"at most about {more:,} more reviews like these would tell."
-    if difference.low > 0 or difference.high < 0:
-        why = (
-            "The interval leaves out 0, but not by enough where "
-            f"{asked} differences are judged together"
-        )
-        return f"{why}; {hint}" if hint else f"{why}."
-    if hint:
-        return hint[0].upper() + hint[1:]
-    return f"More reviews won't tell soon: over {TOO_MANY_MORE} times as many are needed."
-
-
-def would_tell(difference: Interval) -> str:
-    """What is missing for a verdict, in a few words."""
-    if not enough_to_tell(difference):
-        return why_open(difference)
-    more = more_reviews(difference)
-    return "more won't tell soon" if more is None else f"up to {more:,} more reviews"
-
-
 def by_when(missing: Missing | None) -> str:
     """ "by about 15 December at your pace", "after 1,200 more reviews"; "" where nothing is."""
     if missing is None:
@@ -141,24 +106,6 @@ def where_to_paste(answer: Finding) -> str:
         f"Paste it in Anki{into}: deck options{preset}, FSRS parameters "
         "(newer Anki: click that field 3 times first)."
     )
-
-
-_NEEDS = "needs "
-
-
-def needs(found: int, needed: int, thing: str = "review") -> str:
-    """How many are missing, in a few words: what to wait for."""
-    return f"{_NEEDS}{counted(needed - found, f'more {thing}')}"
-
-
-def too_few_in_short(why: str) -> str:
-    """ "too few reviews" for "needs 213 more reviews", where several presets stand in a line.
-
-    How many each of them lacks differs from question to question, and is told by its own answer.
-    """
-    if not why.startswith(_NEEDS):
-        return why
-    return "too few days" if why.endswith(("day", "days")) else "too few reviews"
 
 
 def lacks(missing: Missing | None, is_short: bool = False) -> str:
@@ -195,37 +142,10 @@ def _together(subjects: Sequence[tuple[str, str]]) -> str:
     return listed(said) if len(subjects) == len(said) else ", ".join(said)
 
 
-def so_far(difference: Interval) -> str:
-    """What there is to judge and what a verdict needs; "" where there is enough."""
-    if difference.reviews < FEWEST_REVIEWS:
-        can = f"{counted(difference.reviews, 'review')} can be judged so far"
-        return f"{can}, a verdict needs {FEWEST_REVIEWS:,}"
-    if difference.days < FEWEST_DAYS:
-        can = f"reviews of {counted(difference.days, 'day')} can be judged so far"
-        return f"{can}, a verdict needs {FEWEST_DAYS} days"
-    return ""
-
-
-def why_open(difference: Interval) -> str:
-    """The same in a few words; "" where the interval itself shows it, for it holds 0."""
-    if difference.reviews < FEWEST_REVIEWS:
-        return needs(difference.reviews, FEWEST_REVIEWS)
-    if difference.days < FEWEST_DAYS:
-        return needs(difference.days, FEWEST_DAYS, "day")
-    if difference.low > 0 or difference.high < 0:
-        return "not enough where several are judged at once"
-    return ""
-
-
 def figures(difference: Interval, on: str = "", than: str = "") -> str:
     """ "log loss 0.0021 better than it on 1,000 reviews (95 %: …)", reviews named by `on`."""
     of = f" on {counted(difference.reviews, on)}" if on else ""
     return f"log loss {better_by(difference.estimate)}{than}{of} {sure(difference)}"
-
-
-def on_days(reviews: int, days: int) -> str:
-    """ "213 reviews on 1 day"."""
-    return f"{counted(reviews, 'review')} on {counted(days, 'day')}"
 
 
 def percent(share: float, places: int = 1) -> str:

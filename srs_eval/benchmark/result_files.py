@@ -432,7 +432,7 @@ def raw_table(session: Session, configuration: Configuration, user: int, result:
         "t_history": [",".join(intervals[a:b]) for a, b in zip(starts, ends, strict=True)],
         "r_history": [",".join(ratings[a:b]) for a, b in zip(starts, ends, strict=True)],
         "first_rating": trials.first_rating[place],
-        "partition": result.partition,
+        "partition": result.tests.partition,
         "fold": result.fold,
         "y": result.y.astype(int),
         "p": [repr(each) for each in result.p.tolist()],

@@ -255,8 +255,7 @@ class Ledger:
 
     path: Path
     digest: str  # of the file
-    best: Mapping[str, Mapping[str, Value]]  # what is not as published
-    published: Mapping[str, Mapping[str, Value]]  # all that can be set, as it was published
+    entries: Mapping[str, Entry]
     users: frozenset[int] = frozenset()  # of the audit; an older ledger does not tell
     data: str = ""  # fingerprint of their data set
 
@@ -266,19 +265,19 @@ class Ledger:
         Raises InputError where a configuration is not published as it was for the audit: what is
         best beside one batch size says nothing of another.
         """
-        return [self._tuned(each) if each.name in self.best else each for each in configurations]
+        return [self._tuned(each) if each.name in self.entries else each for each in configurations]
 
     def _tuned(self, configuration: Configuration) -> Configuration:
-        before = self.published[configuration.name]
+        entry = self.entries[configuration.name]
         for knob in configuration.tunable:
             now = knob.default_under(configuration.protocol)
-            if knob.searched and before.get(knob.name) != now:
-                was = before.get(knob.name, "nothing")
+            if knob.searched and entry.published.get(knob.name) != now:
+                was = entry.published.get(knob.name, "nothing")
                 raise InputError(
                     f'"{self.path}" was made where {configuration.name} has {knob.name} {was}, '
                     f"and here it has {now}: give the flags of the audit, or audit again."
                 )
-        return configuration.tuned_with(self.best[configuration.name], self.digest)
+        return configuration.tuned_with(entry.best, self.digest)
 
 
 def read_ledger(path: Path) -> Ledger:
@@ -303,18 +302,16 @@ def read_ledger(path: Path) -> Ledger:
         raise InputError(
             f'"{path}" is a ledger of layout {told.layout}, not {_LAYOUT}: audit again.'
         )
-    best = {name: each.best for name, each in told.configurations.items()}
-    published = {name: each.published for name, each in told.configurations.items()}
-    for name, values in best.items():
+    for name, entry in told.configurations.items():
         if meant_by(name) != name:
             raise InputError(
                 f'"{path}" names {name}, which is no configuration here; '
                 "one of a file of your own needs --model-file."
             )
         (configuration,) = resolve([name])
-        configuration.trained_with(values)
+        configuration.trained_with(entry.best)
     digest = hashlib.sha256(content).hexdigest()
-    return Ledger(path, digest, best, published, frozenset(told.users), told.data)
+    return Ledger(path, digest, told.configurations, frozenset(told.users), told.data)
 
 
 def write_ledger(path: Path, entries: Mapping[str, Entry], users: Sequence[int], data: str) -> None:

@@ -71,16 +71,8 @@ class Result:
         return self.tests.fold
 
     @property
-    def partition(self) -> IntArray:
-        return self.tests.partition
-
-    @property
     def day(self) -> IntArray:
         return self.tests.day
-
-    @property
-    def bin(self) -> IntArray:
-        return self.tests.bin
 
     def to_upstream(self) -> dict[str, Any]:
         """One line of srs-benchmark's result files; figures have six decimals."""

@@ -194,15 +194,12 @@ def _means_picture(comparison: Comparison, name: str) -> Picture:
         (f"by {weighting}", [(m.estimate, m.low, m.high) for m in map(means.__getitem__, labels)])
         for weighting, means in (("users", by_users), ("reviews", by_reviews))
     ]
-    floor = next(
-        (by_users[file.label].estimate for file in comparison.files if file.is_floor), None
-    )
+    labelled = [file.label for file in comparison.files if file.is_floor][:1]
+    floors = [means[label].estimate for label in labelled for means in (by_users, by_reviews)]
     return Picture(
         f"{name}means",
-        f"Mean {heading(metric)} with 99 % intervals" + (", the floor as a line" if floor else ""),
-        f"Mean {heading(metric)} of each model by reviews and by users, as in the tables.",
-        pictures.intervals(labels, series, heading(metric), floor),
-        None,
+        f"Mean {heading(metric)} with 99 % intervals" + (", the floor as lines" if floors else ""),
+        pictures.intervals(labels, series, heading(metric), floors),
     )
 
 
@@ -213,17 +210,13 @@ def _pairs(comparison: Comparison, words: str, name: str) -> Section:
     """Matrices of superiority and effect sizes of each pair; `words` is the metric for people."""
     blocks: list[Block] = [_CAVEAT, _SET_UP]
     title = f"Superiority: users for whom the row's model has the better {words}, in per cent"
-    told = f"Share of users for whom one model has the better {words} than another."
-    blocks += _matrices(comparison, comparison.superiority, None, f"{name}superiority", title, told)
+    blocks += _matrices(comparison, comparison.superiority, None, f"{name}superiority", title)
     for kind, test, effects in (
         ("wilcoxon", "r of Wilcoxon's signed-rank test", comparison.wilcoxon),
         ("cohens-d", "Cohen's d of the paired t-test", comparison.t_test),
     ):
         title = f"{test} of {words}: green where the row's model is better, grey where p > {SURE}"
-        told = f"{test} of {words} for each pair of models."
-        blocks += _matrices(
-            comparison, effects.effect, effects.p_value, f"{name}{kind}", title, told
-        )
+        blocks += _matrices(comparison, effects.effect, effects.p_value, f"{name}{kind}", title)
         p_values = _pair_table(comparison, effects.p_value, f"{name}{kind}-p", "p-values", 3)
         blocks.append(replace(p_values, shown=False))
     return Section(f"Pairs of models by {words}", tuple(blocks))
@@ -235,31 +228,29 @@ def _matrices(
     p_values: FloatArray | None,
     name: str,
     title: str,
-    told: str,
 ) -> list[Block]:
     """Values of pairs as a picture and a table: of readable models and, folded, of all.
 
     With p-values they are effects, without shares.
     """
 
-    def matrix(chosen: Sequence[int], name: str) -> Picture:
-        def colour(row: int, column: int) -> str:
-            pair = chosen[row], chosen[column]
-            if p_values is None:
-                return _share_colour(float(values[pair]))
-            return _effect_colour(float(values[pair]), float(p_values[pair]))
+    shares = p_values is None
+    shown = Column("", 1, percent=True) if shares else Column("", 2)
 
-        shares = p_values is None
-        shown = Column("", 1, percent=True) if shares else Column("", 2)
-        labels = [comparison.files[k].label for k in chosen]
-        drawn = pictures.matrix(
-            labels,
-            values[np.ix_(chosen, chosen)],
-            colour,
-            lambda value: written(Figure(value), shown).removesuffix(" %"),
-        )
+    def square(pair: tuple[int, int]) -> tuple[str, str] | None:
+        value = float(values[pair])
+        if not math.isfinite(value):
+            return None
+        text = written(Figure(value), shown).removesuffix(" %")
+        if p_values is None:
+            return text, _share_colour(value)
+        return text, _effect_colour(value, float(p_values[pair]))
+
+    def matrix(chosen: Sequence[int], name: str) -> Picture:
         table = _pair_table(comparison, values, name, title, 1 if shares else 3, shares, chosen)
-        return Picture(name, title, told, drawn, table)
+        labels = [comparison.files[k].label for k in chosen]
+        squares = [[square((row, column)) for column in chosen] for row in chosen]
+        return Picture(name, title, pictures.matrix(labels, squares), table)
 
     readable, whole = _readable(comparison), range(len(comparison.files))
     made: list[Block] = [matrix(readable, name)]
@@ -340,22 +331,19 @@ def _sizes(comparison: Comparison, name: str) -> Section:
         f"Mean {words} by size of the collection, every user counting the same",
         tuple(map(Column, ("judged reviews", "users", *labels))),
         tuple(
-            (f"{smallest:,} to {largest:,}", users, *map(Figure, means))
-            for smallest, largest, users, means in zip(
-                groups.smallest, groups.largest, groups.users, groups.means.tolist(), strict=True
-            )
+            (f"{sizes.min():,.0f} to {sizes.max():,.0f}", len(sizes), *map(Figure, means.tolist()))
+            for sizes, means in groups
         ),
     )
     drawn = pictures.lines(
-        groups.median,
-        [(labels[k], groups.means[:, k].tolist()) for k in chosen],
+        [float(np.median(sizes)) for sizes, _ in groups],
+        [(labels[k], [float(means[k]) for _, means in groups]) for k in chosen],
         "judged reviews of a user (median of each group)",
         f"mean {words}",
         logarithmic=True,
     )
-    told = f"{title} for {listed([labels[k] for k in chosen])}."
-    picture = Picture(table.name, title, told, drawn, table)
-    return Section("By size of the collection", (picture if len(groups.users) > 1 else table,))
+    picture = Picture(table.name, title, drawn, table)
+    return Section("By size of the collection", (picture if len(groups) > 1 else table,))
 
 
 def _distribution(comparison: Comparison, name: str) -> Section:
@@ -374,7 +362,6 @@ def _distribution(comparison: Comparison, name: str) -> Section:
     picture = Picture(
         f"{name}distribution",
         f"{words[0].upper()}{words[1:]} over users: 1 to 99 %, 5 to 95 %, 25 to 75 %, median",
-        table.title,
         pictures.spreads(labels, comparison.percentiles, words),
         table,
     )
@@ -395,24 +382,16 @@ def _averages(averages: Sequence[Averages], name: str) -> Section:
     ]
     for metric in metrics:
         by_mode = {mode: places(averages, mode, metric) for mode in modes}
-        rows = tuple(
-            (
-                each.label,
-                *(
-                    cell
-                    for mode in modes
-                    for cell in (
-                        Figure(each.means[mode][metric]) if mode in each.means else None,
-                        by_mode[mode][k],
-                    )
-                ),
-            )
-            for k, each in enumerate(averages)
-        )
+        rows: list[list[Cell]] = [[each.label] for each in averages]
         heads = [Column("model")]
         for mode in modes:
             heads += [Column(f"by {mode}" if mode != "global" else mode), Column(f"place, {mode}")]
-        blocks.append(Table(f"{name}averages-{metric}", _arrow(metric), tuple(heads), rows))
+            for k, (row, each) in enumerate(zip(rows, averages, strict=True)):
+                row += [figure(each.means.get(mode, {}).get(metric)), by_mode[mode][k]]
+        table = Table(
+            f"{name}averages-{metric}", _arrow(metric), tuple(heads), tuple(map(tuple, rows))
+        )
+        blocks.append(table)
         changing = [
             each.label
             for k, each in enumerate(averages)

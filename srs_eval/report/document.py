@@ -179,9 +179,8 @@ class Picture:
 
     name: str  # of its file, without the ending
     title: str
-    told: str  # the same in words, for who does not see it
     draw: Callable[[], Drawing]
-    table: Table | None  # None where a table beside it shows the same
+    table: Table | None = None  # None where a table beside it shows the same
 
 
 @dataclass(frozen=True)

@@ -28,27 +28,14 @@ from srs_eval.stats.intervals import Interval
 _JSON_LAYOUT = 2
 # Columns from which a terminal shows the more of a ranking.
 _WIDE, _PLAIN, _BROAD = 115, 80, 70
+_DIFFERENCES = ("to_best", "to_floor", "to_reference")
 _CSV_COLUMNS = (
-    "group",
-    "place",
-    "configuration",
-    "words",
-    "model",
-    "parameters",
-    "status",
-    "reason",
-    "size",
+    *("group", "place", "configuration", "words", "model"),
+    *("parameters", "status", "reason", "size"),
     *KEYS,
-    "log_loss_half_width",
-    "standing",
-    "to_best",
-    "to_best_half_width",
-    "to_floor",
-    "to_floor_half_width",
-    "to_reference",
-    "to_reference_half_width",
-    "against_floor_percent",
-    "seconds",
+    *("log_loss_half_width", "standing"),
+    *(column for name in _DIFFERENCES for column in (name, f"{name}_half_width")),
+    *("against_floor_percent", "seconds"),
 )
 
 
@@ -131,9 +118,7 @@ def _ranked(group: int, line: Ranked, names: Names) -> dict[str, Any]:
         "log_loss_half_width": _rounded(line.log_loss.half_width),
         "standing": line.standing,
         "flattered_reviews": line.result.flattered,
-        "to_best": _difference(line.to_best),
-        "to_floor": _difference(line.to_floor),
-        "to_reference": _difference(line.to_reference),
+        **{name: _difference(getattr(line, name)) for name in _DIFFERENCES},
         "against_floor_percent": None if share is None else _rounded(100 * share, 3),
         "seconds": round(line.result.seconds, 6),
         "cached": line.result.cached,
@@ -246,7 +231,7 @@ def run_csv(
     for result in document["results"]:
         line = {key: value for key, value in result.items() if key in _CSV_COLUMNS}
         line["parameters"] = result["parameter_count"]
-        for name in ("to_best", "to_floor", "to_reference"):
+        for name in _DIFFERENCES:
             difference = result[name] or {}
             line[name] = difference.get("difference")
             line[f"{name}_half_width"] = difference.get("half_width")
@@ -254,17 +239,9 @@ def run_csv(
         lines.append({**line, **metrics, "status": "done"})
     for status in ("failed", "skipped"):
         for entry in document[status]:
-            configuration = by_name[entry["configuration"]]
-            lines.append(
-                {
-                    "configuration": entry["configuration"],
-                    "words": configuration.words,
-                    "model": configuration.model.name,
-                    "parameters": configuration.parameters,
-                    "status": status,
-                    "reason": entry["reason"],
-                }
-            )
+            known = by_name[entry["configuration"]]
+            about = {"words": known.words, "model": known.model.name}
+            lines.append({**entry, **about, "parameters": known.parameters, "status": status})
     return csv_text([_CSV_COLUMNS, *(map(line.get, _CSV_COLUMNS) for line in lines)])
 
 

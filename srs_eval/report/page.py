@@ -115,7 +115,7 @@ def _figure(picture: Picture) -> str:
     content, width = svg(picture)
     least = width * (0.75 if width < _DENSE else 1)  # then it scrolls
     drawn = (
-        f'<img alt="{escape(picture.told)}" '
+        f'<img alt="{escape(picture.title)}" '
         f'style="max-width:{width:.0f}px;min-width:{least:.0f}px" '
         f'src="data:image/svg+xml;base64,{b64encode(content).decode()}">'
     )

@@ -57,7 +57,7 @@ _GUIDE: dict[str, Any] = {"color": _SOFT, "linewidth": 1, "linestyle": (0, (4, 3
 """How a line to be held against is drawn."""
 _MARKERS = "osD^vPX*"
 _NARROW_LABEL = 30  # letters of a line of a label, in a narrow picture
-_TICKS = 10  # words below an axis
+_TICKS = 5  # words below an axis
 _FAR_OFF = 3.0  # times the middle's way from the best: what lies beyond that would hide the rest
 _LEAST_CUT = 5  # labels from which an axis leaves out what is far off
 _FEWEST_IN_BIN = 10  # reviews of a point of a calibration graph
@@ -114,14 +114,14 @@ def intervals(
     labels: Sequence[str],
     series: _Series,
     unit: str,
-    floor: float | None = None,
+    floors: Sequence[float] = (),
     own: int | None = None,
     width: float = _WIDTH,
 ) -> Figure:
     """A dot with whiskers for each label and series; (estimate, low, high), nan for none.
 
-    `floor` is a line through all; figures at the right are those of the first series. What lies
-    far beyond the others is told by an arrow and its figure. `own` is a label that stands out.
+    `floors` are lines through all, of each series its own. What lies far beyond the others is told
+    by an arrow and its figure. `own` is a label that stands out.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -157,8 +157,9 @@ def intervals(
         least = _least(series)
         axes.set_xlim(least - 0.04 * (last - least), last)
         unit_said = f"{unit}; →: beyond the axis"
-    if floor is not None:
-        axes.axvline(floor, **_GUIDE, zorder=0)
+    for number, floor in enumerate(floors):
+        of_series = {"color": _colour(number)} if len(series) > 1 else {}
+        axes.axvline(floor, **{**_GUIDE, **of_series}, zorder=0)
     axes.set_yticks(places, shown)
     if width < _WIDTH:
         axes.tick_params(axis="y", labelsize=9)
@@ -199,13 +200,12 @@ def lines(
     logarithmic: bool = False,
     ticks: Sequence[str] = (),
     half_widths: Mapping[str, Sequence[float]] | None = None,
-    size: tuple[float, float] = (_WIDTH, 400),
 ) -> Figure:
     """A line with markers for each series, perhaps with whiskers.
 
-    `ticks` are words for the x; of many only some are shown.
+    `ticks` are words for the x, of a small picture; of many only some are shown.
     """
-    figure, axes = _canvas(*size)
+    figure, axes = _canvas(*(SMALL if ticks else (_WIDTH, 400)))
     for number, (name, values) in enumerate(series):
         colour = _colour(number)
         axes.plot(
@@ -226,8 +226,7 @@ def lines(
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     if ticks:
-        every = -(-len(ticks) // _most_ticks(size))
-        axes.set_xticks(list(x)[::every], list(ticks)[::every])
+        _name_ticks(axes, ticks)
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     axes.grid()
@@ -244,10 +243,9 @@ def band(
     *,
     zero: bool = False,
     mark: int | None = None,
-    size: tuple[float, float] = (_WIDTH, 300),
 ) -> Figure:
     """A line through (estimate, low, high) with its band; perhaps lines through 0, at a place."""
-    figure, axes = _canvas(*size)
+    figure, axes = _canvas(*SMALL)
     estimate, low, high = np.array(values, dtype=float).reshape(-1, 3).T
     x = np.arange(len(estimate))
     colour = _COLOURS[0]
@@ -257,8 +255,7 @@ def band(
         axes.axhline(0, **_GUIDE)
     if mark is not None:
         axes.axvline(mark, **_GUIDE)
-    every = max(1, -(-len(ticks) // _most_ticks(size)))
-    axes.set_xticks(x[::every], list(ticks)[::every])
+    _name_ticks(axes, ticks)
     axes.set_ylabel(y_label)
     axes.grid(axis="y")
     return figure
@@ -308,7 +305,7 @@ def calibration_png(
 
     name = f"{configuration.name}, user {user}"
     drawn = calibration([(name, calibration_graph(result.y, result.p))])
-    return png(Picture(name, name, name, drawn, None))
+    return png(Picture(name, name, drawn))
 
 
 @_drawn
@@ -334,13 +331,8 @@ def spreads(
 
 
 @_drawn
-def matrix(
-    labels: Sequence[str],
-    values: FloatArray,
-    colour: Callable[[int, int], str],
-    text: Callable[[float], str],
-) -> Figure:
-    """A coloured square for each pair, the row's model against the column's; nan stays empty."""
+def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, str] | None]]) -> Figure:
+    """A square with a text and a colour for each pair, the row's model against the column's."""
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Rectangle
 
@@ -351,26 +343,16 @@ def matrix(
     figure, axes = _canvas(side, side)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    for row in range(count):
-        for column in range(count):
-            value = values[row, column]
-            if not np.isfinite(value):
+    for row, of_row in enumerate(squares):
+        for column, square in enumerate(of_row):
+            if square is None:
                 continue
-            shade = colour(row, column)
-            axes.add_patch(
-                Rectangle((column - 0.48, row - 0.48), 0.96, 0.96, color=shade, linewidth=0)
-            )
-            red, green, blue = to_rgb(shade)
-            dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
-            axes.text(
-                column,
-                row,
-                text(value),
-                ha="center",
-                va="center",
-                fontsize=size,
-                color="#ffffff" if dark else "#000000",
-            )
+            text, shade = square
+            place = column - 0.48, row - 0.48
+            axes.add_patch(Rectangle(place, 0.96, 0.96, color=shade, linewidth=0))
+            dark = np.dot(to_rgb(shade), (0.299, 0.587, 0.114)) < 0.55
+            ink = "#ffffff" if dark else "#000000"
+            axes.text(column, row, text, ha="center", va="center", fontsize=size, color=ink)
     axes.set_xlim(-0.5, count - 0.5)
     axes.set_ylim(count - 0.5, -0.5)
     axes.set_aspect("equal")
@@ -381,8 +363,9 @@ def matrix(
     return figure
 
 
-def _most_ticks(size: tuple[float, float]) -> int:
-    return _TICKS if size[0] >= _WIDTH else _TICKS // 2
+def _name_ticks(axes: Axes, ticks: Sequence[str]) -> None:
+    every = -(-len(ticks) // _TICKS)
+    axes.set_xticks(range(0, len(ticks), every), ticks[::every])
 
 
 def _legend(axes: Axes) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from srs_eval.advice.findings import Finding
     from srs_eval.advice.overview import Line, Overview
     from srs_eval.advice.saved import Kept
-    from srs_eval.advice.workload.estimate import Doing
+    from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.run import Event
     from srs_eval.report.inspection import Inspection
@@ -326,7 +326,7 @@ class Session:
 
         context, key = self.options.context, self.kept_as()
         kept = None if key is None else saved.last(key, self.state_folder)
-        now = "" if key is None else saved.basis(log, context)
+        now = "" if key is None else saved.basis(log, context, self.config.equivalence)
         if kept is not None and kept.basis == now:
             yield kept.findings, tuple(Overview.begun(log).waiting)
             return
@@ -336,7 +336,14 @@ class Session:
         self.compiles = self._answer is None and any(map(must_compile, resolve(NEEDED)))
         found = Overview.begun(log)
         answer = self._answer or overview
-        for answers, questions in answer(log, jobs=self.jobs(), context=context, cancel=cancel):
+        coming = answer(
+            log,
+            jobs=self.jobs(),
+            context=context,
+            cancel=cancel,
+            equivalence=self.config.equivalence,
+        )
+        for answers, questions in coming:
             found.add(answers, questions)
             yield answers, questions
         if key is not None and not found.waiting and not found.failed:
@@ -404,8 +411,8 @@ class Session:
         self.overview.add([better[preset] for preset in told & better.keys()])
         self.view.answers_changed()
 
-    def costs(self, preset: str | None) -> Iterator[tuple[Sequence[Finding], Doing | None]]:
-        """What a preset's desired retention costs, as it becomes known, and what is asked next.
+    def costs(self, preset: str | None) -> Iterator[Workload]:
+        """What a preset's desired retention costs, as it becomes known.
 
         Called in a thread; the line among the answers has ranges as soon as all draws are there.
         """
@@ -442,7 +449,7 @@ class Session:
         log = self.log
         if log is None or wanted is None:
             return
-        from srs_eval.report.build import export_learner
+        from srs_eval.report.learner import export_learner
 
         presets = [log.presets[int(each)].name for each in self.judged_only[0]]
         decks = [log.decks[int(each)].name for each in self.judged_only[1]]
@@ -450,6 +457,7 @@ class Session:
             "preset": [*self.options.presets, *presets],
             "deck": [*self.options.decks, *decks],
         }
+        glance, costs = self.overview.of("costs"), self._costs.whole(log)
         task = partial(
             self._write_report or export_learner,
             log,
@@ -460,8 +468,22 @@ class Session:
             context=self.options.context,
             narrowed_to={what: ", ".join(names) or None for what, names in chosen.items()},
             anonymous=wanted.anonymous,
+            known=self._known(),
+            costs=next((costs[each.subject] for each in glance if each.subject in costs), None),
         )
         self.reports.write(task, wanted.path, in_process=self.jobs() > 0)
+
+    def _known(self) -> tuple[Finding, ...]:
+        """Today's answers, to questions that have no more to come."""
+        from srs_eval.advice.findings import Unanswered
+        from srs_eval.advice.questions import DAYS
+
+        waiting = {*self.overview.waiting, *(DAYS if DAYS[0] in self.overview.waiting else ())}
+        return tuple(
+            each
+            for each in self.overview.answers
+            if each.question not in waiting and not isinstance(each.evidence, Unanswered)
+        )
 
     def jobs(self) -> int:
         """Processes that work at once."""

@@ -576,7 +576,7 @@ def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
 def test_tuned_figures_flatter_on_the_users_of_the_audit(
     users: list[int], data: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ledger = Ledger(Path("ledger.json"), "", {}, {}, frozenset((1, 5)), "f")
+    ledger = Ledger(Path("ledger.json"), "", {}, frozenset((1, 5)), "f")
     say_tuned_on(ledger, users, data)
     said = capsys.readouterr().err
     assert told in said

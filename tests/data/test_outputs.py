@@ -55,7 +55,7 @@ def a_document(*names: str, title: str = "T") -> Document:
 
     columns = (Column("model"), Column("log loss"))
     blocks = [Table(each, each, columns, ((title, Figure(0.5)),)) for each in names]
-    pictures = [Picture(each, each, each, Drawing, None) for each in names]
+    pictures = [Picture(each, each, Drawing) for each in names]
     return Document(title, ("So it is.",), (Section("S", (*blocks, *pictures)),))
 
 

@@ -248,7 +248,7 @@ def test_nothing_is_a_share_of_an_average_that_loses_nothing() -> None:
         configuration, result = constant(name, p, count)
         y = np.ones(count)
         made = replace(
-            result, tests=replace(result.tests, y=y), metrics=summary(y, result.p, result.bin)
+            result, tests=replace(result.tests, y=y), metrics=summary(y, result.p, result.tests.bin)
         )
         passed.append((configuration, made))
     assert 0 < passed[0][1].metrics.log_loss < 1e-12

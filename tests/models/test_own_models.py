@@ -261,7 +261,7 @@ def test_what_a_model_returns_is_its_own(
     session._trials[session.preparation(slip.protocol)] = trials
     result = session.run(slip)
     assert result.parameters == {0: [0.5], 1: [0.9]}
-    np.testing.assert_array_equal(result.p, np.where(result.partition == 0, 0.5, 0.9))
+    np.testing.assert_array_equal(result.p, np.where(result.tests.partition == 0, 0.5, 0.9))
 
     kept = np.full(len(trials.test_index), 0.7)
     online = replace(usual, model=replace(usual.model, online=lambda *_: kept, predict=None))

@@ -40,6 +40,7 @@ def often_sentences(finding: Finding) -> list[str]:
             f"Only {counted(finding.reviews, 'review')} can tell what is enough for you.",
         ]
     at_all = found.defaults.difference
+    assert at_all is not None
     return [
         first,
         f"Without optimizing, log loss on {counted(finding.reviews, 'review')} is "

@@ -10,6 +10,7 @@ from srs_eval.advice.sentences import (
     figures,
     in_groups,
     lacks,
+    of_100,
     what_lacks,
 )
 from srs_eval.advice.tables import Cell, Table
@@ -66,6 +67,9 @@ def _change(finding: Finding, below: bool = False) -> str:
         "can't tell yet": " (its defaults alone may be no better)",
     }.get(found.defaults or "", "")
     by = _share(against.saved, name)
+    if finding.probability is not None and finding.act == "turn on":
+        sure = of_100(finding.probability)
+        return f"Turn FSRS on, {how} ({sure}): it would predict you {by}{alone}."
     told = {
         "better": f"Yes, {how}{alone}: it would predict you {by}.",
         "worse": f"No: it would predict you {by}.",
@@ -144,23 +148,22 @@ def fit_tables(finding: Finding) -> list[Table]:
 # Is FSRS right for a preset?
 
 
+_RIGHT = {"keep": "FSRS is right", "turn on": "turn FSRS on", "SM-2": "SM-2 is right"}
+
+
 def health_line(findings: Sequence[Finding]) -> str:
-    """ "better than SM-2 once optimized: Maps (3 … 7 %); can't tell yet: Words (too few …)"."""
+    """ "FSRS is right: Maps (sure, 98 of 100); too few reviews: Words"."""
     shown: dict[str, list[tuple[str, str]]] = {}
     for finding in findings:
-        against = of(finding, Health).against[:1]
-        says, bounds = "can't tell yet", ""
-        for each in against:  # the older scheduler
-            if each.verdict != "can't tell yet":
-                says = f"{_THAN[each.verdict]} SM-2 once optimized"
-            bounds = _range(each.saved, 1 if each.saved.estimate >= 0 else -1)
-        if finding.missing is not None:
-            bounds = f"({lacks(finding.missing, is_short=len(findings) > 1)})"
-        shown.setdefault(says, []).append((finding.subject, bounds))
+        says, sure = "too few reviews", ""
+        if finding.probability is not None:
+            says = _RIGHT[finding.act]
+            sure = f"({of_100(finding.probability)})"
+        shown.setdefault(says, []).append((finding.subject, sure))
     if len(findings) > 1:
         return in_groups(shown)
-    ((says, ((_, bounds),)),) = shown.items()
-    return f"{says} {bounds}".rstrip()
+    ((says, ((_, sure),)),) = shown.items()
+    return f"{says} {sure}".rstrip()
 
 
 def health_sentences(finding: Finding) -> list[str]:
@@ -169,11 +172,10 @@ def health_sentences(finding: Finding) -> list[str]:
     said = []
     for each in found.against[:1]:
         lead = f"FSRS-6 is {_share(each.saved, 'SM-2')} once optimized"
-        if each.verdict in ("as good", "can't tell yet"):
-            lead = f"{lead}: {each.verdict}"
+        if finding.probability is not None:
+            right = _RIGHT[finding.act]
+            lead = f"{right[0].upper()}{right[1:]} ({of_100(finding.probability)}): {lead}"
         said.append(f"{lead}; {figures(each.difference, 'held-out review')}.")
-    if finding.missing is not None:
-        said.append(what_lacks(finding.missing))
     return [*said, _check(found.check)]
 
 
@@ -207,13 +209,13 @@ def models_sentences(finding: Finding) -> list[str]:
     reviews = counted(finding.reviews, "held-out review")
     said = []
     for each in found.models:
-        if each.is_own and each.difference is not None:
+        if each.is_own and each.difference is not None and each.verdict is not None:
             told = figures(each.difference, "held-out review")
             says = f"{_THAN[each.verdict]} FSRS-6 fitted to these reviews"
             said.append(f"“{each.name}” predicts {says}: {told}.")
-    best = found.models[0]
-    loss = best.log_loss.estimate
-    said.append(f"“{best.name}” has the lowest log loss on the {reviews}, {loss:.4f}.")
+    best = found.models[0].log_loss
+    assert best is not None
+    said.append(f"“{found.says}” has the lowest log loss on the {reviews}, {best.estimate:.4f}.")
     if found.left_out:
         left_out = counted(found.left_out, "held-out review")
         said.append(f"Left out: {left_out} without a prediction by every model.")
@@ -223,7 +225,7 @@ def models_sentences(finding: Finding) -> list[str]:
 def models_tables(finding: Finding) -> list[Table]:
     """All models, the best first."""
     rows = tuple(
-        (each.name, each.log_loss, each.rmse_bins, each.auc, each.difference, each.verdict)
+        (each.name, each.log_loss, each.rmse_bins, each.auc, each.difference, each.verdict or "")
         for each in of(finding, Models).models
     )
     columns = ("model", "log loss", "RMSE(bins)", "AUC", "minus optimized", "verdict")
