@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.training.compile import VIEWS
+from srs_eval.training.compile import _VIEWS
 from tests.conftest import PATIENCE, REPOSITORY
 
 PACKAGE = REPOSITORY / "srs_eval"
@@ -143,7 +143,7 @@ def test_arrows_go_down(module: str) -> None:
     assert not found
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if entry_of(name) not in VIEWS])
+@pytest.mark.parametrize("module", [name for name in MODULES if entry_of(name) not in _VIEWS])
 def test_only_views_draw_and_print(module: str) -> None:
     assert not {name for name in imports(module) if name.split(".")[0] == "textual"}
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
