@@ -18,7 +18,8 @@ import pytest
 
 from srs_eval.data.errors import InputError
 from srs_eval.engine import conformance
-from srs_eval.engine.conformance import _CONTEXT, _PROTOCOL, _Findings, _learner, _train, _Training
+from srs_eval.engine.conformance import _CONTEXT, _PROTOCOL, _Findings, _train, _Training
+from srs_eval.engine.evaluate import demo_learner
 from srs_eval.engine.session import Session
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, resolve
@@ -39,14 +40,14 @@ KNOWN = {
 @cache
 def trainings() -> dict[str, _Training]:
     """Everything on one session, in order."""
-    session = Session(_learner())
+    session = Session(demo_learner())
     return {name: _train(each, session) for name, each in CONFIGURATIONS.items()}
 
 
 @cache
 def backwards() -> dict[str, _Training]:
     """One configuration of each model on one session, in reverse order."""
-    session = Session(_learner())
+    session = Session(demo_learner())
     return {each.name: _train(each, session) for each in list(MODELS.values())[::-1]}
 
 
@@ -71,7 +72,7 @@ def unknown(found: _Findings) -> list[conformance.Finding]:
 
 def test_a_probability_for_every_evaluated_review(training: _Training) -> None:
     result = training.result
-    trials = Session(_learner()).trials(training.configuration.protocol)
+    trials = Session(demo_learner()).trials(training.configuration.protocol)
     assert len(trials.folds) == 2
     assert result.p.shape == trials.test_index.shape
     assert result.p.dtype == np.float64
@@ -126,7 +127,7 @@ def test_a_model_says_whether_it_uses_the_device(model: Configuration) -> None:
     if model.model.predict is None:
         assert not model.model.uses_device
         return
-    trials = Session(_learner()).trials(model.protocol)
+    trials = Session(demo_learner()).trials(model.protocol)
     nowhere = replace(_CONTEXT, device="nowhere")
     test, default = trials.folds[0].test, model.model.default(nowhere)
     if model.model.uses_device:
@@ -208,7 +209,7 @@ for configuration in sorted(here.with_untrained(), key=lambda each: each.compile
         found["numba"] = "numba" in sys.modules
     forget()
     used.clear()
-    here.Session(here._learner()).run(configuration, here._CONTEXT)
+    here.Session(here.demo_learner()).run(configuration, here._CONTEXT)
     found[configuration.name] = bool(used)
 found["twice"] = []
 for kernel in kernels:
