@@ -41,7 +41,7 @@ from srs_eval.models.published import left_open
 
 _Result = Mapping[str, Any]  # a line of a result file
 _Results = dict[int, _Result]  # by user
-SHARES = ("RMSE", "RMSE(bins)", "ICI", "AUC")  # metrics that lie between 0 and 1
+_SHARES = ("RMSE", "RMSE(bins)", "ICI", "AUC")  # metrics that lie between 0 and 1
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def _impossible(line: Mapping[str, Any]) -> str:
                 return f"no {name}"
         elif not isinstance(value, int | float) or not math.isfinite(value):
             return f"{name} {value}"
-        elif (name == "LogLoss" and value < 0) or (name in SHARES and not 0 <= value <= 1):
+        elif (name == "LogLoss" and value < 0) or (name in _SHARES and not 0 <= value <= 1):
             return f"{name} {value:g}"
     return ""
 

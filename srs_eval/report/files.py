@@ -36,7 +36,7 @@ def as_text(document: Document, form: str) -> str:
 
         return harmless(page(document))
     if form == "md":
-        return harmless(markdown(document))
+        return harmless(_markdown(document))
     from srs_eval.report.export import to_json
 
     return to_json(_as_json(document))
@@ -126,7 +126,7 @@ def _digits(value: float) -> float | None:
 # --- Markdown
 
 
-def markdown(document: Document) -> str:
+def _markdown(document: Document) -> str:
     """A document as Markdown, fit for a forum: headings, sentences and pipe tables, no pictures.
 
     Of what a page folds there is what one would copy; of long tables, their brief rows. The last
