@@ -32,8 +32,8 @@ import numpy as np
 
 from srs_eval.advice import population
 from srs_eval.advice.candidates import BY_PRESET, WHOLE, Learner
-from srs_eval.advice.findings import Finding
-from srs_eval.advice.parameters import KEEP, are_my_parameters_good
+from srs_eval.advice.findings import KEEP, Finding
+from srs_eval.advice.parameters import are_my_parameters_good
 from srs_eval.anki_import import load_log
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog

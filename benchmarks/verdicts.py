@@ -43,7 +43,8 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.candidates import ALONE, TOGETHER, Learner
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import ALONE, TOGETHER
 from srs_eval.advice.pooling import fitted, pooled_fits
 from srs_eval.advice.split import over_all_presets, recommended
 from srs_eval.data.reviews import (

@@ -154,20 +154,6 @@ class SrsEvalApp(App[int]):
         usual = remembered.LIGHT if dark else remembered.DARK
         self.theme = other if other in self.available_themes else usual
 
-    def deliver_screenshot(
-        self,
-        filename: str | None = None,
-        path: str | None = None,
-        time_format: str | None = None,
-    ) -> str | None:
-        """As Textual does it; where there is no folder of downloads, into the home folder."""
-        if path is None:
-            from platformdirs import user_downloads_path
-
-            downloads = user_downloads_path()
-            path = str(downloads if downloads.is_dir() else Path.home())
-        return super().deliver_screenshot(filename, path, time_format)
-
     # --- screens, and what the session tells them
 
     def action_export(self) -> None:

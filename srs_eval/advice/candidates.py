@@ -16,7 +16,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from srs_eval.advice.findings import Missing, missing, missing_of
+from srs_eval.advice.findings import (
+    ALL_REVIEWS,
+    ALONE,
+    AVERAGE,
+    DEFAULTS,
+    NOW,
+    OPTIMIZED,
+    POOLED,
+    RECENCY,
+    SM2,
+    TOGETHER,
+    Missing,
+    missing,
+    missing_of,
+)
 from srs_eval.advice.pooling import Pooled, fitted, pooled_fits
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
@@ -30,6 +44,7 @@ from srs_eval.models import all_models, fsrs6, fsrs7
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out, younger_than_s
 from srs_eval.stats.intervals import (
+    EQUIVALENT,
     FEWEST_DAYS,
     FEWEST_REVIEWS,
     Interval,
@@ -38,7 +53,6 @@ from srs_eval.stats.intervals import (
 )
 from srs_eval.training.context import Context
 
-OPTIMIZED, RECENCY, DEFAULTS, AVERAGE = "optimized", "recency", "defaults", "average"
 # Candidates and the engine's configurations that they are.
 CONFIGURATIONS: Mapping[str, str] = {
     OPTIMIZED: "FSRS-6-preset",
@@ -56,15 +70,12 @@ WITHOUT_PRESETS: Mapping[str, str] = {
     "initial stability only": "FSRS-6-pretrain",
     AVERAGE: "AVG",
 }
-TOGETHER, ALONE = "one line", "alone"  # fitted as POOLED is, but sharing all or nothing
-NOW, POOLED, SM2 = "now", "pooled", "sm2"
 ACROSS_PRESETS = ("one for all presets", POOLED, TOGETHER)  # only where there are several
 _SOURCES = "give a collection, a package or a research export"
 BY_PRESET = Protocol(rows="anki", short=True, partitions="preset")
 _FRACTIONAL = Protocol(rows="anki", short=True, secs=True, equalize_test_with_non_secs=True)
 _BY_DECK = Protocol(rows="anki", short=True, partitions="deck")
 WHOLE = Protocol(short=True)  # where presets are not known: the benchmark's rows
-ALL_REVIEWS = "all reviews"  # the subject of findings on these
 _T = TypeVar("_T")
 _PACE_DAYS = 30
 _BLOCKS = 5  # before each of which rivals of the present parameters are fitted anew
@@ -124,12 +135,16 @@ class Learner:
     session: Session
     trials: Trials  # n reviews of later days; the partition is the preset
     context: Context
+    equivalence: float = EQUIVALENT  # differences in log loss within it count as none
     _known: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False)
     """What several questions ask for, by function and arguments: computed once."""
 
     @staticmethod
     def of(
-        log: ReviewLog, context: Context | None = None, protocol: Protocol = BY_PRESET
+        log: ReviewLog,
+        context: Context | None = None,
+        protocol: Protocol = BY_PRESET,
+        equivalence: float = EQUIVALENT,
     ) -> Learner:
         """Without presets whose parameters Anki does not run, where it is asked of presets.
 
@@ -140,7 +155,9 @@ class Learner:
             log = without_presets(log, told)
         session = Session(replace(log, user=None))  # all models are judged on the same reviews
         try:
-            return Learner(log, session, session.trials(protocol), context or Context())
+            return Learner(
+                log, session, session.trials(protocol), context or Context(), equivalence
+            )
         except NotEnoughData as reason:
             if not told:
                 raise
@@ -167,7 +184,9 @@ class Learner:
 
         def narrowed() -> Learner | None:
             try:
-                return Learner.of(only_preset(self.log, str(group)), self.context, _BY_DECK)
+                return Learner.of(
+                    only_preset(self.log, str(group)), self.context, _BY_DECK, self.equivalence
+                )
             except NotEnoughData:
                 return None
 
@@ -330,10 +349,10 @@ class Learner:
         """
         if difference is None:
             found = missing_of(reviews, 0, FEWEST_REVIEWS, FEWEST_DAYS)
-        elif verdict(difference) != "can't tell yet":
+        elif verdict(difference, equivalence=self.equivalence) != "can't tell yet":
             return None
         else:
-            found = missing(difference)
+            found = missing(difference, self.equivalence)
         if found.reviews is None and found.days is None:
             return None
         return replace(found, date=self._reached(found.reviews or 0, found.days or 0, group))

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from srs_eval.advice.population import Belief
 from srs_eval.advice.tables import Table
 from srs_eval.stats.intervals import (
     EQUIVALENT,
@@ -23,6 +22,17 @@ from srs_eval.stats.intervals import (
     more_reviews,
 )
 
+OPTIMIZED, RECENCY, DEFAULTS, AVERAGE = "optimized", "recency", "defaults", "average"
+TOGETHER, ALONE = "one line", "alone"  # fitted as POOLED is, but sharing all or nothing
+NOW, POOLED, SM2 = "now", "pooled", "sm2"
+ACTS = {RECENCY: "optimize", POOLED: "pooled", TOGETHER: "one line", DEFAULTS: "defaults"}
+"""What a person can do, by the candidate whose parameters the preset then has.
+
+"optimize" is what Anki's button does: newer reviews weigh more.
+"""
+KEEP = "keep"
+SURE, LIKELY = 0.95, 0.8
+ALL_REVIEWS = "all reviews"  # the subject of findings on these
 OPEN: Literal["can't tell"] = "can't tell"
 FEWEST_SHOWN, FEWEST_DAYS_SHOWN = 300, 10
 """Below either no log loss of a preset is shown where nothing beside it tells; nor, below these
@@ -34,6 +44,16 @@ class Evidence:
 
     says: str
     """A code: what was found where no act is recommended; OPEN where that can't be told."""
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What is known of a candidate's difference in log loss over the coming reviews."""
+
+    probability: float  # that the candidate is better
+    gain: float  # expected reduction of log loss, nats
+    low: float  # 95 % of the belief lies between these gains
+    high: float
 
 
 @dataclass(frozen=True)
@@ -61,6 +81,7 @@ class Finding:
     missing: Missing | None = None
     probabilities: Mapping[str, float] | None = None  # by candidate, of "parameters" only
     evidence: Evidence | None = None
+    equivalence: float = EQUIVALENT  # differences in log loss within it counted as none
 
     @property
     def says(self) -> str:
@@ -378,6 +399,29 @@ class Steps(Evidence):
 
 
 @dataclass(frozen=True)
+class Standing:
+    """The share of published learners like one whose figure is worse; where all of theirs lie."""
+
+    metric: str
+    figure: float
+    share_worse: float
+    quantiles: tuple[tuple[float, float], ...]  # shares of learners, theirs below which they lie
+
+    @property
+    def of_100(self) -> int:
+        """How many of 100 have a worse figure."""
+        return round(100 * self.share_worse)
+
+
+@dataclass(frozen=True)
+class Standings(Evidence):
+    """By metric, where a learner's figure lies among those of published learners like them."""
+
+    says: str  # "better than 61 of 100"
+    metrics: tuple[Standing, ...]  # log loss first
+
+
+@dataclass(frozen=True)
 class Worded(Evidence):
     """Evidence in English: of questions that return no numbers yet."""
 
@@ -385,8 +429,7 @@ class Worded(Evidence):
     sentences: tuple[str, ...]  # the answer, then what it rests on
     tables: tuple[Table, ...] = ()
     why: str = ""
-    """In a few words, why it can't be told where no difference shows it; of costs, what is done so
-    far where FSRS is off."""
+    """In a few words, why it can't be told where no difference shows it."""
     brief: str = ""  # in a line, where that is neither the first sentence nor made of figures
 
 
@@ -417,7 +460,7 @@ def of(finding: Finding, kind: type[_E]) -> _E:
 
 def unanswered(question: str, reason: str) -> Finding:
     """What stands for the findings on a question that has none."""
-    return Finding(question, "all reviews", evidence=Unanswered(reason))
+    return Finding(question, ALL_REVIEWS, evidence=Unanswered(reason))
 
 
 def missing(difference: Interval, margin: float = EQUIVALENT) -> Missing:

@@ -14,9 +14,14 @@ from typing import Literal
 import numpy as np
 
 from srs_eval.advice import population
-from srs_eval.advice.candidates import BY_PRESET, DEFAULTS, NOW, OPTIMIZED, SM2, Learner
+from srs_eval.advice.candidates import BY_PRESET, Learner
 from srs_eval.advice.findings import (
+    ALL_REVIEWS,
+    DEFAULTS,
+    NOW,
     OPEN,
+    OPTIMIZED,
+    SM2,
     Against,
     Finding,
     Fit,
@@ -98,7 +103,7 @@ def how_well(learner: Learner, equivalence: float) -> Finding:
         says, by, saved, log_loss[OPTIMIZED], others, is_off, instead, of_defaults or None
     )
     finding = Finding(
-        *("fit", "all reviews"),
+        *("fit", ALL_REVIEWS),
         interval=difference["average"],
         reviews=len(index),
         missing=missing(open_[0], equivalence) if open_ else None,

@@ -17,10 +17,11 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.advice.candidates import OPTIMIZED, Learner
+from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import (
     FEWEST_DAYS_SHOWN,
     OPEN,
+    OPTIMIZED,
     Days,
     DayState,
     Finding,
@@ -40,7 +41,14 @@ from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.models.state import base_logits, features_of, group_slice, shipped_prior, trace
-from srs_eval.stats.intervals import Interval, Verdict, mean_interval, relative, side, verdict
+from srs_eval.stats.intervals import (
+    Interval,
+    Verdict,
+    mean_interval,
+    relative,
+    side,
+    verdict,
+)
 from srs_eval.training.context import Context
 
 _DAYS_OF_A_MONTH = 30  # where the source has no dates

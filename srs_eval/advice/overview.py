@@ -22,16 +22,17 @@ from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, Asked, ask, tasks_of
 from srs_eval.advice.sentences import month_in_words
 from srs_eval.advice.shown.predicted import headline
-from srs_eval.advice.shown.worded import OPEN
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of
 from srs_eval.engine.session import must_compile
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.models.configurations import resolve
-from srs_eval.stats.intervals import enough_to_tell
+from srs_eval.stats.intervals import EQUIVALENT, enough_to_tell
 from srs_eval.training.context import Cancelled, Context
 
+_OPEN = ("can't tell", "can't tell yet")  # what was found where nothing was
+_MEANWHILE = "can't tell yet: leave them as they are"  # of splitting
 _MOST_BESIDE = 6  # presets, those with the most reviews
 NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
 
@@ -154,9 +155,9 @@ def _for_too_few(line: Line) -> Line:
 
     How many each question lacks is in its evidence.
     """
-    if not line.answers or line.answers[0].says not in OPEN:
+    if not line.answers or line.answers[0].says not in _OPEN:
         return line
-    return replace(line, text=OPEN[1])
+    return replace(line, text=_OPEN[1])
 
 
 def _month(answer: Finding) -> str:
@@ -183,23 +184,25 @@ def overview(
     jobs: int = 0,
     context: Context | None = None,
     cancel: threading.Event | None = None,
+    equivalence: float = EQUIVALENT,
 ) -> Iterator[tuple[tuple[Finding, ...], tuple[str, ...]]]:
     """Answers as they come, with the questions that are settled by them.
 
     `jobs` worker processes; 0 works in this process. Setting `cancel`, or closing the iterator,
-    ends the work. What cannot be answered has an answer that says why.
+    ends the work. What cannot be answered has an answer that says why. Differences in log loss
+    within `equivalence` count as none.
     """
     cancel = cancel or threading.Event()
     context = context or Context()
     tasks = tasks_of(log)
     if jobs <= 0:
-        yield from _in_this_process(log, tasks, context, cancel)
+        yield from _in_this_process(log, tasks, context, cancel, equivalence)
         return
     events = TaskEvents()
     pool = WorkerPool(
         min(jobs, len(tasks)),
         initializer=_share,
-        initargs=(log, replace(context, tick=Context().tick)),
+        initargs=(log, replace(context, tick=Context().tick), equivalence),
         on_message=events.put,
     )
     working: dict[Future[list[Finding]], tuple[str, ...]] = {}
@@ -227,6 +230,7 @@ def _in_this_process(
     tasks: Sequence[tuple[str, ...]],
     context: Context,
     cancel: threading.Event,
+    equivalence: float,
 ) -> Iterator[tuple[tuple[Finding, ...], tuple[str, ...]]]:
     outer = context.tick
 
@@ -237,7 +241,8 @@ def _in_this_process(
 
     for task in tasks:
         try:
-            yield tuple(_answers(log, task, replace(context, tick=tick))), task
+            asked = Asked(log, replace(context, tick=tick), equivalence)
+            yield tuple(_answers(asked, task)), task
         except Cancelled:
             return
 
@@ -254,31 +259,31 @@ def _to_compile_side_by_side(tasks: Sequence[tuple[str, ...]], jobs: int) -> lis
     return [tasks[0], *early, *(each for each in tasks[1:] if each not in early)]
 
 
-_shared: tuple[ReviewLog, Context] | None = None
+_shared: tuple[ReviewLog, Context, float] | None = None
 
 
-def _share(log: ReviewLog, context: Context) -> None:
+def _share(log: ReviewLog, context: Context, equivalence: float) -> None:
     global _shared
-    _shared = log, context
+    _shared = log, context, equivalence
 
 
 def _answer_shared(questions: tuple[str, ...]) -> list[Finding]:
     assert _shared is not None
     found = []
-    for answer in _answers(_shared[0], questions, _shared[1]):
+    for answer in _answers(Asked(*_shared), questions):
         found.append(answer)
         send(answer)
     return found
 
 
-def _answers(log: ReviewLog, questions: tuple[str, ...], context: Context) -> Iterator[Finding]:
+def _answers(asked: Asked, questions: tuple[str, ...]) -> Iterator[Finding]:
     """One after another; a question without enough reviews gets an answer that says so."""
     beside = any(REGISTRY[question].is_beside for question in questions)
-    asked = Asked(log, context, most_presets=_MOST_BESIDE if beside else None)
+    asked = replace(asked, most_presets=_MOST_BESIDE if beside else None)
     try:
         for question in questions:
             yield from ask(question, asked)
     except NotEnoughData as reason:
         for question in questions:
-            why = too_few(log, reason) if judged_by_preset(log) else str(reason)
+            why = too_few(asked.log, reason) if judged_by_preset(asked.log) else str(reason)
             yield unanswered(question, f"too little data, {why}")

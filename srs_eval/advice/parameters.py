@@ -12,31 +12,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from srs_eval.advice import population
-from srs_eval.advice.candidates import (
-    ACROSS_PRESETS,
-    CONFIGURATIONS,
+from srs_eval.advice.candidates import ACROSS_PRESETS, CONFIGURATIONS, Learner
+from srs_eval.advice.findings import (
+    ACTS,
     DEFAULTS,
+    KEEP,
     NOW,
     OPTIMIZED,
     POOLED,
     RECENCY,
     SM2,
     TOGETHER,
-    Learner,
+    Candidate,
+    Finding,
+    LeftOut,
+    OfAll,
+    OfPreset,
 )
-from srs_eval.advice.findings import Candidate, Finding, LeftOut, OfAll, OfPreset
 from srs_eval.advice.split import one_is_enough_for
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.models.own_parameters import version_of, why_left_out
 from srs_eval.stats.intervals import Interval, Verdict, verdicts
 
-ACTS = {RECENCY: "optimize", POOLED: "pooled", TOGETHER: "one line", DEFAULTS: "defaults"}
-"""What a person can do, by the candidate whose parameters the preset then has.
-
-"optimize" is what Anki's button does: newer reviews weigh more.
-"""
-KEEP = "keep"
 _RIVALS = (RECENCY, OPTIMIZED, DEFAULTS, "one for all presets", POOLED)
 """Verdicts on these are one question: the first is tested first, the others by Holm after it."""
 _HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)

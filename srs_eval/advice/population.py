@@ -22,20 +22,22 @@ from typing import Literal
 
 import numpy as np
 
+from srs_eval.advice.findings import Belief, Standing
 from srs_eval.data.reviews import FloatArray
 from srs_eval.stats.intervals import Interval
 
 Published = Literal["optimized", "recency", "defaults", "sm2", "average"]
 TABLE = Path(__file__).with_name("population.npz")  # made by tools/experience.py
-SURE, LIKELY = 0.95, 0.8
 _SCALE = 100_000
 _WIDTH = 0.7  # of the kernel, in log reviews
+_WIDTH_OF_RECALL = 0.2  # the same in log of the average's log loss
 _FREEDOM = 4
 _SHIFT = 0.008  # c: between parameters of one model
 _SHIFT_OF_MODELS = 0.03  # between models
 _SHIFT_OF_SHARING = 0.001  # between pooled and shared parameters of the same reviews
 _FEWEST = 50  # reviews: below, differences scatter no more than here
 _SIZES = 200, 500_000  # reviews: at these, and between, hundreds of users are near
+_LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)  # of the quantiles of a `Standing`
 _LAPSE = 0.02  # no statement is surer than 98 %: lives change
 _UNLIKE, _SHARE_UNLIKE = np.linspace(-1.0, 1.0, 401), 0.01
 """Differences of people who are like no published one, and how many they are."""
@@ -51,16 +53,6 @@ class Prior:
     difference: FloatArray  # (k,) nats, negative: the candidate is better
     log_weight: FloatArray  # (k,)
     shift: float = _SHIFT
-
-
-@dataclass(frozen=True)
-class Belief:
-    """What is known of a candidate's difference in log loss over the coming reviews."""
-
-    probability: float  # that the candidate is better
-    gain: float  # expected reduction of log loss, nats
-    low: float  # 95 % of the belief lies between these gains
-    high: float
 
 
 def published(candidate: Published, reference: Published, reviews: int) -> Prior:
@@ -132,24 +124,17 @@ def belief(own: Interval | None, prior: Prior, margin: float = 0.0) -> Belief:
 # Where do I stand?
 
 
-@dataclass(frozen=True)
-class Standing:
-    """The share of published learners like one whose figure is worse; where all of theirs lie."""
-
-    metric: str
-    figure: float
-    share_worse: float
-    quantiles: tuple[float, ...]  # 10, 25, 50, 75 and 90 % of theirs
-
-
 def standings(figures: Mapping[str, float | None], average: float, reviews: int) -> list[Standing]:
     """FSRS-5's log loss, RMSE(bins) and AUC among learners of like size and recall.
 
-    `average` is the log loss of the average baseline, which the share recalled decides.
+    `average` is the log loss of the average baseline, which the share recalled decides. Others'
+    log loss is taken as a multiple of theirs, for who recalls more has less of it however they are
+    predicted.
     """
     users = _users()
     columns = {"LogLoss": "optimized", "RMSE(bins)": "rmse_bins", "AUC": "auc"}
-    log_weight = _near(users["reviews"], reviews) + _near(users["average"] + 0.01, average + 0.01)
+    like = (average + 0.01) / (users["average"] + 0.01)
+    log_weight = _near(users["reviews"], reviews) + _near(like, 1.0, _WIDTH_OF_RECALL)
     found = []
     for metric, column in columns.items():
         figure = figures.get(metric)
@@ -157,20 +142,27 @@ def standings(figures: Mapping[str, float | None], average: float, reviews: int)
             continue
         known = np.flatnonzero(np.isfinite(users[column]))
         values, weight = users[column][known], np.exp(log_weight[known] - log_weight.max())
+        if metric == "LogLoss":
+            values = values * like[known]
         order = np.argsort(values)
         weight = weight[order] / weight.sum()
         worse = values[order] < figure if metric == "AUC" else values[order] > figure
-        place = np.searchsorted(np.cumsum(weight), (0.1, 0.25, 0.5, 0.75, 0.9))
+        place = np.searchsorted(np.cumsum(weight), _LEVELS)
         quantiles = values[order][np.minimum(place, len(order) - 1)]
         found.append(
-            Standing(metric, figure, float(weight[worse].sum()), tuple(quantiles.tolist()))
+            Standing(
+                metric,
+                figure,
+                float(weight[worse].sum()),
+                tuple(zip(_LEVELS, quantiles.tolist(), strict=True)),
+            )
         )
     return found
 
 
-def _near(sizes: FloatArray, size: float) -> FloatArray:
+def _near(sizes: FloatArray, size: float, width: float = _WIDTH) -> FloatArray:
     """Log weights (users,) of how near their sizes are."""
-    weight: FloatArray = -0.5 * ((np.log(sizes) - math.log(size)) / _WIDTH) ** 2
+    weight: FloatArray = -0.5 * ((np.log(sizes) - math.log(size)) / width) ** 2
     return weight
 
 

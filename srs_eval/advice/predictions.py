@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval.advice.candidates import OPTIMIZED, SM2, Learner
-from srs_eval.advice.findings import Finding, Model, Models
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import ALL_REVIEWS, OPTIMIZED, SM2, Finding, Model, Models
 from srs_eval.advice.parameters import compared
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
@@ -66,7 +66,7 @@ def which_predicts_best(
         for name in found.ordered
     )
     evidence = Models(models[0].name, models, len(everything) - len(index))
-    return Finding("models", "all reviews", reviews=len(index), evidence=evidence)
+    return Finding("models", ALL_REVIEWS, reviews=len(index), evidence=evidence)
 
 
 def brought_along(learner: Learner) -> dict[str, FloatArray]:

@@ -11,9 +11,10 @@ from itertools import takewhile
 
 import numpy as np
 
-from srs_eval.advice.candidates import RECENCY, Learner
+from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import (
     OPEN,
+    RECENCY,
     Candidate,
     Finding,
     Missing,

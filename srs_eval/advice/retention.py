@@ -10,9 +10,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.advice.candidates import NOW, Learner
+from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import (
     FEWEST_DAYS_SHOWN,
+    NOW,
     OPEN,
     Calibration,
     Finding,

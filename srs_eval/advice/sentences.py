@@ -7,8 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import date
 
-from srs_eval.advice.findings import FEWEST_DAYS_SHOWN, FEWEST_SHOWN, Finding, Missing
-from srs_eval.advice.population import LIKELY, SURE
+from srs_eval.advice.findings import FEWEST_DAYS_SHOWN, FEWEST_SHOWN, LIKELY, SURE, Finding, Missing
 from srs_eval.data.errors import InputError, counted
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import (

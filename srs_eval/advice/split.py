@@ -19,8 +19,8 @@ from typing import Final
 import numpy as np
 
 from srs_eval.advice import population
-from srs_eval.advice.candidates import ALONE, POOLED, TOGETHER, Learner
-from srs_eval.advice.findings import Decision, Difference, Finding, Sharing
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import ALONE, POOLED, TOGETHER, Decision, Difference, Finding, Sharing
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, Verdict, enough_to_tell, verdicts
 

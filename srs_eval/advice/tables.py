@@ -63,11 +63,11 @@ class Table:
             record: dict[str, Any] = {}
             for column, cell in zip(self.columns, row, strict=True):
                 if isinstance(cell, Interval):
-                    record[column] = cell.estimate
+                    record[column] = _known(cell.estimate)
                     record[f"{column} low"] = _known(cell.low)
                     record[f"{column} high"] = _known(cell.high)
                 else:
-                    record[column] = cell
+                    record[column] = _known(cell) if isinstance(cell, float) else cell
             made.append(record)
         return made
 

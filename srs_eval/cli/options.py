@@ -354,6 +354,27 @@ ReferenceOption = Annotated[
         "The model that others are held against besides the best.", "--reference", metavar="NAME"
     ),
 ]
+
+
+def equivalence_option(
+    equivalence: Annotated[
+        float | None,
+        option(
+            "Differences in log loss within it do not matter; if left out as in config.toml.",
+            "--equivalence",
+        ),
+    ] = None,
+) -> float:
+    """What does not matter; raises InputError."""
+    from srs_eval.tui.config import load_config
+
+    if equivalence is None:
+        return load_config().equivalence
+    if not 0 <= equivalence < 1:
+        raise InputError(f"--equivalence takes a log loss from 0 to 1, not {equivalence:g}.")
+    return equivalence
+
+
 NoCacheOption = Annotated[bool, option("Neither use nor keep earlier results.", "--no-cache")]
 
 

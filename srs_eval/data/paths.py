@@ -14,6 +14,8 @@ from pathlib import Path
 
 _NAME = "srs-eval"
 VERSION = "0.1.0"
+DEMO_FILE = Path(__file__).with_name("demo.anki2.zst")
+"""The demo's learner: 20,000 reviews of a year, simulated by `tools/simulated`."""
 
 
 def cache_dir() -> Path:

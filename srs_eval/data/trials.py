@@ -25,6 +25,7 @@ from srs_eval.data.reviews import (
     Rows,
     T,
     read_only,
+    run_begins,
 )
 
 _SECONDS_PER_DAY = 86_400
@@ -245,10 +246,9 @@ def _sorted_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _Columns:
 
 def _start_of_card(card_id: IntArray) -> IntArray:
     """For each row the position of its card's first row (rows sorted by card)."""
-    n = len(card_id)
-    new_card = np.ones(n, np.bool_)
-    new_card[1:] = card_id[1:] != card_id[:-1]
-    starts: IntArray = np.maximum.accumulate(np.where(new_card, np.arange(n), 0))
+    starts: IntArray = np.maximum.accumulate(
+        np.where(run_begins(card_id), np.arange(len(card_id)), 0)
+    )
     return starts
 
 
@@ -292,12 +292,10 @@ def _before_first_gap(
     if not len(position):
         return kept
     card = first_of_card[position]
-    new_card = np.ones(len(position), np.bool_)
-    new_card[1:] = card[1:] != card[:-1]
     gap = np.zeros(len(position), np.bool_)
-    gap[1:] = (np.diff(number[position]) != 1) & ~new_card[1:]
+    gap[1:] = (np.diff(number[position]) != 1) & ~run_begins(card)[1:]
     gaps_so_far = np.cumsum(gap)
-    starts = np.maximum.accumulate(np.where(new_card, np.arange(len(position)), 0))
+    starts = _start_of_card(card)
     whole = np.zeros(len(kept), np.bool_)
     whole[position] = gaps_so_far == gaps_so_far[starts]
     return whole

@@ -20,7 +20,6 @@ from functools import cache
 import numpy as np
 
 from srs_eval.anki_import import load_log
-from srs_eval.data.demo import DEMO_FILE
 from srs_eval.data.errors import (
     InputError,
     NotEnoughData,
@@ -29,6 +28,7 @@ from srs_eval.data.errors import (
     described,
     in_one_line,
 )
+from srs_eval.data.paths import DEMO_FILE
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_rows

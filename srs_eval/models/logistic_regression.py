@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.reviews import FloatArray, IntArray, run_begins
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training import hyperparameters
@@ -151,12 +151,9 @@ def features(
 
 def make_features(trials: Trials) -> NDArray[np.float32]:
     order = np.argsort(trials.card_id, kind="stable")
-    card = trials.card_id[order]
-    start = np.ones(len(order), np.bool_)
-    start[1:] = card[1:] != card[:-1]
     x = np.empty((len(order), 34), np.float32)
     x[order] = compiled(features)(
-        start,
+        run_begins(trials.card_id[order]),
         trials.history_rating[trials.history_end[order] - 1],
         trials.delta_t[order],
         trials.elapsed_days[order],

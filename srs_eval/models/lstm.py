@@ -109,15 +109,6 @@ class Weights:
     deviation: NDArray[np.float32]
 
 
-VALUES = 8869 + 4
-
-
-def as_vector(weights: Weights) -> FloatArray:
-    """All numbers (VALUES,): tensors, mean and deviation of the inputs."""
-    parts = [*weights.tensors.values(), weights.mean, weights.deviation]
-    return np.concatenate([np.ravel(part) for part in parts]).astype(np.float64)
-
-
 @cache
 def network_class() -> type:
     """The network; defined at the first call, for torch takes seconds to import."""

@@ -194,13 +194,12 @@ def _means_picture(comparison: Comparison, name: str) -> Picture:
         (f"by {weighting}", [(m.estimate, m.low, m.high) for m in map(means.__getitem__, labels)])
         for weighting, means in (("users", by_users), ("reviews", by_reviews))
     ]
-    floor = next(
-        (by_users[file.label].estimate for file in comparison.files if file.is_floor), None
-    )
+    labelled = [file.label for file in comparison.files if file.is_floor][:1]
+    floors = [means[label].estimate for label in labelled for means in (by_users, by_reviews)]
     return Picture(
         f"{name}means",
-        f"Mean {heading(metric)} with 99 % intervals" + (", the floor as a line" if floor else ""),
-        pictures.intervals(labels, series, heading(metric), floor),
+        f"Mean {heading(metric)} with 99 % intervals" + (", the floor as lines" if floors else ""),
+        pictures.intervals(labels, series, heading(metric), floors),
     )
 
 

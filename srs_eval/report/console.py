@@ -260,11 +260,6 @@ def share_done(console: Console, words: str) -> Iterator[Callable[[str, float], 
 
 # --- compare -------------------------------------------------------------------
 
-WORKLOAD = (
-    "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
-    "for habits like those of so far (docs/workload.md). --preset NAME asks about another preset; "
-    "srs-eval compare --question parameters judges the parameters in force."
-)
 ANKI_ROWS = (
     "Reviews are those that Anki's optimizer takes (--rows anki); "
     "a verdict speaks of reviews like these. An interval beyond 0 is none yet where "
@@ -316,5 +311,6 @@ def print_answers(
             console.print()
             for part in table_text(figures(table, ""), width, elsewhere=None):
                 console.print(part, width=width)
-    console.print(f"\n{closing}", width=width, style="dim")
+    if shown:
+        console.print(f"\n{closing}", width=width, style="dim")
     return shown

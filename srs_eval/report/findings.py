@@ -8,11 +8,11 @@ from dataclasses import replace
 from srs_eval.advice import shown
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.overview import Line
-from srs_eval.advice.questions import MODELS, OF_PRESETS, OVER_ALL, REGISTRY
+from srs_eval.advice.questions import OF_PRESETS, REGISTRY
 from srs_eval.advice.sentences import parameter_line, where_to_paste
+from srs_eval.advice.shown.costs import OF_DRAWS
 from srs_eval.advice.tables import SHARES, is_difference
 from srs_eval.advice.tables import Table as AnswerTable
-from srs_eval.advice.workload.answers import answers as answers_of
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.report.document import Block, Code, Column, Section, Table, figure
 from srs_eval.stats.intervals import Interval
@@ -26,10 +26,6 @@ _FROM_ANKI = (
 _FROM_BENCHMARK = (
     "Reviews are those of the benchmark. A verdict speaks of reviews like these. FSRS-6 is fitted "
     "to the reviews before each fold."
-)
-_OF_DRAWS = (
-    "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
-    "for habits like those of so far."
 )
 
 
@@ -56,23 +52,18 @@ def presets_section(lines: Sequence[Line]) -> list[Section]:
             blocks.append(Section(f"Parameters for {line.title}", copied, folded=True))
     for number, line in enumerate(lines, start=1):
         rests_on = [
-            evidence(replace(answer, parameters=None), f"{OF_PRESETS}-{number}")
+            evidence(replace(answer, parameters=None), f"{answer.question}-{number}")
             for answer in line.answers
         ]
         blocks.append(Section(f"Why: {line.title}", _flat(rests_on), folded=True))
     return [Section("Your presets", tuple(blocks))]
 
 
-def of_benchmark(answers: Sequence[Finding]) -> bool:
-    """Whether they rest on the benchmark's rows."""
-    return all(each.question in (MODELS, *OVER_ALL) for each in answers)
-
-
 def answers_section(
     answers: Sequence[Finding] | str,
+    rows: str,
     lines: Sequence[Line],
     workload: Workload | str,
-    load: Finding | None,
 ) -> list[Section]:
     """A line for each question, opened for what it rests on."""
     if isinstance(answers, str):
@@ -85,6 +76,7 @@ def answers_section(
     }
     preset_lines = [line for line in lines if line.question == OF_PRESETS and line.way]
     told = {id(answer) for line in preset_lines for answer in line.answers}
+    told_of_presets = {answer.question for line in preset_lines for answer in line.answers}
     blocks: list[Block] = []
     for question, about in REGISTRY.items():
         of_question = [
@@ -95,9 +87,10 @@ def answers_section(
         subject = of_question[0].subject
         first = "" if subject in _ALL else f"{subject}: "
         first += "".join(shown.sentences(of_question[0])[:1]).rstrip(".")
+        said_before = len(preset_lines) if question in told_of_presets else 0
         rests_on = [
             evidence(answer, f"{question}-{number}")
-            for number, answer in enumerate(of_question, start=1)
+            for number, answer in enumerate(of_question, start=1 + said_before)
         ]
         blocks.append(
             Section(
@@ -107,8 +100,8 @@ def answers_section(
                 said=said.get(question, first),
             )
         )
-    blocks += _workload(workload, load)
-    blocks.append(_FROM_BENCHMARK if of_benchmark(answers) else _FROM_ANKI)
+    blocks += _workload(workload)
+    blocks.append(_FROM_ANKI if rows == "anki" else _FROM_BENCHMARK)
     return [Section("Answers", tuple(blocks))]
 
 
@@ -147,15 +140,12 @@ def figures(table: AnswerTable, name: str) -> Table:
     )
 
 
-def _workload(found: Workload | str, load: Finding | None) -> list[Section | str]:
-    """What a desired retention costs, in a line and behind it."""
+def _workload(found: Workload | str) -> list[Section | str]:
+    """What a desired retention costs, in a line and behind it; its table is with the picture."""
     title = REGISTRY["workload"].title
     if isinstance(found, str):
         return [Section(title, (), folded=True, said=found)] if found else []
-    (answer,) = answers_of(found)
-    tables = [
-        figures(table, f"workload-{number}")
-        for number, table in enumerate(shown.tables(answer)[1:], start=2)
-    ]
-    said = answer.says if load is None else shown.sentences(load)[0]
-    return [Section(title, (*shown.sentences(answer), *tables, _OF_DRAWS), folded=True, said=said)]
+    sentences = shown.sentences(found.finding)
+    said, more = " ".join(sentences[:2]), sentences[2:]
+    closing = (OF_DRAWS,) if found.drawn else ()
+    return [Section(title, (*more, *closing), folded=True, said=said)]

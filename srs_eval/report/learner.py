@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from srs_eval.advice.candidates import knows_presets
 from srs_eval.advice.findings import Days, Month
 from srs_eval.advice.over_time import dates, months
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import (
+    DAYS,
     MODELS,
     OVER_ALL,
     REGISTRY,
     Asked,
     Finding,
     ask,
-    knows_presets,
     questions_for,
+    rows_of,
     tasks_of,
 )
 from srs_eval.advice.shown import sentences, tables
 from srs_eval.advice.shown.memory import days_table
-from srs_eval.advice.workload.answers import answers as answers_of
 from srs_eval.advice.workload.estimate import MINUTES, Workload, workload
-from srs_eval.advice.workload.glance import in_short
 from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
@@ -55,7 +56,6 @@ from srs_eval.report.findings import (
     answers_section,
     evidence,
     figures,
-    of_benchmark,
     presets_section,
 )
 from srs_eval.report.inspection import Inspection, inspect_log, summary_section
@@ -78,10 +78,10 @@ class _Learner:
     inspection: Inspection
     protocol: Protocol
     run: Run
+    rows: str  # that the answers rest on
     answers: Sequence[Finding] | str
     state: Sequence[Finding] | str
     workload: Workload | str  # of the preset with the most reviews
-    load: Finding | None  # the same in short, as the app's answers have it
     calibration: Mapping[str, CalibrationGraph]  # by words of a configuration
     predictor: str  # in words: the model whose months are told
     months: Sequence[Month]
@@ -100,24 +100,30 @@ def learner_report(
     narrowed_to: Mapping[str, str | None] | None = None,
     anonymous: bool = False,
     tell: Callable[[int, int, str], object] = lambda *at: send(at),
+    known: Sequence[Finding] = (),
+    costs: Workload | None = None,
 ) -> Document:
     """The report on one learner whose ranking is in `run`; asks the questions, too.
 
-    `tell` hears of each question before it is worked on: its number, of how many, and its name; in
-    a worker, whoever runs that does. `anonymous` leaves out names of decks, presets and the file.
+    Only those of which nothing is `known` of the same log; with any, what retentions cost is a
+    first estimate, unless it is known (`costs`). `tell` hears of each question before it is worked
+    on: its number, of how many, and its name; in a worker, whoever runs that does. `anonymous`
+    leaves out names of decks, presets and the file, and asks all anew.
     """
-    log = without_names(log) if anonymous else log
+    if anonymous:
+        log, known, costs = without_names(log), (), None
     asked_of = {each for task in tasks_of(log) for each in task}
-    questions = [*(each for each in OVER_ALL if each in asked_of), *questions_for(log)]
+    over_all = [each for each in OVER_ALL if each in asked_of]
+    questions = list(dict.fromkeys([*over_all, *questions_for(log)]))
     every = [*questions, "day", "workload"]
 
     def at(question: str) -> None:
         tell(every.index(question) + 1, len(every), question)
 
     asked = Asked(log, context, run.equivalence)
-    answers, state = _answers(asked, questions, at), _answers(asked, ["day"], at)
+    answers, state = _answers(asked, questions, at, known), _answers(asked, ["day"], at, known)
     at("workload")
-    costs = _workload(log, context)
+    costs_or_why = costs or _workload(log, context, at_once=bool(known))
     groups = run.groups()
     best = groups[0].best if groups else None
     own = own_scheduler(log)
@@ -128,10 +134,10 @@ def learner_report(
             inspection=inspect_log(log),
             protocol=protocol,
             run=run,
+            rows=rows_of(log, questions),
             answers=answers,
             state=state,
-            workload=costs,
-            load=None if isinstance(costs, str) else in_short(costs, log),
+            workload=costs_or_why,
             calibration={
                 by_name[name]: calibration_graph(
                     run.results()[name].y, run.results()[name].p, _CALIBRATION_BINS
@@ -149,14 +155,15 @@ def learner_report(
 
 
 def _answers(
-    asked: Asked, questions: Sequence[str], at: Callable[[str], None]
+    asked: Asked, questions: Sequence[str], at: Callable[[str], None], known: Sequence[Finding]
 ) -> list[Finding] | str:
     """The answers to all questions, or why there are none."""
     found: list[Finding] = []
     try:
         for question in questions:
             at(question)
-            found += ask(question, asked)
+            told_by = DAYS if question in DAYS else (question,)
+            found += [each for each in known if each.question in told_by] or ask(question, asked)
     except NotEnoughData as error:
         return f"Too little data to answer: {error}."
     return found
@@ -172,26 +179,38 @@ def export_learner(
     context: Context | None = None,
     narrowed_to: Mapping[str, str | None] | None = None,
     anonymous: bool = False,
+    known: Sequence[Finding] = (),
+    costs: Workload | None = None,
 ) -> list[Path]:
     """Write the report on one learner in a form of `report.files.write_as`; what was written.
 
-    Works on all questions first: call it in a worker. Raises InputError where the files cannot be
-    written.
+    Works first on the questions of which nothing is `known` (`learner_report`): call it in a
+    worker. Raises InputError where the files cannot be written.
     """
     document = learner_report(
-        log, run, protocol, context=context, narrowed_to=narrowed_to, anonymous=anonymous
+        *(log, run, protocol),
+        context=context,
+        narrowed_to=narrowed_to,
+        anonymous=anonymous,
+        known=known,
+        costs=costs,
     )
     return write_as(document, form, path)
 
 
-def _workload(log: ReviewLog, context: Context | None) -> Workload | str:
-    """What a desired retention costs; a sentence, or none, where that cannot be told."""
+def _workload(log: ReviewLog, context: Context | None, *, at_once: bool = False) -> Workload | str:
+    """What a desired retention costs; a sentence, or none, where that cannot be told.
+
+    `at_once`: a first estimate.
+    """
     if not knows_presets(log):
         return ""
-    if log.receipt.fsrs_enabled is False:
-        return "FSRS is off, so that no desired retention is in force."
     try:
-        *_, found = workload(log, context=context)
+        coming = workload(log, context=context)
+        with closing(coming):
+            if at_once:
+                return next(coming)
+            *_, found = coming
     except NotEnoughData as error:
         return f"Too little data to tell what a desired retention costs: {error}."
     except InputError as error:
@@ -208,7 +227,7 @@ def _learner_document(learner: _Learner) -> Document:
     sections = [
         *presets_section(lines),
         *_in_pictures(learner),
-        *answers_section(learner.answers, lines, learner.workload, learner.load),
+        *answers_section(learner.answers, learner.rows, lines, learner.workload),
         *(
             _group(group, number, len(groups), learner)
             for number, group in enumerate(groups, start=1)
@@ -247,8 +266,7 @@ def _overview(learner: _Learner) -> Overview | None:
     """The answers as the app has them."""
     if isinstance(learner.answers, str):
         return None
-    rows = "benchmark" if of_benchmark(learner.answers) else "anki"
-    return Overview(rows, learner.fsrs_is_off, answers=list(learner.answers))
+    return Overview(learner.rows, learner.fsrs_is_off, answers=list(learner.answers))
 
 
 # Ranking
@@ -265,7 +283,7 @@ def _group(group: Group, number: int, groups: int, learner: _Learner) -> Section
         [line.configuration.words for line in group.lines],
         [("log loss", [_bounds(line.log_loss) for line in group.lines])],
         "log loss, 95 % intervals",
-        None if group.floor is None else group.floor.log_loss.estimate,
+        [] if group.floor is None else [group.floor.log_loss.estimate],
         own=own,
         width=pictures.SMALL[0],
     )
@@ -395,8 +413,7 @@ def _curve(found: Workload | str) -> list[Picture]:
     """Minutes a day by desired retention."""
     if isinstance(found, str):
         return []
-    (answer,) = answers_of(found)
-    low, high = found.band
+    low, high = found.band if found.drawn else (found.median, found.median)
     minutes = np.stack([each[:, MINUTES] for each in (found.median, low, high)], axis=1)
     drawn = pictures.band(
         minutes.tolist(),
@@ -409,7 +426,7 @@ def _curve(found: Workload | str) -> list[Picture]:
             "workload",
             f"Minutes a day by desired retention, {found.preset}; the line is today's",
             drawn,
-            figures(tables(answer)[0], "workload-1"),
+            figures(tables(found.finding)[0], "workload-1"),
         )
     ]
 

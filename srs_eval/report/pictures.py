@@ -114,14 +114,14 @@ def intervals(
     labels: Sequence[str],
     series: _Series,
     unit: str,
-    floor: float | None = None,
+    floors: Sequence[float] = (),
     own: int | None = None,
     width: float = _WIDTH,
 ) -> Figure:
     """A dot with whiskers for each label and series; (estimate, low, high), nan for none.
 
-    `floor` is a line through all; figures at the right are those of the first series. What lies
-    far beyond the others is told by an arrow and its figure. `own` is a label that stands out.
+    `floors` are lines through all, of each series its own. What lies far beyond the others is told
+    by an arrow and its figure. `own` is a label that stands out.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -157,8 +157,9 @@ def intervals(
         least = _least(series)
         axes.set_xlim(least - 0.04 * (last - least), last)
         unit_said = f"{unit}; →: beyond the axis"
-    if floor is not None:
-        axes.axvline(floor, **_GUIDE, zorder=0)
+    for number, floor in enumerate(floors):
+        of_series = {"color": _colour(number)} if len(series) > 1 else {}
+        axes.axvline(floor, **{**_GUIDE, **of_series}, zorder=0)
     axes.set_yticks(places, shown)
     if width < _WIDTH:
         axes.tick_params(axis="y", labelsize=9)

@@ -279,14 +279,6 @@ def wilson_interval(recalled: ArrayLike, count: ArrayLike) -> tuple[FloatArray, 
     return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
 
 
-def _bin_by_width(p: FloatArray, bins: int) -> tuple[FloatArray, IntArray]:
-    """Edges of equal-width bins over [0, 1], and each prediction's bin."""
-    if bins < 1:
-        raise ValueError("a graph needs one bin at least")
-    edges = np.linspace(0.0, 1.0, bins + 1)
-    return edges, np.minimum(np.searchsorted(edges, p, side="right") - 1, bins - 1)
-
-
 def calibration_graph(
     y: ArrayLike, p: ArrayLike, bins: int = 40, log_bins: bool = False
 ) -> CalibrationGraph:
@@ -296,10 +288,12 @@ def calibration_graph(
     are high: bin k ends at log(k + 1) / log(bins + 1) (fsrs-optimizer, `get_bin`).
     """
     outcome, forecast = checked_pair(y, p)
-    edges, place = _bin_by_width(forecast, bins)
+    if bins < 1:
+        raise ValueError("a graph needs one bin at least")
+    edges = np.linspace(0.0, 1.0, bins + 1)
     if log_bins:
         edges = np.log1p(np.arange(bins + 1)) / np.log1p(bins)
-        place = np.minimum(np.searchsorted(edges, forecast, side="right") - 1, bins - 1)
+    place = np.minimum(np.searchsorted(edges, forecast, side="right") - 1, bins - 1)
     count = np.bincount(place, minlength=bins)
     recalled = np.bincount(place, outcome, bins)
     with np.errstate(invalid="ignore"):

@@ -9,7 +9,8 @@ import pytest
 
 import srs_eval
 from srs_eval.advice import pooling, shown
-from srs_eval.advice.candidates import CONFIGURATIONS, DEFAULTS, NOW, POOLED, SM2, Learner
+from srs_eval.advice.candidates import CONFIGURATIONS, Learner
+from srs_eval.advice.findings import DEFAULTS, NOW, POOLED, SM2
 from srs_eval.advice.questions import compare
 from srs_eval.advice.shown.parameters import named
 from srs_eval.data.protocol import Protocol

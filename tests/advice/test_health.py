@@ -10,8 +10,8 @@ import pytest
 
 import srs_eval
 from srs_eval.advice import fsrs, refitting, shown
-from srs_eval.advice.candidates import SM2, Learner
-from srs_eval.advice.findings import Noise, Retention
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import SM2, Noise, Retention
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.selection import only_preset

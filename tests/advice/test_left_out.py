@@ -16,7 +16,6 @@ from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import Unanswered
 from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.questions import OF_PRESETS, QUESTIONS, compare
-from srs_eval.advice.workload.answers import answers as costs_in_words
 from srs_eval.advice.workload.estimate import Question, workload
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -226,11 +225,14 @@ def test_costs_are_of_the_others(log: ReviewLog, collection: Path) -> None:
     question = Question(retentions=(0.9,), days=30, draws=1)
     first = next(workload(broken(log), question=question))
     assert first.preset == "Preset 0"
-    assert SENTENCE in shown.sentences(costs_in_words(first)[0])
+    assert SENTENCE in shown.sentences(first.finding)
     with pytest.raises(NotEnoughData, match="Preset 1 is left out"):
         next(workload(broken(log), "Preset 1", question))
-    given = next(workload(broken(log), "Preset 1", question, parameters=fsrs6.DEFAULT))
-    assert given.preset == "Preset 1"
+    other = with_list(log, UNUSABLE["20 numbers"], 100)
+    with pytest.raises(NotEnoughData, match="Preset 0 is left out"):
+        next(workload(other, "Preset 0", question))
+    given = next(workload(other, "Preset 0", question, parameters=fsrs6.DEFAULT))
+    assert given.preset == "Preset 0"
     assert given.left_out == ()
 
 

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,9 +46,7 @@ from srs_eval.advice.sentences import (
 )
 from srs_eval.advice.shown.predicted import headline
 from srs_eval.advice.tables import Table
-from srs_eval.advice.workload.answers import answers as costs_in_words
-from srs_eval.advice.workload.estimate import Doing, Question, Workload, workload
-from srs_eval.advice.workload.glance import at_a_glance
+from srs_eval.advice.workload.estimate import Question, Workload, at_a_glance, workload
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import Cards, ReviewLog
@@ -65,6 +62,7 @@ from tests.tui.app_world import (
     MadeUpEngine,
     make_answers,
     make_app,
+    make_costs,
     make_log,
     on,
     text_of,
@@ -97,7 +95,7 @@ def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
     asked = {question for task in TASKS for question in task} - BESIDE
     assert asked <= {each.question for each in found.answers}
     assert found.headline.startswith("FSRS")
-    assert {line.question for line in found.lines} == asked - {"fit"}
+    assert {line.question for line in found.lines} == asked - {"fit", "steps"}
     assert all(line.text and line.answers for line in found.lines)
     presets = [line for line in found.lines if line.question == OF_PRESETS]
     assert len(presets) == 2  # those in use, of three
@@ -557,46 +555,51 @@ def test_whether_fsrs_is_right_is_told_of_presets_together() -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_what_another_retention_costs_is_a_line(log: ReviewLog, enabled: bool) -> None:
+def test_what_another_retention_costs_is_a_line(simulated_collection: Path, enabled: bool) -> None:
     """Also of who has not turned FSRS on: it is what they would ask before they do."""
+    log = srs_eval.load(simulated_collection)
     answer = at_a_glance(replace(log, receipt=replace(log.receipt, fsrs_enabled=enabled)))
     rows = {row[0]: row for row in shown.tables(answer)[0].rows}
-    assert 0 < int(str(rows["85 %"][2])) < int(str(rows["90 %"][2]))
-    assert [row[1] for row in rows.values()].count("now") == int(enabled)
+    assert 0 < float(str(rows["0.85"][2])) < float(str(rows["0.90"][2]))
+    assert [row[1] for row in rows.values()].count("now") == 1
+    assert ("SM-2" in rows) == (not enabled)
     line = shown.line([answer])
     assert line.startswith(f"{answer.subject}: ~")
-    assert f"~{rows['85 %'][2]} at 85 %" in line
+    assert f"~{rows['0.85'][2]} at 85 %" in line
     assert ("were FSRS on" in line) == (not enabled)
-    assert ("a day of late" in line) == (not enabled)
+    assert ("SM-2 as now ~" in line) == (not enabled)
 
 
 @pytest.mark.parametrize(
-    ("conclusion", "last", "says"),
+    ("done", "now", "schedule", "says"),
     [
         (
-            "a first estimate",
-            (("92 %", "", "87", "24"), ("92 %", "now", "52", "17")),
-            "~52 now; once optimized ~87 at 92 %, ~57 at 85 % (a first estimate, w tells more)",
+            *(0, 52.0, "the parameters in force"),
+            "~52 now; once optimized ~87 at 92 %, ~46 at 85 % (a first estimate, w tells more)",
         ),
         (
-            "ranges",
-            (("92 %", "", "77 (57-101)", "24"), ("92 %", "now", "52", "17")),
-            "~52 now; once optimized 77 (57-101) at 92 %, 57 at 85 % (90 % ranges, w tells more)",
+            *(2, 52.0, "the parameters in force"),
+            "~52 now; once optimized 87 (79-95) at 92 %, 46 (42-51) at 85 % "
+            "(90 % ranges, w tells more)",
         ),
         (
-            "a first estimate",
-            (("92 %", "now", "87", "24"),),
-            "~87 at 92 % (now), ~57 at 85 %, once optimized (a first estimate, w tells more)",
+            *(0, None, "the parameters in force"),
+            "~87 at 92 % (now), ~46 at 85 %, once optimized (a first estimate, w tells more)",
+        ),
+        (
+            *(0, 52.0, "SM-2"),
+            "~46 at 85 %, ~70 at 90 %, were FSRS on and once optimized; SM-2 as now ~52, with the "
+            "same cards (a first estimate, w tells more)",
         ),
     ],
 )
 def test_the_load_of_now_is_not_that_of_optimized_parameters(
-    conclusion: str, last: tuple[tuple[str, ...], ...], says: str
+    done: int, now: float | None, schedule: str, says: str
 ) -> None:
-    columns = ("desired retention", "", "reviews a day", "minutes a day")
-    table = Table("", columns, (("85 %", "", "57", "19"), *last))
-    answer = phrased("costs", "Words", conclusion, ("",), (table,))
-    assert shown.line([answer]) == f"Words: {says}"
+    found = make_costs("Words", 0.92, 3.48, done)
+    as_now = None if now is None else (now, 17.0, 900.0, 0.9, 0.0)
+    found = replace(found, as_now=as_now, schedule=schedule)
+    assert shown.line([found.glance]) == f"Words: {says}"
 
 
 async def test_closing_asks_while_questions_are_open(tmp_path: Path) -> None:
@@ -703,39 +706,26 @@ async def test_what_a_retention_costs_gets_better_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, first, known = [], threading.Event(), threading.Event()
-    doing = [Doing(f"cards played forward: {done} of 50", 0.05 + done / 100) for done in (0, 20)]
-    now = [100.0]
 
     def costs(preset: str | None) -> Any:
         asked.append(preset)
-        now[0] += 60  # kernels are prepared: that is no measure of what is left
-        yield (
-            [phrased("workload", "Default", "90 %", ("About 80 reviews a day.",))],
-            doing[0],
-        )
+        yield make_costs("Default", done=0)
         assert first.wait(PATIENCE)
-        now[0] += 12
-        yield (
-            [phrased("workload", "Default", "90 %", ("About 88 reviews a day.",))],
-            doing[1],
-        )
+        yield make_costs("Default", done=1, scale=2.0)
         assert known.wait(PATIENCE)
-        yield (
-            [phrased("workload", "Default", "90 %", ("88 reviews a day (81 … 97).",))],
-            doing[1],
-        )
+        yield make_costs("Default")
         raise NotEnoughData("the next preset has 3 reviews")
 
-    app = make_app(tmp_path, FILE, monotonic=lambda: now[0])
+    app = make_app(tmp_path, FILE)
     monkeypatch.setattr(app.session, "costs", costs)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
         await pilot.press("w")
-        await until(pilot, lambda: "About 80 reviews a day." in text_of(app))
-        assert "cards played forward: 0 of 50" in text_of(app)
+        await until(pilot, lambda: "takes about 20 reviews" in text_of(app))
+        assert "your reviews allow: 0 of 2" in text_of(app)
         first.set()
-        await until(pilot, lambda: "About 88 reviews a day." in text_of(app))
-        assert "20 of 50  1:12, about 0:45 left" in text_of(app)  # 12 s were 20 of 95 %
+        await until(pilot, lambda: "takes about 36 reviews" in text_of(app))
+        assert "your reviews allow: 1 of 2" in text_of(app)
         assert asked == ["Default"]
         known.set()
         await until(pilot, lambda: "Too little data to tell what a desired" in text_of(app))
@@ -751,36 +741,31 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
 
     def workload(log: ReviewLog, preset: str | None, **_: Any) -> Any:
         asked.append(preset)
-        for finished in (False, True):
-            name = preset or "Default"
-            yield SimpleNamespace(finished=finished, drawn=False, preset=name, doing=None)
-
-    def answers(found: Any) -> list[Finding]:
-        return [phrased("workload", found.preset, "final" if found.finished else "rough", ())]
+        for done in (0, 2):
+            yield make_costs(preset or "Default", done=done)
 
     monkeypatch.setattr("srs_eval.advice.workload.estimate.workload", workload)
-    monkeypatch.setattr("srs_eval.advice.workload.answers.answers", answers)
     app = make_app(tmp_path, FILE)
 
-    def told(preset: str | None) -> list[str]:
-        return [said[0].says for said, _ in app.session.costs(preset)]
+    def told(preset: str | None) -> list[bool]:
+        return [found.drawn for found in app.session.costs(preset)]
 
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
         begun = app.session.costs("Default")
-        assert next(begun)[0][0].says == "rough"
+        assert not next(begun).drawn
         begun.close()  # left before the end: nothing is kept
-        assert told(None) == ["rough", "final"]
-        assert told(None) == ["final"]
-        assert told("Default") == ["final"]  # the same preset by its name
-        assert told("Other") == ["rough", "final"]
+        assert told(None) == [False, True]
+        assert told(None) == [True]
+        assert told("Default") == [True]  # the same preset by its name
+        assert told("Other") == [False, True]
         assert asked == ["Default", None, "Other"]
         app.session.log = make_log()  # another file
-        assert told("Default") == ["rough", "final"]
+        assert told("Default") == [False, True]
 
 
 async def test_the_line_of_costs_has_ranges_once_they_are_worked_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: ReviewLog
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, simulated_collection: Path
 ) -> None:
     """Also at the next start; not while draws are missing, which would look surer than it is."""
     leave = threading.Event()
@@ -791,11 +776,10 @@ async def test_the_line_of_costs_has_ranges_once_they_are_worked_out(
         for found in workload(log, preset, question=quick, **given):
             seen.append(found)
             yield found
-            if found.drawn:
-                return  # all that comes later is of other models
             if len(found.draws) == 2:
                 assert leave.wait(PATIENCE)
 
+    log = srs_eval.load(simulated_collection)
     first = at_a_glance(log)
     made_up = [first if each.question == "costs" else each for each in make_answers()]
     monkeypatch.setattr("tests.tui.app_world.make_answers", lambda: made_up)
@@ -824,7 +808,7 @@ async def test_the_line_of_costs_has_ranges_once_they_are_worked_out(
         leave.set()
         await pilot.press("w")
         await until(pilot, lambda: app.screen.query_one("#box").border_subtitle == "")
-        rows = {row[0]: row for row in shown.tables(costs_in_words(seen[-1])[0])[0].rows}
+        rows = {row[0]: row for row in shown.tables(seen[-1].finding)[0].rows}
         await pilot.press("escape")
         await until(pilot, lambda: on(app, "AnswersScreen")() and "90 % ranges" in line(app))
         better = line(app)

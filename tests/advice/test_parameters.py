@@ -7,15 +7,23 @@ from dataclasses import replace
 import pytest
 
 from srs_eval.advice import shown
-from srs_eval.advice.candidates import DEFAULTS, NOW, POOLED, RECENCY, SM2, TOGETHER, Learner
-from srs_eval.advice.findings import Candidate, Finding, OfAll, OfPreset
-from srs_eval.advice.parameters import (
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import (
     ACTS,
+    DEFAULTS,
     KEEP,
-    _recommended,
-    are_my_parameters_good,
+    NOW,
+    POOLED,
+    RECENCY,
+    SM2,
+    TOGETHER,
+    Belief,
+    Candidate,
+    Finding,
+    OfAll,
+    OfPreset,
 )
-from srs_eval.advice.population import Belief
+from srs_eval.advice.parameters import _recommended, are_my_parameters_good
 from srs_eval.advice.questions import compare
 from srs_eval.advice.sentences import dots, sureness
 from srs_eval.data.reviews import Cards, ReviewLog

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.advice import pooling, refitting, shown, split
-from srs_eval.advice.candidates import ALONE, POOLED, RECENCY, TOGETHER, Learner
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import ALONE, POOLED, RECENCY, TOGETHER
 from srs_eval.advice.questions import compare
 from srs_eval.advice.sentences import of_100
 from srs_eval.advice.shown.parameters import named

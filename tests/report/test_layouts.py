@@ -79,7 +79,7 @@ NASTY = '<script>alert("1")</script> | `a` *b* & ü'
 
 
 def nasty_document() -> Document:
-    draw = pictures.intervals([NASTY, "b"], [("x", [(1, 0.5, 1.5), (2, 1, 3)])], "u", floor=1.2)
+    draw = pictures.intervals([NASTY, "b"], [("x", [(1, 0.5, 1.5), (2, 1, 3)])], "u", floors=[1.2])
     table = Table(
         "t",
         NASTY,
@@ -209,3 +209,38 @@ def test_commands_in_sentences_are_code() -> None:
     assert "See `srs-eval compare --json`, \\*not\\* \\`a\\`." in shown
     shown = page(Document("t", ("See `srs-eval compare --json`, <not> `a`.",), ()))
     assert "See <code>srs-eval compare --json</code>, &lt;not&gt; `a`." in shown
+
+
+def test_each_weighting_has_a_floor_of_its_own(tmp_path: Path) -> None:
+    floor = [line(user, 0.6 + 0.05 * user, size=1_000 * (1 + user)) for user in range(4)]
+    others = [line(user, 0.5, size=1_000 * (1 + user)) for user in range(4)]
+    folder = write_results(tmp_path, {"AVG": floor, "DASH": others})
+    (picture,) = (each for each in dataset_report([folder]).pictures() if each.name == "means")
+    figure = picture.draw()
+    lines = figure.axes[0].lines
+    floors = [each for each in lines if each.get_linestyle() == "--"]
+    by_users, by_reviews = (float(each.get_xdata()[0]) for each in floors)
+    assert by_users == pytest.approx(0.675)
+    assert by_reviews == pytest.approx(0.7)
+    assert len({each.get_color() for each in floors}) == 2
+
+
+def test_the_best_share_of_precision_is_the_highest(tmp_path: Path) -> None:
+    """Tables, arrows and what is called the best go by one direction for every metric."""
+    from srs_eval.benchmark.leaderboard import compare
+    from srs_eval.benchmark.result_files import read_folders
+    from srs_eval.metrics import KEYS
+    from srs_eval.report.comparison import _arrow
+
+    low, high = (
+        [json.dumps({"metrics": dict.fromkeys(KEYS, x), "user": k, "size": 9}) for k in range(3)]
+        for x in (0.2, 0.4)
+    )
+    folder = write_results(tmp_path, {"HLR": low, "DASH": high})
+    (comparison,) = compare(read_folders([folder])[0].files, metrics=tuple(KEYS))
+    for key, fact in KEYS.items():
+        best = {"higher": "DASH", "lower": "HLR", "nearer 0": "HLR"}[fact.better]
+        assert comparison.tables[0].best(key) == {best}, key
+        column = _arrow(key)
+        arrow = {"higher": "↑", "lower": "↓", "nearer 0": ""}[fact.better]
+        assert (column if isinstance(column, str) else column.title).endswith(arrow)

@@ -27,8 +27,8 @@ def test_a_learners_report_in_every_form_without_names(
     from srs_eval.data.reviews import ReviewLog
     from tools.simulated import simulate_learner, write_collection
 
-    def of_few_draws(log: ReviewLog, _: object) -> Workload:
-        *_, found = workload(log, question=Question(draws=3, memory="FSRS-6"))
+    def of_few_draws(log: ReviewLog, *_: object, **__: object) -> Workload:
+        *_, found = workload(log, question=Question(draws=3))
         return found
 
     monkeypatch.setattr("srs_eval.report.learner._workload", of_few_draws)
@@ -115,8 +115,8 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     told = "so far: 2 of 3 models have finished"
 
     def report() -> str:
-        nothing = "", "", "", None, {}, "", (), {}
-        learner = _Learner(inspect_log(log), Protocol(), run, *nothing, True, own="90%")
+        nothing = "", "", "", {}, "", (), {}
+        learner = _Learner(inspect_log(log), Protocol(), run, "anki", *nothing, True, own="90%")
         return _markdown(_learner_document(learner))
 
     for event in evaluate(log, resolve("AVG,MOVING-AVG"), use_cache=False, jobs=0):
@@ -130,10 +130,32 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     assert "| ★ **always 90 %** |" in report()
 
 
+def test_costs_are_told_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    from srs_eval.data.protocol import Protocol
+    from srs_eval.engine.run import Run
+    from srs_eval.report.learner import learner_report
+    from tests.tui.app_world import make_answers, make_costs, make_log
+
+    log = make_log()
+    off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
+    found = make_costs("Default")
+    found = replace(found, schedule="SM-2", as_now=make_costs("Default", scale=2.0).first[0])
+    monkeypatch.setattr("srs_eval.report.learner._answers", lambda *_: make_answers()[:1])
+    monkeypatch.setattr(
+        "srs_eval.advice.workload.estimate.workload", lambda log, context: iter([found])
+    )
+    report = _markdown(learner_report(off, Run.of(resolve("AVG")), Protocol()))
+    assert "Were FSRS on, at a desired retention of 0.90" in report
+    assert "While SM-2 goes on scheduling, the same cards take about 13 reviews" in report
+    assert "FSRS is off" not in report
+
+
 def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tools.simulated import simulate_learner, write_collection
 
-    monkeypatch.setattr("srs_eval.report.learner._workload", lambda log, context: "")
+    monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
     path = tmp_path / "collection.anki2"
     write_collection(simulate_learner(4, 300), path)
     done = main_here("export", path, "--models", "AVG,90%", "--md", "-", "--jobs", "0")
@@ -153,7 +175,7 @@ def test_parameters_to_paste_are_told_once() -> None:
     (optimize,) = (each for each in make_answers() if each.act == "optimize")
     answer = replace(optimize, subject="Words", parameters=w)
     inspection, run = inspect_log(simulate_learner(5, 300).log()), Run()
-    learner = _Learner(inspection, Protocol(), run, [answer], "", "", None, {}, "", (), {}, True)
+    learner = _Learner(inspection, Protocol(), run, "anki", [answer], "", "", {}, "", (), {}, True)
     document = _learner_document(learner)
     text = _markdown(document)
     assert "| Words | Optimize |" in text

@@ -15,6 +15,7 @@ from textual import events
 
 from srs_eval.advice.findings import (
     Against,
+    Belief,
     Calibration,
     Candidate,
     Finding,
@@ -31,8 +32,8 @@ from srs_eval.advice.findings import (
     Retention,
     phrased,
 )
-from srs_eval.advice.population import Belief
 from srs_eval.advice.tables import Table
+from srs_eval.advice.workload.estimate import RETENTIONS, Question, Workload
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportReceipt, Preset, ReviewLog
 from srs_eval.data.trials import rmse_bin_ids
@@ -94,6 +95,45 @@ def make_log() -> ReviewLog:
             2: Preset(2, "Maps", {}, 0.92, ignore_before="2023-12-01"),
         },
         day_grid=DayGrid(1_717_200_000, "rollover 4:00 (from the collection)"),
+    )
+
+
+def make_costs(
+    preset: str = "French",
+    desired: float = 0.9,
+    scale: float = 1.0,
+    done: int = 2,
+    retentions: tuple[float, ...] = RETENTIONS,
+) -> Workload:
+    """Reviews a day grow with the retention, and from 0.97 on beyond all measure; `done` draws of
+    two, by a tenth below and above."""
+
+    def figures(times: float) -> tuple[tuple[float, ...], ...]:
+        reviews = [2 / (1 - each) if each <= 0.971 else 9_000.0 for each in retentions]
+        return tuple(
+            (times * scale * each, times * scale * each / 8, times * (1_000 + 400 * at), at, 0.0)
+            for at, each in zip(retentions, reviews, strict=True)
+        )
+
+    return Workload(
+        preset=preset,
+        question=Question(draws=2),
+        retentions=retentions,
+        reviews=3_000,
+        desired=desired,
+        learned=1_000,
+        unseen=400,
+        overdue=0,
+        new_a_day=5,
+        pace_days=90,
+        done_a_day=24,
+        presets=1,
+        limit=9_999,
+        schedule="the parameters in force",
+        seen=(0.84, 0.93),
+        left_out=(),
+        first=figures(1.0),
+        draws=(figures(0.9), figures(1.1))[:done],
     )
 
 
@@ -259,11 +299,8 @@ def make_answers() -> list[Finding]:
     near = Part("88–92 %", interval(0.88, 0.02), 0.9)
     late = interval(-0.03, 0.01), interval(-0.023, 0.03)
     remembered = Retention("below", (whole,), 0.9, False, *late)
-    costs = Table(
-        "Default: what a desired retention costs",
-        ("desired retention", "", "reviews a day", "minutes a day"),
-        (("85 %", "", 41, "6"), ("90 %", "now", 54, "8")),
-    )
+    costs = make_costs("Default", scale=2.7, done=0, retentions=(0.85, 0.9))
+    costs = replace(costs, first=((41.0, 6.0, 900.0, 0.85, 0.0), costs.first[1]))
     return [
         Finding("fit", "all reviews", interval=average.difference, reviews=2_300, evidence=fit),
         of_preset("Default", 0.470, 0.029, 0.012, 0.97, "optimize"),
@@ -284,7 +321,7 @@ def make_answers() -> list[Finding]:
         Finding("noise", "Default", evidence=Noise("0 of 21")),
         Finding("health", "Default", "keep", 0.98, evidence=Health((older,), None)),
         phrased("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
-        phrased("costs", "Default", "a first estimate", ("About 41 at 85 %.",), (costs,)),
+        costs.glance,
         Finding("often", "Default", "every +25 %", evidence=Often("as good")),
         Finding("often", "Maps", "every +10 %", reviews=725, evidence=Often("safe")),
         Finding("says", "all presets", evidence=Calibration("below", near, whole, (near,), False)),

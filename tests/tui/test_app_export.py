@@ -75,6 +75,7 @@ async def test_a_report_is_written_where_one_is(here: Path, tmp_path: Path) -> N
     assert asked["run"].groups()[0].best is not None
     assert (asked["form"], asked["anonymous"]) == ("html", False)
     assert asked["narrowed_to"] == {"preset": None, "deck": None}
+    assert asked["known"] == tuple(app.session.overview.answers) != ()
 
 
 @pytest.mark.parametrize(("keys", "ending"), [(["enter"], "html"), (["down", "enter"], "md")])

@@ -75,17 +75,6 @@ def footer(app: Any) -> str:
     return str(app.screen.query_one(Keys).render())
 
 
-async def test_a_picture_of_the_screen_without_a_folder_of_downloads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("platformdirs.user_downloads_path", lambda: tmp_path / "Downloads")
-    app = make_app(tmp_path / "state")
-    async with app.run_test() as pilot:
-        app.deliver_screenshot()
-        await until(pilot, lambda: list(tmp_path.glob("*.svg")))
-
-
 async def test_cancel_is_offered_when_the_rest_runs(tmp_path: Path) -> None:
     engine = MadeUpEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)

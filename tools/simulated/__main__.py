@@ -7,7 +7,7 @@ from pathlib import Path
 
 import zstandard
 
-from srs_eval.data.demo import DEMO_FILE
+from srs_eval.data.paths import DEMO_FILE
 from tools.simulated.files import write_collection
 from tools.simulated.learner import simulate_learner
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from srs_eval.advice.candidates import ALL_REVIEWS
 from srs_eval.advice.findings import (
     Calibration,
     Days,
@@ -25,14 +25,27 @@ from srs_eval.advice.findings import (
     Often,
     Retention,
     Sharing,
+    Standings,
     Steps,
     Unanswered,
     Worded,
     of,
 )
-from srs_eval.advice.shown import habits, memory, parameters, predicted, sharing, worded
+from srs_eval.advice.shown import (
+    buttons,
+    costs,
+    habits,
+    memory,
+    parameters,
+    predicted,
+    sharing,
+    standing,
+)
 from srs_eval.advice.tables import Table
+from srs_eval.advice.workload.estimate import TooFew, Workload
+from srs_eval.advice.workload.preview import Buttons
 from srs_eval.data.paths import VERSION
+from srs_eval.stats.intervals import Interval
 
 
 @dataclass(frozen=True)
@@ -60,11 +73,15 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
     Sharing: _Renderer(sharing.in_line, sharing.sentences, sharing.tables),
     OfAll: _PARAMETERS,
     LeftOut: _PARAMETERS,
+    Standings: _Renderer(standing.in_line, standing.sentences, standing.tables),
+    Workload: _Renderer(costs.in_line, costs.sentences, costs.tables),
     Worded: _Renderer(
-        worded.in_one_line,
+        lambda findings: of(findings[0], Worded).brief or of(findings[0], Worded).sentences[0],
         lambda finding: of(finding, Worded).sentences,
         lambda finding: of(finding, Worded).tables,
     ),
+    TooFew: _Renderer(_first(costs.too_few), costs.too_few, lambda _: ()),
+    Buttons: _Renderer(_first(buttons.sentences), buttons.sentences, buttons.tables),
     Unanswered: _Renderer(_first(_unanswered), _unanswered, lambda _: ()),
     Retention: _Renderer(
         memory.retention_line, memory.retention_sentences, memory.retention_tables
@@ -106,24 +123,39 @@ def act(finding: Finding) -> str:
 
 
 def document(finding: Finding) -> dict[str, Any]:
-    """As JSON has it (layout: docs/formats.md)."""
-    return {
+    """As JSON has it (layout: docs/formats.md, docs/findings.schema.json); None is not known."""
+    found: dict[str, Any] = {
         "question": finding.question,
         "subject": finding.subject,
+        "act": finding.act or None,
+        "probability": _figure(finding.probability),
+        "gain": _figure(finding.gain),
+        "interval": None if finding.interval is None else _interval(finding.interval),
+        "parameters": list(finding.parameters) if finding.parameters else None,
+        "reviews": int(finding.reviews),
+        "missing": None if finding.missing is None else vars(finding.missing),
+    }
+    if finding.probabilities is not None:
+        chances = finding.probabilities.items()
+        found["probabilities"] = {candidate: _figure(each) for candidate, each in chances}
+    return found | {
         "conclusion": finding.says,
         "sentences": list(sentences(finding)),
-        "parameters": None if finding.parameters is None else list(finding.parameters),
         "tables": [{"title": table.title, "rows": table.records()} for table in tables(finding)],
     }
 
 
-def documents(findings: Sequence[Finding]) -> dict[str, Any]:
-    """All that `compare` answers, as JSON has it (layout: docs/formats.md)."""
+def documents(findings: Sequence[Finding], rows: str) -> dict[str, Any]:
+    """All that `compare` finds, as JSON has it (layout: docs/formats.md).
+
+    `rows`: which reviews that rests on, "anki" or "benchmark".
+    """
     return {
-        "layout": 1,
+        "layout": 2,
         "srs_eval": VERSION,
-        "rows": "benchmark" if all(each.subject == ALL_REVIEWS for each in findings) else "anki",
-        "answers": list(map(document, findings)),
+        "rows": rows,
+        "equivalence": next((each.equivalence for each in findings), None),
+        "findings": list(map(document, findings)),
     }
 
 
@@ -137,6 +169,21 @@ def state_document(findings: Sequence[Finding]) -> dict[str, Any]:
         "answers": list(map(document, findings)),
         "days": [record for days in by_day for record in memory.days_table(days).records()],
     }
+
+
+def _interval(interval: Interval) -> dict[str, float | int | None]:
+    return {
+        "estimate": _figure(interval.estimate),
+        "low": _figure(interval.low),
+        "high": _figure(interval.high),
+        "reviews": int(interval.reviews),
+        "days": int(interval.days),
+    }
+
+
+def _figure(value: float | None) -> float | None:
+    """None for what is not defined, such as the interval of a single day."""
+    return None if value is None or not math.isfinite(value) else round(float(value), 6)
 
 
 def _of(finding: Finding) -> _Renderer:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from srs_eval.advice.candidates import (
+from srs_eval.advice.findings import ACTS as CODES
+from srs_eval.advice.findings import (
     DEFAULTS,
+    KEEP,
     NOW,
     OPTIMIZED,
     POOLED,
     RECENCY,
     SM2,
+    SURE,
     TOGETHER,
+    Candidate,
+    Finding,
+    LeftOut,
+    OfAll,
+    OfPreset,
 )
-from srs_eval.advice.findings import Candidate, Finding, LeftOut, OfAll, OfPreset
-from srs_eval.advice.parameters import KEEP
-from srs_eval.advice.population import SURE
 from srs_eval.advice.sentences import by_when, dots, figures, listed, of_100, sureness
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
@@ -120,8 +125,6 @@ def _more(finding: Finding, evidence: OfPreset) -> tuple[str, ...]:
 
 def chosen_of(finding: Finding) -> Candidate:
     """The candidate that the act, or leaving it, is about."""
-    from srs_eval.advice.parameters import ACTS as CODES
-
     evidence = finding.evidence
     assert isinstance(evidence, OfPreset)
     known = [each for each in evidence.candidates if each.belief is not None]

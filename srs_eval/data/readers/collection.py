@@ -53,6 +53,10 @@ _COLUMNS = {
     "deck_config": {"id", "name", "config", "mtime_secs"},
     "decks": {"id", "name", "kind"},
 }
+_CONFIG = (
+    *("fsrs", "rollover", "schedVer", "creationOffset", "localOffset", "lastFsrsOptimize"),
+    "newCardsIgnoreReviewLimit",
+)
 _SCHEDULING = {"type", "due", "odue", "ivl", "factor", "lapses", "data"}
 _FURTHEST_DAY = 100_000  # from today: beyond, no due day or interval is somebody's
 _GLIMPSE_S = 5.0
@@ -340,19 +344,10 @@ def _stored_memory(connection: sqlite3.Connection, cards: int) -> FloatArray:
 
 
 def _config_table(connection: sqlite3.Connection) -> dict[str, Any]:
-    keys = (
-        "fsrs",
-        "rollover",
-        "schedVer",
-        "creationOffset",
-        "localOffset",
-        "lastFsrsOptimize",
-        "newCardsIgnoreReviewLimit",
-    )
-    marks = ",".join("?" * len(keys))
+    marks = ",".join("?" * len(_CONFIG))
     found: dict[str, Any] = {}
     for key, value in connection.execute(
-        f"select key, val from config where key in ({marks})", keys
+        f"select key, val from config where key in ({marks})", _CONFIG
     ):
         try:
             found[key] = json.loads(value)

@@ -28,7 +28,16 @@ from srs_eval.data.days import DAY_S
 from srs_eval.data.errors import InputError
 from srs_eval.data.printable import printable
 from srs_eval.data.readers.collection import entries_from_columns
-from srs_eval.data.reviews import LEARNING, RELEARNING, REVIEW, Entries, FloatArray, IntArray, Rows
+from srs_eval.data.reviews import (
+    LEARNING,
+    RELEARNING,
+    REVIEW,
+    Entries,
+    FloatArray,
+    IntArray,
+    Rows,
+    run_begins,
+)
 
 MAX_BYTES = 256 << 20
 _RAW = ("id", "cid", "ease", "type", "factor", "time")
@@ -196,8 +205,7 @@ def _without_dates(
     delta_t = np.maximum(elapsed_days[order], 0)
     known, card = np.unique(card_id, return_inverse=True)
     by_card = np.argsort(card, kind="stable")
-    first = np.ones(len(card), np.bool_)
-    first[1:] = card[by_card][1:] != card[by_card][:-1]
+    first = run_begins(card[by_card])
     is_first = np.empty(len(card), np.bool_)
     is_first[by_card] = first
     delta_t[is_first] = 0
@@ -251,10 +259,8 @@ def with_inferred_kinds(entries: Entries, next_day_at_s: int) -> Entries:
     order = np.argsort(entries.card_id, kind="stable")
     card, rating = entries.card_id[order], entries.rating[order]
     day = -((next_day_at_s * 1000 - entries.time_ms[order]) // (DAY_S * 1000))
-    first = np.ones(len(card), bool)
-    first[1:] = card[1:] != card[:-1]
-    new_day = first.copy()
-    new_day[1:] |= day[1:] != day[:-1]
+    first = run_begins(card)
+    new_day = first | run_begins(day)
     places = np.arange(len(card))
     card_start = np.maximum.accumulate(np.where(first, places, 0))
     day_start = np.maximum.accumulate(np.where(new_day, places, 0))

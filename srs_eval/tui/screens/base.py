@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.highlighter import Highlighter
@@ -10,7 +11,7 @@ from rich.text import Text
 from textual import events
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding
-from textual.containers import Container
+from textual.containers import Container, Vertical
 from textual.css.query import NoMatches
 from textual.geometry import Offset
 from textual.screen import ModalScreen, Screen
@@ -25,7 +26,7 @@ from srs_eval.tui.workarounds import Forgetful
 if TYPE_CHECKING:
     from srs_eval.tui.session import Session
 
-_SHOWN_AS_ACTIONS = ("Quit", "Keys")  # Textual's own commands that are actions or help here
+_LEFT_OUT = ("Quit", "Keys", "Screenshot")  # of Textual's own commands
 TOO_NARROW = [(0, "-too-narrow"), (MINIMUM[0], "-narrow"), (76, "-normal"), (120, "-wide")]
 TOO_LOW = [(0, "-too-low"), (MINIMUM[1], "-low"), (22, "-usual"), (36, "-high")]
 
@@ -212,12 +213,20 @@ def session_of(screen: Screen[Any]) -> Session:
 
 
 class Dialog(Forgetful, ModalScreen[Any]):
-    """A box over the current screen; Esc closes it."""
+    """A box over the current screen; Esc closes it. `title` and `keys` stand in its frame."""
 
     BINDINGS: ClassVar[list[Any]] = [("escape", "close", "Close")]
+    box: ClassVar[type[Widget]] = Vertical
+
+    def __init__(self, title: str, keys: str) -> None:
+        super().__init__()
+        self._frame = title, keys
 
     def compose(self) -> ComposeResult:
-        yield from self.content()
+        box = self.box(id="box")
+        box.border_title, box.border_subtitle = self._frame
+        with box:
+            yield from self.content()
         yield TooSmall()
 
     def content(self) -> ComposeResult:
@@ -243,12 +252,8 @@ def commands(
             yield SystemCommand(
                 action.label,
                 f"{where}: {action.help} ({action.key_words})",
-                _runner(screen, action.name),
+                partial(screen.app.call_later, screen.run_action, action.name),
             )
     for title, help_, callback, *rest in textuals:
-        if title not in _SHOWN_AS_ACTIONS:
+        if title not in _LEFT_OUT:
             yield SystemCommand(title, f"Everywhere: {help_}", callback, *rest)
-
-
-def _runner(screen: Screen[Any], action: str) -> Callable[[], Any]:
-    return lambda: screen.app.call_later(screen.run_action, action)

@@ -89,7 +89,8 @@ choose the models, s exchanges them, ◀ marks the better figure.
             "as good": "Each is as good as the other",
             "can't tell yet": "Can't tell yet which predicts better",
         }[says]
-        why = f": {lacks(missing(difference))}" if says == "can't tell yet" else ""
+        margin = self.session.config.equivalence
+        why = f": {lacks(missing(difference, margin))}" if says == "can't tell yet" else ""
         basis = f"{counted(left.size, 'review')} of {counted(difference.days, 'day')}"
         return Text.assemble(
             (head, "bold"),

@@ -11,7 +11,7 @@ from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.geometry import Offset
 from textual.screen import ModalScreen
 from textual.strip import Strip
@@ -44,21 +44,18 @@ from srs_eval.tui.widgets.facts import WidthDependent, in_columns
 class HelpScreen(Dialog):
     """A dialog that Esc, ?, F1 and Enter close."""
 
+    box = VerticalScroll
     BINDINGS: ClassVar[list[Any]] = [
         ("escape,question_mark,f1,enter", "close", "Close"),
     ]
 
     def __init__(self, about: str, actions: Sequence[Action]) -> None:
-        super().__init__()
+        super().__init__("Help", "Esc closes")
         self._about, self._actions = about, actions
 
     def content(self) -> ComposeResult:
-        box = VerticalScroll()
-        box.border_title = "Help"
-        box.border_subtitle = "Esc closes"
-        with box:
-            yield Static(Text(self._about.strip()))
-            yield Static(self._keys())
+        yield Static(Text(self._about.strip()))
+        yield Static(self._keys())
 
     def _keys(self) -> WidthDependent:
         on_keys = session_of(self).config.on_keys
@@ -79,19 +76,15 @@ class Question(Dialog):
     ]
 
     def __init__(self, title: str, sentence: str, yes: str, no: str) -> None:
-        super().__init__()
-        self._title, self._sentence = title, sentence
+        super().__init__(title, "y  n")
+        self._sentence = sentence
         self._yes, self._no = yes, no
 
     def content(self) -> ComposeResult:
-        box = Vertical(classes="box")
-        box.border_title = self._title
-        box.border_subtitle = "y  n"
-        with box:
-            yield Static(self._sentence, markup=False)
-            with Horizontal():
-                yield Button(self._no, compact=True, id="no")
-                yield Button(self._yes, variant="primary", compact=True, id="yes")
+        yield Static(self._sentence, markup=False)
+        with Horizontal():
+            yield Button(self._no, compact=True, id="no")
+            yield Button(self._yes, variant="primary", compact=True, id="yes")
 
     def on_mount(self) -> None:
         self.query_one("#no").focus()
@@ -110,19 +103,15 @@ class Refusal(Dialog):
         button: str = "Choose another",
         reassurance: str = "Your file was not changed.",
     ) -> None:
-        super().__init__()
-        self._title, self._sentence = title, sentence
+        super().__init__(title, "Esc")
+        self._sentence = sentence
         self._button, self._reassurance = button, reassurance
 
     def content(self) -> ComposeResult:
-        box = Vertical()
-        box.border_title = self._title
-        box.border_subtitle = "Esc"
-        with box:
-            yield Static(self._sentence, markup=False)
-            with Horizontal():
-                yield Static(self._reassurance, id="unchanged")
-                yield Button(self._button, variant="primary", compact=True)
+        yield Static(self._sentence, markup=False)
+        with Horizontal():
+            yield Static(self._reassurance, id="unchanged")
+            yield Button(self._button, variant="primary", compact=True)
 
     def on_button_pressed(self) -> None:
         self.dismiss(None)
@@ -152,21 +141,17 @@ class ChooseScreen(Dialog):
     ]
 
     def __init__(self, receipt: Inspection, rows: str, chosen: Chosen) -> None:
-        super().__init__()
+        super().__init__("Judge only", "Space chooses, Enter judges, Esc leaves all as it is")
         self._receipt, self._rows, self._chosen = receipt, rows, chosen
 
     def content(self) -> ComposeResult:
-        box = Vertical(classes="box")
-        box.border_title = "Judge only"
-        box.border_subtitle = "Space chooses, Enter judges, Esc leaves all as it is"
-        with box:
-            yield _Ticked(
-                *self._part("preset", self._receipt.presets, self._chosen[0]),
-                *self._part("deck", self._receipt.decks, self._chosen[1]),
-            )
-            with Horizontal():
-                yield Static("None chosen: all are judged.")
-                yield Button("Judge", variant="primary", compact=True)
+        yield _Ticked(
+            *self._part("preset", self._receipt.presets, self._chosen[0]),
+            *self._part("deck", self._receipt.decks, self._chosen[1]),
+        )
+        with Horizontal():
+            yield Static("None chosen: all are judged.")
+            yield Button("Judge", variant="primary", compact=True)
 
     def _part(
         self, what: str, reports: Collection[PresetReport | DeckReport], chosen: Collection[str]
@@ -206,24 +191,20 @@ class FamiliesScreen(Dialog):
     BINDINGS: ClassVar[list[Any]] = [("escape,enter,f", "close", "Close")]
 
     def __init__(self, there: Collection[str], hidden: tuple[str, ...]) -> None:
-        super().__init__()
+        super().__init__("Families of models", "Space chooses, Esc closes")
         self._there, self._hidden = there, hidden
 
     def content(self) -> ComposeResult:
-        box = Vertical()
-        box.border_title = "Families of models"
-        box.border_subtitle = "Space chooses, Esc closes"
-        with box:
-            yield SelectionList[str](
-                *(
-                    Selection(
-                        Text(f"{each.letter}  {each.meaning}"), family, family not in self._hidden
-                    )
-                    for family, each in words.FAMILIES.items()
-                    if family in self._there and family != "floor"
+        yield SelectionList[str](
+            *(
+                Selection(
+                    Text(f"{each.letter}  {each.meaning}"), family, family not in self._hidden
                 )
+                for family, each in words.FAMILIES.items()
+                if family in self._there and family != "floor"
             )
-            yield Static("The letters stand before the models' names. The floor is always shown.")
+        )
+        yield Static("The letters stand before the models' names. The floor is always shown.")
 
     def action_close(self) -> None:
         chosen = self.query_one(SelectionList).selected
@@ -280,25 +261,21 @@ class ExportScreen(Dialog):
     BINDINGS: ClassVar[list[Any]] = [("escape", "close", "Close")]
 
     def __init__(self, source: Path | None, basis: Callable[[], str]) -> None:
-        super().__init__()
+        super().__init__("Export a report", "Tab goes on, Enter writes, Esc closes")
         self._source, self._basis = source, basis
         self._asked: Path | None = None  # whether it may be overwritten
 
     def content(self) -> ComposeResult:
-        box = Vertical(classes="box")
-        box.border_title = "Export a report"
-        box.border_subtitle = "Tab goes on, Enter writes, Esc closes"
-        with box:
-            with _Forms(compact=True):
-                for form, meaning in _FORMS.items():
-                    yield _Form(meaning, form == "html", id=form, compact=True)
-            yield Input(self._default("html"), highlighter=Harmless(), compact=True)
-            yield _Tick("Number decks and presets, name no file", compact=True)
-            yield Static(self._basis(), id="basis", markup=False)
-            yield Static(id="said", markup=False)
-            with Horizontal():
-                yield Button("Back", compact=True, id="back")
-                yield Button("Write", variant="primary", compact=True, id="write")
+        with _Forms(compact=True):
+            for form, meaning in _FORMS.items():
+                yield _Form(meaning, form == "html", id=form, compact=True)
+        yield Input(self._default("html"), highlighter=Harmless(), compact=True)
+        yield _Tick("Number decks and presets, name no file", compact=True)
+        yield Static(self._basis(), id="basis", markup=False)
+        yield Static(id="said", markup=False)
+        with Horizontal():
+            yield Button("Back", compact=True, id="back")
+            yield Button("Write", variant="primary", compact=True, id="write")
 
     def on_mount(self) -> None:
         self.query_one(RadioSet).focus()

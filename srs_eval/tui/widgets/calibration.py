@@ -134,44 +134,19 @@ class CalibrationChart(Vertical):
         if not self.as_table:
             return
         table: DataTable[Any] = self.query_one(DataTable)
-        wide = self.size.width >= 36
-        columns = [("predicted", 10), ("recalled", 10), ("95 %", 9), ("reviews", 8)]
-        if not wide:
-            columns = [("pred.", 5), ("rec.", 5), ("95 %", 7), ("n", 5)]
         table.clear(columns=True)
+        graph, other, wide = self._graph, self._other, self.size.width >= 36
+        columns = [("predicted", 10), ("recalled", 10), ("95 %", 9), ("reviews", 8)]
+        if other is not None:
+            columns = [("bin", 7), ("A", 6), ("n", 6), ("B", 6), ("n", 6)]
+        elif not wide:
+            columns = [("pred.", 5), ("rec.", 5), ("95 %", 7), ("n", 5)]
         for heading, width in columns:
             table.add_column(Text(heading, justify="right"), width=width)
-        if self._graph is None:
+        if graph is None:
             return
-        graph = self._graph
-        if self._other is not None:
-            self._fill_with_both(table, graph, self._other)
-            return
-        for row in graph.count.nonzero()[0].tolist():
-            predicted, recalled = graph.predicted[row], graph.observed[row]
-            number = int(graph.count[row])
-            low, high = f"{100 * graph.low[row]:.0f}", f"{100 * graph.high[row]:.0f}"
-            if wide:
-                interval = f"{low} – {high}"
-                cells = [words.percent(predicted), words.percent(recalled), interval]
-                cells.append(words.count(number))
-            else:
-                cells = [f"{100 * predicted:.0f}", f"{100 * recalled:.0f}", f"{low}–{high}"]
-                cells.append(str(number))
-            table.add_row(*(Text(cell, justify="right") for cell in cells))
-
-    def _fill_with_both(
-        self, table: DataTable[Any], graph: CalibrationGraph, other: CalibrationGraph
-    ) -> None:
-        table.clear(columns=True)
-        for heading, width in (("bin", 7), ("A", 6), ("n", 6), ("B", 6), ("n", 6)):
-            table.add_column(Text(heading, justify="right"), width=width)
-        for row in (graph.count + other.count).nonzero()[0].tolist():
-            low, high = (100 * float(edge) for edge in graph.edges[row : row + 2])
-            cells = [f"{low:.0f}–{high:.0f}"]
-            for each in (graph, other):
-                number = int(each.count[row])
-                cells += [f"{100 * each.observed[row]:.0f} %" if number else "", str(number)]
+        rows = _of_both(graph, other) if other is not None else _of_one(graph, wide)
+        for cells in rows:
             table.add_row(*(Text(cell, justify="right") for cell in cells))
 
     def _draw(self) -> None:
@@ -214,6 +189,31 @@ class CalibrationChart(Vertical):
         ):
             points = graph.predicted[bins].tolist(), graph.observed[bins].tolist()
             yield plot.Points(*points, style, letter)
+
+
+def _of_one(graph: CalibrationGraph, wide: bool) -> Iterator[tuple[str, ...]]:
+    """Rows of a model's table."""
+    for row in graph.count.nonzero()[0].tolist():
+        predicted, recalled = graph.predicted[row], graph.observed[row]
+        low, high = 100 * graph.low[row], 100 * graph.high[row]
+        number = int(graph.count[row])
+        if wide:
+            shares = words.percent(predicted), words.percent(recalled)
+            yield *shares, f"{low:.0f} – {high:.0f}", words.count(number)
+        else:
+            interval = f"{low:.0f}–{high:.0f}"
+            yield f"{100 * predicted:.0f}", f"{100 * recalled:.0f}", interval, str(number)
+
+
+def _of_both(graph: CalibrationGraph, other: CalibrationGraph) -> Iterator[tuple[str, ...]]:
+    """Rows of two models' table."""
+    for row in (graph.count + other.count).nonzero()[0].tolist():
+        low, high = (100 * float(edge) for edge in graph.edges[row : row + 2])
+        cells = [f"{low:.0f}–{high:.0f}"]
+        for each in (graph, other):
+            number = int(each.count[row])
+            cells += [f"{100 * each.observed[row]:.0f} %" if number else "", str(number)]
+        yield tuple(cells)
 
 
 def _smooth(graph: CalibrationGraph, low: float, style: str) -> plot.Curve:
