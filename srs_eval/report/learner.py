@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval.advice.candidates import knows_presets
 from srs_eval.advice.findings import Days, Month
 from srs_eval.advice.over_time import dates, months
-from srs_eval.advice.overview import Overview
+from srs_eval.advice.overview import Overview, knows_presets
 from srs_eval.advice.questions import (
     DAYS,
     MODELS,

@@ -265,7 +265,7 @@ def test_the_command_and_the_report_say_it_in_one_sentence(
     run = Run.of(resolve("AVG"))
     for event in evaluate(log, run.configurations, use_cache=False, jobs=0):
         run.apply(event)
-    monkeypatch.setattr("srs_eval.report.learner._workload", lambda log, context: "")
+    monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
     report = _markdown(learner_report(log, run, Protocol()))
     assert says in report
     assert "Too little data" not in report

@@ -144,7 +144,7 @@ def test_costs_are_told_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> N
     found = replace(found, schedule="SM-2", as_now=make_costs("Default", scale=2.0).first[0])
     monkeypatch.setattr("srs_eval.report.learner._answers", lambda *_: make_answers()[:1])
     monkeypatch.setattr(
-        "srs_eval.advice.workload.estimate.workload", lambda log, context: iter([found])
+        "srs_eval.report.learner.workload", lambda log, context: (each for each in [found])
     )
     report = _markdown(learner_report(off, Run.of(resolve("AVG")), Protocol()))
     assert "Were FSRS on, at a desired retention of 0.90" in report
