@@ -208,8 +208,6 @@ class SrsEvalApp(App[int]):
                 screen.update_now()
 
     def evaluation_changed(self, facts: bool) -> None:
-        for screen in self._rankings():
-            screen.evaluation_changed()
         if facts and isinstance(self.screen, AppScreen):
             self.screen.show_protocol()
 
