@@ -91,7 +91,7 @@ def measured(case: str, collection: Path | None) -> dict[str, float]:
 def simulated(presets: int, reviews: int = REVIEWS, decks: int = DECKS) -> Any:
     """A learner whose cards lie in decks, half of them in the first few, with presets."""
     from srs_eval.data.reviews import Deck, Preset
-    from srs_eval.data.simulated import simulate_learner
+    from tools.simulated import simulate_learner
 
     log = simulate_learner(7, reviews).log()
     assert log.entries is not None

@@ -31,8 +31,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from srs_eval.app import Options, SrsEvalApp
-from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.tui.screens.ranking import seconds_left
+from tools.simulated import simulate_learner, write_collection
 
 FIRST_PAINT_S, PAUSE_S, WITHIN = 0.7, 0.1, 2.0
 KEYS = ("down", "down", "o", "o", "d", "t", "b", "n", "escape", "2", "s", "escape", "end", "home")

@@ -187,7 +187,7 @@ def learner(golden: Path | None) -> Any:
 
     if golden is not None:
         return open_dataset(golden / "dataset").load(LEARNER)
-    from srs_eval.data.simulated import simulate_learner, write_dataset
+    from tools.simulated import simulate_learner, write_dataset
 
     with tempfile.TemporaryDirectory() as folder:
         write_dataset({LEARNER: simulate_learner(LEARNER, 2 * ROWS)}, Path(folder))

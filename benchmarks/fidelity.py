@@ -102,7 +102,7 @@ def with_golden(golden: Path, names: str, context: Context) -> Iterator[Comparis
 
 
 def with_fresh_learners(number: int, names: str, peer_python: str) -> Iterator[Comparison]:
-    from srs_eval.data.simulated import simulate_learner, write_dataset
+    from tools.simulated import simulate_learner, write_dataset
 
     users = range(1, number + 1)
     with tempfile.TemporaryDirectory() as name:

@@ -77,7 +77,7 @@ def make_dataset(folder: Path, learners: int) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    from srs_eval.data.simulated import simulate_learner, write_dataset
+    from tools.simulated import simulate_learner, write_dataset
 
     tables: dict[str, list[Any]] = {"revlogs": [], "cards": [], "decks": []}
     free = {"card_id": 0, "note_id": 0, "deck_id": 0, "preset_id": 0}
@@ -107,9 +107,9 @@ def make_dataset(folder: Path, learners: int) -> None:
 
 def character(seed: int) -> Any:
     """A learner who relearns much within a day, like 106 of the golden data set."""
-    from srs_eval.data.simulated import Character, Habits
-    from srs_eval.data.simulated.character import character_presets
-    from srs_eval.data.simulated.memory import DEFAULT_PARAMETERS, SPREAD, Fsrs6
+    from tools.simulated import Character, Habits
+    from tools.simulated.character import character_presets
+    from tools.simulated.memory import DEFAULT_PARAMETERS, SPREAD, Fsrs6
 
     random = np.random.default_rng(seed)
     w = np.array(DEFAULT_PARAMETERS) * np.exp(SPREAD * random.standard_normal(21))

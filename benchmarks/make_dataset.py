@@ -23,7 +23,7 @@ import numpy as np
 
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated import simulate_learner
+from tools.simulated import simulate_learner
 
 # Judged reviews at percentiles of the 9,999 users of srs-benchmark's result files.
 PERCENTILES = (0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 100.0)

@@ -58,7 +58,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         if options.data is None:
-            from srs_eval.data.simulated import simulate_learner, write_dataset
+            from tools.simulated import simulate_learner, write_dataset
 
             write_dataset({options.user: simulate_learner(1, 12_000)}, Path(folder))
             options.data = Path(folder)
@@ -195,7 +195,7 @@ def gru_p_loop(trials: Trials, train: IntArray, test: IntArray, context: Context
     import torch
     from torch import nn
 
-    from srs_eval.models import gru_p
+    from srs_eval.models import gru
     from srs_eval.training.networks import length_order, load_weights, weight_names
 
     class Network(nn.Module):
@@ -208,7 +208,7 @@ def gru_p_loop(trials: Trials, train: IntArray, test: IntArray, context: Context
             everywhere = torch.sigmoid(self.fc(self.rnn(sequences)[0]))
             return everywhere[lengths - 1, torch.arange(len(lengths)), 0]
 
-    found = load_weights(weight_names("GRU-P", trials.protocol), gru_p.NETWORK.shapes, context)
+    found = load_weights(weight_names("GRU-P", trials.protocol), gru.GRU_P.shapes, context)
     assert found is not None
     network = Network()
     network.load_state_dict({name: torch.from_numpy(t.copy()) for name, t in found.items()})

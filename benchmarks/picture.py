@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from srs_eval.app import Options, SrsEvalApp
-from srs_eval.data.simulated.files import make_demo_collection
+from srs_eval.data.paths import DEMO_FILE
 
 MOST_SECONDS = 900
 
@@ -48,8 +48,7 @@ def main() -> None:
     options = parser.parse_args()
     columns, lines = map(int, options.size.split("x"))
     with tempfile.TemporaryDirectory() as folder:
-        collection = make_demo_collection(Path(folder))
-        drawn = asyncio.run(picture(collection, (columns, lines), Path(folder) / "state"))
+        drawn = asyncio.run(picture(DEMO_FILE, (columns, lines), Path(folder) / "state"))
     options.to.write_text(drawn, encoding="utf-8")
     print(f"{options.to}: {columns} x {lines}")
 

@@ -133,7 +133,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def load(golden: Path | None, user: int) -> Learner:
     if golden is not None:
         return Learner(user, open_dataset(golden / "dataset").load(user), golden / "expected")
-    from srs_eval.data.simulated import simulate_learner, write_dataset
+    from tools.simulated import simulate_learner, write_dataset
 
     with tempfile.TemporaryDirectory() as folder:
         write_dataset({user: simulate_learner(user, 15_000)}, Path(folder))
@@ -297,25 +297,23 @@ def part_all(learner: Learner, limit: float, repeat: int) -> None:
 
 def part_cold(repeat: int) -> None:
     """In fresh processes with an empty cache folder; wall time from their start on."""
-    from srs_eval.data.simulated.files import make_demo_collection
+    from srs_eval.data.paths import DEMO_FILE
 
-    with tempfile.TemporaryDirectory() as folder:
-        collection = make_demo_collection(Path(folder))
-        title = "Cold: nothing compiled, demo collection of 20,000 reviews, --models fast"
-        header(title, "", "s", "processor s", "target")
-        runs = [cold(collection, jobs=2) for _ in range(repeat)]
-        best = min(runs, key=lambda run: run["all"])
-        print(f"| first result | {best['first']:.2f} | | {FIRST_SECONDS} |")
-        print(f"| all results, 2 jobs | {best['all']:.1f} | {best['cpu']:.1f} | {ALL_SECONDS} |")
-        print(f"| the same again, all compiled | {best['again']:.1f} | {best['cpu again']:.1f} | |")
-        alone = cold(collection, jobs=0)
-        compiling = sum(seconds for _, seconds in alone["kernels"])
-        one = cold(collection, jobs=0, models="FSRS-6")
-        of_one = sum(seconds for _, seconds in one["kernels"])
-        print(f"| all results, one process | {alone['all']:.1f} | {alone['cpu']:.1f} | |")
-        count = len(alone["kernels"])
-        print(f"| of it compiling {count} kernels | | {compiling:.1f} | {ALL_COMPILING} |")
-        print(f"| compiling FSRS-6 alone | | {of_one:.1f} | {ONE_COMPILING} |\n")
+    title = "Cold: nothing compiled, demo collection of 20,000 reviews, --models fast"
+    header(title, "", "s", "processor s", "target")
+    runs = [cold(DEMO_FILE, jobs=2) for _ in range(repeat)]
+    best = min(runs, key=lambda run: run["all"])
+    print(f"| first result | {best['first']:.2f} | | {FIRST_SECONDS} |")
+    print(f"| all results, 2 jobs | {best['all']:.1f} | {best['cpu']:.1f} | {ALL_SECONDS} |")
+    print(f"| the same again, all compiled | {best['again']:.1f} | {best['cpu again']:.1f} | |")
+    alone = cold(DEMO_FILE, jobs=0)
+    compiling = sum(seconds for _, seconds in alone["kernels"])
+    one = cold(DEMO_FILE, jobs=0, models="FSRS-6")
+    of_one = sum(seconds for _, seconds in one["kernels"])
+    print(f"| all results, one process | {alone['all']:.1f} | {alone['cpu']:.1f} | |")
+    count = len(alone["kernels"])
+    print(f"| of it compiling {count} kernels | | {compiling:.1f} | {ALL_COMPILING} |")
+    print(f"| compiling FSRS-6 alone | | {of_one:.1f} | {ONE_COMPILING} |\n")
     header("Seconds per kernel", "kernel", "s")
     small = 0.0
     for name, seconds in sorted(alone["kernels"], key=lambda each: -each[1]):

@@ -18,7 +18,7 @@ standard error over pairs:
 - how often the interval of (split - shared) holds the mean over repetitions of the same learner;
 - how often "split" and "keep shared" are said, of separate and of pooled parameters;
 - the expected log loss of the 6,000 reviews that follow, with parameters fitted on all before:
-  split and pooled minus shared, and how much more pooled parameters lose than the best of these;
+  split and pooled minus shared, and how much more what is recommended loses than the best of these;
   "trained" are the fits of FSRS-6's own training.
 
 With `--results` each pair's outcome is appended to FILE as it is done; a later call with the
@@ -43,9 +43,10 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.candidates import ALONE, TOGETHER, Learner
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import ALONE, TOGETHER
 from srs_eval.advice.pooling import fitted, pooled_fits
-from srs_eval.advice.split import over_all_presets
+from srs_eval.advice.split import over_all_presets, recommended
 from srs_eval.data.reviews import (
     Cards,
     Deck,
@@ -56,7 +57,11 @@ from srs_eval.data.reviews import (
     ReviewLog,
     Rows,
 )
-from srs_eval.data.simulated.memory import (
+from srs_eval.data.trials import Fold
+from srs_eval.metrics import EPSILON
+from srs_eval.stats.intervals import EQUIVALENT
+from tools.pretraining.population import draw
+from tools.simulated.memory import (
     DEFAULT_PARAMETERS,
     SPREAD,
     first_state,
@@ -65,13 +70,9 @@ from srs_eval.data.simulated.memory import (
     next_state,
     retrievability,
 )
-from srs_eval.data.trials import Fold
-from srs_eval.metrics import EPSILON
-from srs_eval.stats.intervals import EQUIVALENT
-from tools.pretraining.population import draw
 
 NEW_A_DAY, MOST_A_DAY, RETENTION, PHI = 12, 250, 0.90, 0.4
-STRENGTH, HARDNESS = 0.35, 0.8  # how much cards differ (srs_eval.data.simulated.learner)
+STRENGTH, HARDNESS = 0.35, 0.8  # how much cards differ (tools.simulated.learner)
 LONGEST_DAYS = 2_000
 LONG_HISTORY = 20_000  # reviews on which parameters differ as wished
 TRIES, NEAR_ENOUGH, NEAR, FARTHEST = 6, 0.1, 3.0, 6.0  # of the search for such parameters
@@ -313,6 +314,7 @@ def _judged(whole: Simulated, size: int) -> dict[str, Any]:
         later[way] = whole.learner.predict(candidate, [Fold(train, after)])
     return {
         "decisions": decisions,
+        "act": recommended(intervals, decisions),
         "intervals": {
             way: [each.estimate, each.half_width, each.standard_error]
             for way, each in intervals.items()
@@ -373,7 +375,7 @@ def report(records: Iterable[dict[str, Any]]) -> None:
         ),
     )
     print("\nExpected log loss of the reviews that follow minus that of shared parameters, in")
-    print("units of 0.0001; the last column: pooled minus the best of shared, split and pooled\n")
+    print("units of 0.0001; the last column: what is recommended minus the best of the three\n")
     regrets: list[float] = []
     rows = []
     for key, by_size in sorted(pairs.items()):
@@ -381,9 +383,9 @@ def report(records: Iterable[dict[str, Any]]) -> None:
             figures, more = losses(outcomes)
             rows.append((*named(key, size, outcomes), *figures))
             regrets += more
-    print_table((*CELL, "split", "pooled", *TRAINED, "pooled - best"), rows)
+    print_table((*CELL, "split", "pooled", *TRAINED, "recommended - best"), rows)
     if regrets:
-        print(f"\nPooled minus the best over all these: {in_units(regrets, 1e-4, 1)}")
+        print(f"\nRecommended minus the best over all these: {in_units(regrets, 1e-4, 1)}")
 
 
 def named(
@@ -411,11 +413,13 @@ def rates(outcomes: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def losses(outcomes: Sequence[dict[str, Any]]) -> tuple[list[str], list[float]]:
-    """What follows; and what pooled parameters lose more than the best, pair by pair."""
+    """What follows; and what the recommended parameters lose more than the best, pair by pair."""
     later = {
         way: np.array([each["later"][way] for each in outcomes]) for way in outcomes[0]["later"]
     }
-    regrets = later["pooled"] - np.min([later[way] for way in ("shared", "split", "pooled")], 0)
+    best = np.min([later[way] for way in ("shared", "split", "pooled")], 0)
+    acts = [each["act"].removeprefix("keep ") for each in outcomes]
+    regrets = [each["later"][act] for act, each in zip(acts, outcomes, strict=True)] - best
     figures = [later[way] - later["shared"] for way in later if way != "shared"]
     return [in_units(each, 1e-4, 0) for each in (*figures, regrets)], regrets.tolist()
 

@@ -9,12 +9,10 @@ runs, taken in turns with fsrs-rs-python. Decks are drawn from a seed.
 2. 365 days of a new deck of 7,300 cards, 20 a day, beside fsrs-rs, which takes no learned cards
    through its Python package. Without the balance of days, which it leaves to Anki.
 3. The whole answer for a preset of 4,000 cards: 30 desired retentions x 50 parameter lines,
-   wall-clock time on two threads, without and with 20 new cards a day; cards known are counted
-   on the first and the last day, as the answer has them.
-
+   wall-clock time on two threads, without and with 20 new cards a day.
 4. The answer that a learner gets of such a preset, from when the log is loaded: until the first
-   estimate, until all draws with their fits are there, and until the end, with other memories and
-   paces. In a process that has been asked before, so that modules and kernels are loaded.
+   estimate, and until all draws with their fits are there. In a process that has been asked before,
+   so that modules and kernels are loaded.
 
 `--band` asks instead whether the band of parameters holds the truth. Learners' memories are FSRS-6
 with parameters drawn from the published population; each has studied 20 new cards a day for 100 to
@@ -44,16 +42,16 @@ from typing import Any
 import numpy as np
 
 from srs_eval.advice.workload.estimate import Question, workload
-from srs_eval.advice.workload.memories import SCHEDULERS, Memory, draws
+from srs_eval.advice.workload.memories import MODELS, Memory, draws
 from srs_eval.advice.workload.simulator import Costs, Deck, Settings, simulate
 from srs_eval.advice.workload.today import Histories, Today, memory_state
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ImportReceipt, IntArray, ReviewLog, Rows
-from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.data.simulated.memory import fuzzed
 from srs_eval.engine.session import Session
 from srs_eval.report.notebook import load
 from tools.pretraining.population import draw
+from tools.simulated import simulate_learner, write_collection
+from tools.simulated.memory import fuzzed
 
 ONE_LINE_MS, WHOLE_S, FIRST_S = 15, 10, 0.5  # goals
 ANSWERS = 88_000  # of a simulated learner, whose preset with the most reviews has 4,000 cards then
@@ -88,7 +86,8 @@ def least_ms(runs: int, *calls: Callable[[int], object]) -> list[float]:
 def one_line(runs: int) -> None:
     print("## 10,000 learned cards, 365 days, 0.90\n")
     print("| model | ms | ms, intervals not balanced | goal |\n|---|---|---|---|")
-    for name, model in SCHEDULERS.items():
+    for name in ("FSRS-5", "FSRS-6", "FSRS-7"):
+        model = MODELS[name]
         memory = Memory(name, model.default)
         deck = drawn_deck(10_000, model.states)
         settings = (Settings(balanced=balanced) for balanced in (True, False))
@@ -102,7 +101,7 @@ def one_line(runs: int) -> None:
 def beside_fsrs_rs(runs: int) -> None:
     import fsrs_rs_python as fsrs_rs
 
-    memory = Memory("FSRS-6", SCHEDULERS["FSRS-6"].default)
+    memory = Memory("FSRS-6", MODELS["FSRS-6"].default)
     costs = Costs()
     deck = Deck(np.empty((2, 0)), NONE, NONE, new=7300)
     print("\n## A new deck of 7,300 cards, 365 days\n")
@@ -135,7 +134,7 @@ def beside_fsrs_rs(runs: int) -> None:
 
 def whole_answer(draws: int) -> None:
     random = np.random.default_rng(2)
-    default = np.array(SCHEDULERS["FSRS-6"].default)
+    default = np.array(MODELS["FSRS-6"].default)
     lines = [
         Memory("FSRS-6", tuple(default * np.exp(random.normal(0.0, 0.02, len(default)))))
         for _ in range(draws)
@@ -152,7 +151,7 @@ def whole_answer(draws: int) -> None:
                     memory,
                     deck,
                     Costs(),
-                    Settings(desired_retention=percent / 100, new_a_day=new_a_day, known_every=365),
+                    Settings(desired_retention=percent / 100, new_a_day=new_a_day),
                     1,
                 )
                 for percent in range(70, 100)
@@ -174,16 +173,14 @@ def answer(quick: bool) -> None:
     at: dict[str, tuple[float, float]] = {}
     for found in workload(log, question=question):
         stage = "all draws" if found.drawn else "first estimate"
-        if found.finished:
-            stage = "the end"
         now = time.perf_counter() - began, time.process_time() - processor
         at.setdefault(stage, now)
     cards, rates = found.learned, (len(found.retentions), question.draws)
     print(f"\n## The answer for {cards:,} cards and 20 new ones a day: {rates[0]} x {rates[1]}\n")
     print("| until | seconds | processor seconds | goal | of the goal |\n|---|---|---|---|---|")
-    for stage, goal in (("first estimate", FIRST_S), ("all draws", WHOLE_S), ("the end", None)):
+    for stage, goal in (("first estimate", FIRST_S), ("all draws", WHOLE_S)):
         seconds, processor = at[stage]
-        aim = "|" if goal is None else f"{goal:g} | {seconds / goal:.2f}"
+        aim = f"{goal:g} | {seconds / goal:.2f}"
         print(f"| {stage} | {seconds:.2f} | {processor:.2f} | {aim} |")
 
 
@@ -205,8 +202,8 @@ def studied(random: np.random.Generator) -> Studied:
     shapes = random.uniform(0.0, 0.2), random.uniform(0.1, 0.45)
     truth = Memory("FSRS-6", (*person.parameters.tolist(), *shapes))
     w = truth.values
-    planned = np.array(SCHEDULERS["FSRS-6"].default)
-    model = SCHEDULERS["FSRS-6"]
+    planned = np.array(MODELS["FSRS-6"].default)
+    model = MODELS["FSRS-6"]
     costs, settings = Costs(), Settings()
     days = int(random.integers(100, 400))
     size = settings.new_a_day * days
@@ -292,7 +289,6 @@ def followed(memories: Sequence[Memory], learner: Studied) -> FloatArray:
         rating=rows.rating[order].astype(float),
         days=days,
         fraction=days,
-        seconds=rows.duration_ms[order] / 1000,
         last_day=learner.deck.last_day[longest],
     )
     today = Today(

@@ -22,7 +22,7 @@ from srs_eval.data.days import StoredClock, day_grid
 from srs_eval.data.errors import InputError
 from srs_eval.data.printable import printable
 from srs_eval.data.readers import files
-from srs_eval.data.reviews import DayGrid, Entries, ImportReceipt, ReviewLog, Rows
+from srs_eval.data.reviews import DayGrid, Entries, ImportReceipt, ReviewLog, Rows, unnamed_presets
 
 if TYPE_CHECKING:
     from srs_eval.data.readers.table import Table
@@ -85,7 +85,7 @@ class _DayChoice:
 
 
 def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> ReviewLog:
-    from srs_eval.data.readers import package, research, supermemo, table
+    from srs_eval.data.readers import package, supermemo, table
 
     name = printable(path)
     if start.startswith(files.SQLITE_MAGIC[:15]) or (not start and _has_wal(real)):
@@ -105,20 +105,21 @@ def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> Review
     if header is not None:
         content = files.read_whole(real, table.MAX_BYTES)
         return _from_table(table.read_table(content, *header, name), path, days)
-    export = research.read_research_export(files.read_whole(real, research.MAX_BYTES), name)
-    _refuse_empty(export.entries, name)
+    content = files.read_whole(real, package.MAX_EXPORT_BYTES)
+    entries, unreadable, cards, decks, next_day = package.read_research_export(content, name)
+    _refuse_empty(entries, name)
     return ReviewLog(
         receipt=ImportReceipt(
             path=str(path),
             format="Anki research export (.revlog)",
-            entries_read=len(export.entries) + export.unreadable,
-            notes=_odd_times(export.entries, export.unreadable),
+            entries_read=len(entries) + unreadable,
+            notes=_odd_times(entries, unreadable),
         ),
-        entries=export.entries,
-        cards=export.cards,
-        decks=export.decks,
-        presets=export.presets,
-        day_grid=days.grid(export.entries, StoredClock(next_day_at_s=export.next_day_at_s)),
+        entries=entries,
+        cards=cards,
+        decks=decks,
+        presets=unnamed_presets(decks),
+        day_grid=days.grid(entries, StoredClock(next_day_at_s=next_day)),
     )
 
 
@@ -294,7 +295,7 @@ def _load_user_file(path: Path, days: _DayChoice, user: int | None) -> ReviewLog
 
 
 @dataclass(frozen=True)
-class Profile:
+class _Profile:
     """An Anki profile found on this machine."""
 
     name: str
@@ -304,14 +305,14 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class Glimpse:
+class _Glimpse:
     """What a collection holds at a glance."""
 
     reviews: int  # answers in its review log
     last: datetime | None  # when the last of them was made
 
 
-def glimpse(path: Path) -> Glimpse | None:
+def glimpse(path: Path) -> _Glimpse | None:
     """How many reviews a collection holds and when the last was; None if it can't be read."""
     from srs_eval.data.readers.collection import count_answers
 
@@ -319,17 +320,17 @@ def glimpse(path: Path) -> Glimpse | None:
         with files.private_copy(path) as (database, _):
             reviews, last_ms = count_answers(database)
             last = None if last_ms is None else datetime.fromtimestamp(last_ms / 1000, UTC)
-            return Glimpse(reviews, last)
+            return _Glimpse(reviews, last)
     except (InputError, sqlite3.Error, ValueError, OverflowError, OSError, MemoryError):
         return None
 
 
-def find_profiles(home: Path | None = None) -> list[Profile]:
+def find_profiles(home: Path | None = None) -> list[_Profile]:
     """Anki profiles in the usual places of this system, the last used first.
 
     `home` overrides the home folder. Folders that may not be read are passed over.
     """
-    found: dict[Path, Profile] = {}
+    found: dict[Path, _Profile] = {}
     for base in _anki_folders(home or Path.home()):
         try:
             collections = sorted(base.glob("*/collection.anki2"))
@@ -347,7 +348,7 @@ def find_profiles(home: Path | None = None) -> list[Profile]:
             if real in found or not real.is_file():
                 continue
             newest = max(state.st_mtime for state in states)
-            found[real] = Profile(
+            found[real] = _Profile(
                 name=printable(collection.parent.name),
                 path=collection,
                 size=sum(state.st_size for state in states),

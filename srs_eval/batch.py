@@ -20,18 +20,19 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from srs_eval.benchmark.cluster import Place, open_place
 from srs_eval.benchmark.plan import (
     BatchEvent,
     Ended,
+    Place,
     Tasks,
     ToDo,
     expectations,
+    open_place,
     survey,
 )
 from srs_eval.benchmark.setup import make_setup
 from srs_eval.benchmark.store import ResultStore, Unit, refuse_audits
-from srs_eval.data.dataset_check import load_possible
+from srs_eval.data.dataset_hub import load_possible
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData, missing
 from srs_eval.data.outputs import refuse_nested
@@ -86,12 +87,12 @@ def run_batch(
     on interruptions or on the order of events (`timing/` apart). Closing the iterator, or an
     exception such as KeyboardInterrupt, ends all workers; what they had finished is kept.
     `users` are the same for all configurations, or by their names. `merge` names batch folders with
-    the same set-up, whose units are taken over first. `engine` is that of `cluster.open_place`.
+    the same set-up, whose units are taken over first. `engine` is that of `plan.open_place`.
     `keep` makes files of units besides their figures, by kind, also of units that were done
     without. `names` is how the files are spelled. `session` makes what evaluates a user. Raises
     InputError for an unusable set-up or device.
     """
-    context, makers = context or Context(), keep or {}
+    context, makers, happenings = context or Context(), keep or {}, TaskEvents()
     refuse_audits(out)
     refuse_nested(out, dataset.folder)
     jobs = cores() if jobs is None else max(1, jobs)
@@ -99,7 +100,6 @@ def run_batch(
     setup = {**make_setup(dataset, fingerprint, configurations, context), "names": names}
     on_device = _on_device(configurations, context)
     expected = expectations(dataset, sizes, configurations)
-    happenings = TaskEvents()
     with (
         # The device is tried before the folder is touched.
         _lane(context, happenings) if on_device and engine == "local" else nullcontext() as lane,
@@ -131,11 +131,12 @@ def run_batch(
                 user_tasks = _UserTasks(
                     place, happenings, dataset, configurations, context, makers, session
                 )
-                publishing = _Regularly(store.publish, publish_seconds)
+                due = start + publish_seconds
                 try:
                     for unit in user_tasks.units(others, there):
                         done = todo.store(unit)
-                        publishing()
+                        if time.monotonic() >= due:
+                            due = _published(store, publish_seconds)
                         yield done
                 finally:
                     stack.close()
@@ -185,20 +186,12 @@ def _divided(tasks: Tasks, on_device: frozenset[str], one_process: bool) -> tupl
     return parts
 
 
-class _Regularly:
-    """Calls a function now and then, never for more than a small share of the time."""
-
-    def __init__(self, function: Callable[[], None], seconds: float) -> None:
-        self.function = function
-        self.seconds = seconds
-        self.next = time.monotonic() + seconds
-
-    def __call__(self) -> None:
-        now = time.monotonic()
-        if now >= self.next:
-            self.function()
-            cost = time.monotonic() - now
-            self.next = now + cost + max(self.seconds, 20 * cost)
+def _published(store: ResultStore, seconds: float) -> float:
+    """When to publish again: it never takes more than a small share of the time."""
+    start = time.monotonic()
+    store.publish()
+    now = time.monotonic()
+    return now + max(seconds, 20 * (now - start))
 
 
 # --- tasks ---------------------------------------------------------------------
@@ -307,7 +300,7 @@ class _UserTasks:
         chosen = [self.configurations[name] for name in task.names]
         future = self.happenings.submit(
             task.place.executor,
-            evaluate_user,
+            _evaluate_user,
             self.folder,
             task.user,
             chosen,
@@ -332,7 +325,7 @@ class _UserTasks:
                 yield unit
 
 
-def evaluate_user(
+def _evaluate_user(
     folder: Path,
     user: int,
     configurations: Sequence[Configuration],

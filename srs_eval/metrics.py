@@ -429,7 +429,7 @@ class Metrics:
 
 
 @dataclass(frozen=True)
-class Fact:
+class _Fact:
     """What is to know about a metric, wherever it is shown."""
 
     field: str  # of Metrics
@@ -443,26 +443,26 @@ class Fact:
 FACTS = {  # by field, in the order of tables
     fact.field: fact
     for fact in (
-        Fact("log_loss", "LogLoss", "log loss", "3", "lower",
+        _Fact("log_loss", "LogLoss", "log loss", "3", "lower",
              "surprise per review; lower is better"),
-        Fact("rmse_bins", "RMSE(bins)", "RMSE(bins)", "%", "lower",
+        _Fact("rmse_bins", "RMSE(bins)", "RMSE(bins)", "%", "lower",
              "error of average recall in groups of alike reviews; "
              "lower is better, but it can be gamed"),
-        Fact("auc", "AUC", "AUC", "3", "higher",
+        _Fact("auc", "AUC", "AUC", "3", "higher",
              "how well it tells forgotten from recalled; 0.5 is guessing, 1 perfect"),
-        Fact("rmse", "RMSE", "RMSE", "3", "lower",
+        _Fact("rmse", "RMSE", "RMSE", "3", "lower",
              "error of single predictions; the root of the Brier score"),
-        Fact("mbe", "MBE", "MBE", "+%", "nearer 0",
+        _Fact("mbe", "MBE", "MBE", "+%", "nearer 0",
              "bias; above zero: it expects more recall than there was"),
-        Fact("ici", "ICI", "ICI", "%", "lower",
+        _Fact("ici", "ICI", "ICI", "%", "lower",
              "mean distance of its calibration curve from the truth"),
-        Fact("smece", "smECE", "smECE", "%", "lower", "calibration error without bins"),
-        Fact("precision_90", "precision@90", "precision@90", "%", "higher",
+        _Fact("smece", "smECE", "smECE", "%", "lower", "calibration error without bins"),
+        _Fact("precision_90", "precision@90", "precision@90", "%", "higher",
              "recalled, of the reviews it gave 90 % or more"),
-        Fact("recall_90", "recall@90", "recall@90", "%", "higher",
+        _Fact("recall_90", "recall@90", "recall@90", "%", "higher",
              "given 90 % or more, of the reviews recalled"),
-        Fact("mae", "", "MAE", "3", "lower", "mean absolute error; rewards overconfidence"),
-        Fact("accuracy", "", "accuracy", "%", "higher",
+        _Fact("mae", "", "MAE", "3", "lower", "mean absolute error; rewards overconfidence"),
+        _Fact("accuracy", "", "accuracy", "%", "higher",
              "right more often than not, at a threshold of 50 %"),
     )
 }  # fmt: skip

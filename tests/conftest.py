@@ -17,7 +17,7 @@ import hypothesis
 import numpy as np
 import pytest
 
-from srs_eval.data.simulated import (
+from tools.simulated import (
     SimulatedLearner,
     simulate_learner,
     write_collection,

@@ -75,6 +75,35 @@ def entry_of(module: str) -> str:
     return module.split(".")[1] if "." in module else "__init__"
 
 
+SHOWN = {"findings", "shown", "sentences", "tables", "questions", "overview", "saved"}
+"""What views import of `advice`: findings, what makes English of them, who is asked for them."""
+FIGURES = {"model_evidence", "over_time", "workload"}
+"""Figures of models, months of a ranking, costs: no answers to a question of the registry."""
+
+
+def test_views_see_findings_and_not_what_makes_them() -> None:
+    for module in in_entry("report", "tui", "app"):
+        parts = {
+            name.split(".")[2] for name in imports(module) if name.startswith("srs_eval.advice.")
+        }
+        assert parts <= SHOWN | FIGURES, module
+
+
+def test_english_about_findings_has_one_place() -> None:
+    """What computes imports nothing that words, and what words computes nothing."""
+    words = {"shown", "sentences", "tables"}
+    both = {"model_evidence", "overview", "workload"}
+    for module in in_entry("advice"):
+        name = module.split(".")[2] if module.count(".") > 1 else ""
+        used = {
+            each.split(".")[2] for each in imports(module) if each.startswith("srs_eval.advice.")
+        }
+        if name in words:
+            assert used <= {*words, "findings", "workload"}, module
+        elif name not in {*both, "findings"}:
+            assert not used & words, module
+
+
 def in_entry(*wanted: str) -> list[str]:
     return [name for name in MODULES if entry_of(name) in wanted]
 

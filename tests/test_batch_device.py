@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.benchmark.cluster import open_place
+from srs_eval.benchmark.plan import open_place
 from srs_eval.data.errors import InputError
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from tests.cli.program import main_here
 from tests.conftest import PATIENCE
 from tests.test_batch import command, lines, needs_proc
+from tools.simulated import simulate_learner, write_dataset
 
 DEVICE = ("--device", "cpu:0")
 POISONED = 7

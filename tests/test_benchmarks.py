@@ -10,13 +10,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from srs_eval.data.dataset_check import impossible
+from srs_eval.data.dataset_hub import impossible
 from srs_eval.data.datasets import open_dataset
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine.session import Session
 from srs_eval.metrics import log_loss
 from srs_eval.models.configurations import resolve
 from tests.conftest import REPOSITORY
+from tools.simulated import simulate_learner, write_dataset
 
 LOOPS = (
     "HLR",

@@ -19,12 +19,12 @@ import srs_eval
 from srs_eval import models
 from srs_eval.cli.main import app
 from srs_eval.cli.options import PROTOCOL_PANEL
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine.conformance import findings
 from srs_eval.training.context import Context
 from tests.cli.program import main_here, program
 from tests.conftest import REPOSITORY
 from tests.test_architecture import ORDER
+from tools.simulated import simulate_learner, write_dataset
 
 DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from srs_eval import metrics
-from srs_eval.data.bins import rmse_bin_ids
-from srs_eval.stats.calibration_graph import calibration_graph, wilson_interval
+from srs_eval.data.trials import rmse_bin_ids
+from srs_eval.stats.intervals import calibration_graph, wilson_interval
 from tests.conftest import SHARED, shared_or_skip
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]

@@ -16,29 +16,17 @@ Berkeley Symposium 1).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import Finding, phrased
-from srs_eval.advice.sentences import (
-    FEWEST_DAYS_SHOWN,
-    figures,
-    listed,
-    percent,
-    signed,
-    spanned,
-    what_is_missing,
-)
-from srs_eval.advice.tables import Cell, Table
-from srs_eval.data.protocol import Protocol
+from srs_eval.advice.findings import OPEN, AfterButton, Finding, Hard, Step, Steps, missing
 from srs_eval.data.reviews import (
     FILTERED,
-    LEARNING,
-    RELEARNING,
     REVIEW,
     FloatArray,
     IntArray,
@@ -48,100 +36,67 @@ from srs_eval.data.reviews import (
 from srs_eval.data.trials import prepare_trials
 from srs_eval.engine.session import fit_and_predict
 from srs_eval.models import fsrs6
-from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs
-from srs_eval.stats.intervals import FEWEST_DAYS, Interval, Verdict, mean_interval, verdicts
+from srs_eval.stats.intervals import FEWEST_DAYS, Interval, Verdict, mean_interval, verdict
 
 _BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
 _AGAIN, _HARD, _GOOD = 1, 2, 3
-_STATES = {
-    "first answer": (0,),
-    "learning": (LEARNING + 1,),
-    "review": (REVIEW + 1, FILTERED + 1),
-    "relearning": (RELEARNING + 1,),
-}
-AS_AGAIN, _TWO_BUTTONS = "Hard counts as Again", "two buttons"
+_REVIEW = (REVIEW + 1, FILTERED + 1)  # states of a card
 _SELDOM = 0.01  # of all answers to reviews; below it nothing can go wrong with Hard
 
 
 def am_i_misusing_hard(
     learner: Learner, groups: Sequence[int], equivalence: float
 ) -> Iterator[Finding]:
-    """One answer over all presets, for buttons are a habit of the person."""
+    """One finding over all presets, for buttons are a habit of the person."""
     del groups
     rows = learner.session.rows(learner.trials.protocol)
-    shares: list[tuple[Cell, ...]] = []
-    in_reviews = 0.0
-    for state, numbers in _STATES.items():
-        ratings = rows.rating[np.isin(rows.state, numbers)]
-        if not len(ratings):
-            continue
-        part = [float((ratings == button).mean()) for button in _BUTTONS]
-        shares.append((state, len(ratings), *map(percent, part)))
-        if state == "review":
-            in_reviews = part[_HARD - 1]
-    pressed = f"{percent(in_reviews)} of your answers to reviews"
-    buttons = Table("Buttons by state", ("state", "answers", *_BUTTONS.values()), tuple(shares))
-    if in_reviews < _SELDOM:
-        sentence = f"Hard is {pressed}: too few to matter."
-        yield phrased("hard", "all presets", "seldom", (sentence,), (buttons,))
+    ratings = rows.rating[np.isin(rows.state, _REVIEW)]
+    share = float((ratings == _HARD).mean()) if len(ratings) else 0.0
+    if share < _SELDOM:
+        yield Finding("hard", "all presets", reviews=len(ratings), evidence=Hard("seldom", share))
         return
-    after, differences = expected_after(learner), what_ifs(learner)
-    says = verdicts(differences, equivalence=equivalence)
-    sentences = [
-        _sentence(says[AS_AGAIN], differences[AS_AGAIN], len(differences)),
-        f"Hard is {pressed}.",
-    ]
-    if _HARD in after:
-        recalled, expected = after[_HARD]
-        bias = expected.estimate
-        low, high = (signed(-100 * each, 1) for each in (expected.high, expected.low))
-        sentences.append(
-            f"At the review after Hard you recall {percent(recalled)}, {100 * abs(bias):.1f} "
-            f"points {'less' if bias > 0 else 'more'} than FSRS expects "
-            f"{spanned(low, high, expected)}."
-        )
-    conclusion = {"better": "yes", "worse": "no", "as good": "no"}.get(says[AS_AGAIN], "can't tell")
-    last = Table(
-        "The review after each button: recalled, and expected minus recalled",
-        ("last button", "reviews", "recalled", "minus recalled"),
-        tuple((_BUTTONS[key], bias.reviews, share, bias) for key, (share, bias) in after.items()),
+    difference = what_if_again(learner)
+    evidence = Hard(
+        _SAYS[verdict(difference, equivalence=equivalence)], share, expected_after(learner)
     )
-    what_if = Table(
-        "What if buttons of the past had meant otherwise",
-        ("what if", "minus as it is", "verdict"),
-        tuple((name, each, says[name]) for name, each in differences.items()),
+    lacks = missing(difference, equivalence) if evidence.says == OPEN else None
+    yield Finding(
+        *("hard", "all presets"),
+        interval=difference,
+        reviews=difference.reviews,
+        missing=lacks,
+        evidence=evidence,
     )
-    yield phrased("hard", "all presets", conclusion, tuple(sentences), (buttons, last, what_if))
 
 
-def what_ifs(learner: Learner) -> dict[str, Interval]:
-    """Log loss of optimized FSRS-6 if buttons of the past meant otherwise, minus as it is.
+_SAYS: Mapping[Verdict, Literal["yes", "no", "can't tell"]] = {
+    "better": "yes",
+    "worse": "no",
+    "as good": "no",
+    "can't tell yet": OPEN,
+}
+
+
+def what_if_again(learner: Learner) -> Interval:
+    """Log loss of optimized FSRS-6 if Hard of the past had meant Again, minus as it is.
 
     Outcomes are as they are in training and judging. (Reviews answered Hard must not be left
     out instead: that would choose reviews by their outcome.)
     """
     index = learner.trials.test_index
-    as_it_is = learner.held_out_losses("optimized")
     configuration = learner.configuration("optimized")
-    protocol = configuration.protocol
-    rows = learner.session.rows(protocol)
+    rows = learner.session.rows(configuration.protocol)
     rating = np.where(rows.rating == _HARD, _AGAIN, rows.rating)
     as_again = replace(
-        prepare_trials(learner.log, replace(rows, rating=rating), protocol), y=learner.trials.y
+        prepare_trials(learner.log, replace(rows, rating=rating), configuration.protocol),
+        y=learner.trials.y,
     )
-    two_buttons = resolve("FSRS-6-binary-preset", Protocol(rows="anki"))[0]
-    p = {
-        AS_AGAIN: fit_and_predict(configuration, as_again, learner.context)[0],
-        _TWO_BUTTONS: fit_and_predict(
-            two_buttons, learner.session.trials(two_buttons.protocol), learner.context
-        )[0],
-    }
-    losses = {name: learner.losses(each, index) for name, each in p.items()}
-    return {name: learner.interval(each - as_it_is, index) for name, each in losses.items()}
+    p = fit_and_predict(configuration, as_again, learner.context)[0]
+    return learner.interval(learner.losses(p, index) - learner.held_out_losses("optimized"), index)
 
 
-def expected_after(learner: Learner) -> dict[int, tuple[float, Interval]]:
+def expected_after(learner: Learner) -> tuple[AfterButton, ...]:
     """By the last button: share recalled, and what optimized FSRS-6 expects above it.
 
     Of held-out reviews whose review before was on an earlier day too.
@@ -151,37 +106,21 @@ def expected_after(learner: Learner) -> dict[int, tuple[float, Interval]]:
     p = learner.held_out("optimized")
     last = trials.history_rating[trials.history_end[index] - 1]
     on_later_day = trials.history_elapsed_days[trials.history_end[index] - 1] > 0
-    found = {}
-    for button in _BUTTONS:
+    found = []
+    for button, name in _BUTTONS.items():
         mine = (last == button) & on_later_day
         if mine.any():
             bias: FloatArray = p[mine] - trials.y[index[mine]]
             recalled = float(trials.y[index[mine]].mean())
-            found[button] = (recalled, learner.interval(bias, index[mine]))
-    return found
-
-
-def _sentence(says: Verdict, difference: Interval, asked: int) -> str:
-    told = figures(difference, "review")
-    return {
-        "better": "Your Hard behaves like Again: reviews are predicted better if it counts as "
-        f"forgotten, {told}. Press Again for what you have forgotten.",
-        "worse": f"Your Hard means remembered, as FSRS takes it: as Again it makes {told}.",
-        "as good": "Whether Hard counts as Again makes no difference that matters: as Again, "
-        f"{told}.",
-        "can't tell yet": "Whether your Hard behaves like Again can't be told yet: as Again, "
-        f"{told}. {what_is_missing(difference, asked)}",
-    }[says]
+            found.append(AfterButton(name, recalled, learner.interval(bias, index[mine])))
+    return tuple(found)
 
 
 # Learning steps
 
 SITUATIONS = ("first Again", "first Hard", "first Good", "Again, then Good", "lapse")
-_BORDERS_MIN = (2.0, 5.0, 10.0, 20.0, 60.0, 240.0)  # of the delays told apart
-_FEWEST_ANSWERS = 100
+FEWEST_ANSWERS = 100
 _LEAST_SPREAD = 3.0  # the 90 % quantile of the delays over the 10 % one: else they hardly vary
-_TOO_FEW, _HARDLY_VARY = "too few answers", "the delays hardly vary"
-_NO_CURVE = "recall does not fall as on the curve"
 _TWO_HALVES = 2.24  # standard errors beyond which one of two is by chance in 5 %
 _LONGEST_MIN = 100 * 1440.0
 _EPSILON = 1e-9
@@ -224,12 +163,12 @@ class _Forgetting:
 
 
 def which_steps(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Finding]:
-    """One answer for each preset."""
+    """One finding for each preset."""
     del equivalence
     rows = learner.session.rows(learner.trials.protocol)
     answers = next_answers(rows, learner.log.preset_of(learner.log.deck_of(rows.card_id)))
     for group in groups:
-        yield _answer(learner, group, answers[answers.preset == group])
+        yield _of_preset(learner, group, answers[answers.preset == group])
 
 
 def next_answers(rows: Rows, preset: IntArray) -> NextAnswers:
@@ -319,119 +258,47 @@ def steps_now(preset: Preset | None) -> dict[str, float | None]:
     return dict(zip(SITUATIONS, (first, hard, second, second, lapse), strict=True))
 
 
-def _answer(learner: Learner, group: int, answers: NextAnswers) -> Finding:
+def _of_preset(learner: Learner, group: int, answers: NextAnswers) -> Finding:
     preset = learner.log.presets.get(group)
-    name = learner.name_of(group)
     desired = (preset and preset.desired_retention) or 0.9
     stored = () if preset is None else preset.parameters_in_force
     decay = as_anki_runs(stored)[20] if stored else fsrs6.DEFAULT[20]
-    now, retention = steps_now(preset), percent(desired, 0)
-    sentences: list[str] = []
-    says: list[str] = []
-    curves: list[tuple[Cell, ...]] = []
-    delays: list[tuple[Cell, ...]] = []
-    few: list[str] = []
-    for place, situation in enumerate(SITUATIONS):
-        mine = answers[answers.situation == place]
-        if not len(mine):
-            continue
-        unknown = _why_not(mine)
-        curve = fitted_forgetting(mine, decay) if unknown is None else None
-        if curve is not None and not follows(curve, mine):
-            unknown, curve = _NO_CURVE, None
-        delays += _by_delay(situation, mine, curve)
-        usual = _duration(float(np.median(mine.minutes)))
-        recalled = percent(float(mine.recalled.mean()), 0)
-        verdict, shown = "can't tell", str(unknown)
-        if curve is not None:
-            sentence, verdict, shown = _judged(situation, mine, curve, desired, now.get(situation))
-            sentences.append(sentence)
-        elif unknown == _TOO_FEW:
-            few.append(_with_article(situation))
-        else:
-            share = mean_interval(mine.recalled, mine.day)
-            bounds = spanned(percent(share.low, 0), percent(min(share.high, 1.0), 0), share)
-            sentences.append(
-                f"Can't tell after {_with_article(situation)}: {unknown}. After {usual}, as usual, "
-                f"{recalled} are recalled {bounds}, {retention} desired."
-            )
-        says.append(verdict)
-        curves.append((situation, len(mine), usual, recalled, shown, verdict))
-    if few:
-        sentences.append(
-            f"Can't tell after {listed(few)}: {_FEWEST_ANSWERS} answers on {FEWEST_DAYS} days are "
-            "needed."
-        )
-    if not len(answers):
-        sentences.append("Can't tell: no card has been answered twice on a day.")
-    known = {each for each in says if each != "can't tell"}
-    conclusion = "can't tell" if not known else known.pop() if len(known) == 1 else "see each step"
-    tables = (
-        Table(
-            f"{name}: when recall meets {retention} within the day",
-            ("after", "answers", "usual delay", "recalled", f"{retention} after", "step"),
-            tuple(curves),
-        ),
-        Table(
-            f"{name}: recall at the next answer, by delay",
-            ("after", "delay", "answers", "recalled", "curve"),
-            tuple(delays),
-        ),
+    now = steps_now(preset)
+    steps = tuple(
+        _step(situation, mine, decay, desired, now.get(situation))
+        for place, situation in enumerate(SITUATIONS)
+        if len(mine := answers[answers.situation == place])
     )
-    return phrased("steps", name, conclusion, tuple(sentences), tables if curves else ())
+    known = {each.says for each in steps if each.says != OPEN}
+    says = "see each step" if len(known) > 1 else next(iter(known), OPEN)
+    evidence = Steps(says, desired, steps)
+    return Finding("steps", learner.name_of(group), reviews=len(answers), evidence=evidence)
 
 
-def _why_not(answers: NextAnswers) -> str | None:
-    """Why no curve can be fitted, in words."""
-    if len(answers) < _FEWEST_ANSWERS or len(np.unique(answers.day)) < FEWEST_DAYS:
-        return _TOO_FEW
+def _step(
+    situation: str, answers: NextAnswers, decay: float, desired: float, step: float | None
+) -> Step:
+    recalled = mean_interval(answers.recalled, answers.day)
+    usual = float(np.median(answers.minutes))
+    found = Step(situation, OPEN, len(answers), usual, recalled, step)
+    if len(answers) < FEWEST_ANSWERS or recalled.days < FEWEST_DAYS:
+        return replace(found, unknown="few")
     short, long = np.quantile(answers.minutes, (0.1, 0.9))
-    return _HARDLY_VARY if long < _LEAST_SPREAD * short else None
-
-
-def _judged(
-    situation: str, answers: NextAnswers, curve: _Forgetting, desired: float, step: float | None
-) -> tuple[str, str, str]:
-    """A sentence, what it says of the step, and the delay as the table shows it."""
+    if long < _LEAST_SPREAD * short:
+        return replace(found, unknown="alike")
+    curve = fitted_forgetting(answers, decay)
+    if not follows(curve, answers):
+        return replace(found, unknown="no curve")
     estimate, low, high = curve.delay(desired)
-    shortest, longest = np.quantile(answers.minutes, (0.05, 0.95))
-    share = percent(desired, 0)
-    after = f"After {_with_article(situation)}"
-    yours = "" if step is None else f" Your step is {_duration(step)}."
-    too_short, too_long = high < shortest, low > longest
-    if too_short or too_long:
-        bound, of = (shortest, "shortest") if too_short else (longest, "longest")
-        even = f"below {share} already" if too_short else f"above {share} even"
-        had = f"the {of} delays that you have had ({_duration(bound)})"
-        sentence = f"{after} recall is {even} at {had}."
-        verdict = "can't tell"
-        if step is not None and (step >= bound if too_short else step <= bound):
-            verdict = "shorter" if too_short else "longer"
-        return sentence + yours, verdict, f"{'<' if too_short else '>'} {_duration(bound)}"
-    sentence = (
-        f"{after} recall falls to {share} after about {_duration(estimate)} "
-        f"(95 %: {_duration(low)} to {_duration(high)})."
-    )
-    verdict = "can't tell"
-    if step is not None:
-        verdict = "longer" if step < low else "shorter" if step > high else "as it is"
-    return sentence + yours, verdict, f"{_duration(estimate)}"
-
-
-def _by_delay(
-    situation: str, answers: NextAnswers, curve: _Forgetting | None
-) -> Iterator[tuple[Cell, ...]]:
-    place = np.searchsorted(_BORDERS_MIN, answers.minutes, side="right")
-    for bin_ in np.unique(place).tolist():
-        mine = answers[place == bin_]
-        begin = "0" if not bin_ else _duration(_BORDERS_MIN[bin_ - 1])
-        end = "" if bin_ == len(_BORDERS_MIN) else _duration(_BORDERS_MIN[bin_])
-        words = f"up to {end}" if not bin_ else f"{begin} to {end}" if end else f"over {begin}"
-        expected = None if curve is None else float(curve.recall(mine.minutes).mean())
-        recalled = mean_interval(mine.recalled, mine.day)
-        if recalled.days < FEWEST_DAYS_SHOWN or mine.recalled.min() == mine.recalled.max():
-            recalled = replace(recalled, half_width=math.nan)
-        yield situation, words, len(mine), recalled, expected
+    shortest, longest = np.quantile(answers.minutes, (0.05, 0.95)).tolist()
+    says: Literal["longer", "shorter", "as it is", "can't tell"] = OPEN
+    if step is not None and high < shortest:
+        says = "shorter" if step >= shortest else OPEN
+    elif step is not None and low > longest:
+        says = "longer" if step <= longest else OPEN
+    elif step is not None:
+        says = "longer" if step < low else "shorter" if step > high else "as it is"
+    return replace(found, says=says, delay=(estimate, low, high), seen=(shortest, longest))
 
 
 def _recall(minutes: FloatArray, stability: float, decay: float) -> FloatArray:
@@ -442,18 +309,3 @@ def _recall(minutes: FloatArray, stability: float, decay: float) -> FloatArray:
 def _factor(decay: float) -> float:
     """Such that R(S) is 0.9."""
     return float(0.9 ** (-1 / decay)) - 1
-
-
-def _with_article(situation: str) -> str:
-    return "Again and then Good" if situation == "Again, then Good" else f"a {situation}"
-
-
-def _duration(minutes: float) -> str:
-    """ "40 s", "1.5 min", "12 min", "3.1 h", "2.4 days"."""
-    if minutes < 1:
-        return f"{60 * minutes:.0f} s"
-    if minutes < 60:
-        return f"{minutes:.2g} min"
-    if minutes < 1440:
-        return f"{minutes / 60:.2g} h"
-    return f"{minutes / 1440:,.1f} days"

@@ -7,13 +7,30 @@ configuration is fitted and judged by the engine; here are the others, and other
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
+from srs_eval.advice.findings import (
+    ALL_REVIEWS,
+    ALONE,
+    AVERAGE,
+    DEFAULTS,
+    NOW,
+    OPTIMIZED,
+    POOLED,
+    RECENCY,
+    SM2,
+    TOGETHER,
+    Missing,
+    missing,
+    missing_of,
+)
 from srs_eval.advice.pooling import Pooled, fitted, pooled_fits
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
@@ -26,30 +43,33 @@ from srs_eval.metrics import log_losses
 from srs_eval.models import all_models, fsrs6, fsrs7
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out, younger_than_s
-from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, mean_interval
+from srs_eval.stats.intervals import (
+    EQUIVALENT,
+    FEWEST_DAYS,
+    FEWEST_REVIEWS,
+    Interval,
+    mean_interval,
+    verdict,
+)
 from srs_eval.training.context import Context
 
 # Candidates and the engine's configurations that they are.
 CONFIGURATIONS: Mapping[str, str] = {
-    "optimized": "FSRS-6-preset",
-    "optimized, recency": "FSRS-6-recency-preset",
-    "defaults": "FSRS-6-dry-run",
+    OPTIMIZED: "FSRS-6-preset",
+    RECENCY: "FSRS-6-recency-preset",
+    DEFAULTS: "FSRS-6-dry-run",
     "initial stability only": "FSRS-6-pretrain-preset",
     "one for all presets": "FSRS-6",
     "one per deck": "FSRS-6-deck",
-    "average": "AVG",
+    AVERAGE: "AVG",
 }
-OLDER = "Anki-SM-2"  # the older scheduler, where presets' own settings of it are not known
-WITHOUT_PRESETS: Mapping[str, str] = {  # by the names that the ranking gives them
-    "FSRS-6": "FSRS-6",
-    "FSRS-6 recency": "FSRS-6-recency",
-    "FSRS-6 defaults": "FSRS-6-dry-run",
-    "FSRS-6 S0 only": "FSRS-6-pretrain",
-    OLDER: "Anki-dry-run",
-    "average": "AVG",
+WITHOUT_PRESETS: Mapping[str, str] = {
+    OPTIMIZED: "FSRS-6",
+    RECENCY: "FSRS-6-recency",
+    DEFAULTS: "FSRS-6-dry-run",
+    "initial stability only": "FSRS-6-pretrain",
+    AVERAGE: "AVG",
 }
-TOGETHER, ALONE = "one for all, as pooled", "alone"  # as POOLED, but sharing all or nothing
-NOW, POOLED, SM2 = "now", "pooled", "SM-2 as scheduled"
 ACROSS_PRESETS = ("one for all presets", POOLED, TOGETHER)  # only where there are several
 _SOURCES = "give a collection, a package or a research export"
 BY_PRESET = Protocol(rows="anki", short=True, partitions="preset")
@@ -57,6 +77,7 @@ _FRACTIONAL = Protocol(rows="anki", short=True, secs=True, equalize_test_with_no
 _BY_DECK = Protocol(rows="anki", short=True, partitions="deck")
 WHOLE = Protocol(short=True)  # where presets are not known: the benchmark's rows
 _T = TypeVar("_T")
+_PACE_DAYS = 30
 _BLOCKS = 5  # before each of which rivals of the present parameters are fitted anew
 
 
@@ -114,12 +135,16 @@ class Learner:
     session: Session
     trials: Trials  # n reviews of later days; the partition is the preset
     context: Context
+    equivalence: float = EQUIVALENT  # differences in log loss within it count as none
     _known: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False)
     """What several questions ask for, by function and arguments: computed once."""
 
     @staticmethod
     def of(
-        log: ReviewLog, context: Context | None = None, protocol: Protocol = BY_PRESET
+        log: ReviewLog,
+        context: Context | None = None,
+        protocol: Protocol = BY_PRESET,
+        equivalence: float = EQUIVALENT,
     ) -> Learner:
         """Without presets whose parameters Anki does not run, where it is asked of presets.
 
@@ -130,7 +155,9 @@ class Learner:
             log = without_presets(log, told)
         session = Session(replace(log, user=None))  # all models are judged on the same reviews
         try:
-            return Learner(log, session, session.trials(protocol), context or Context())
+            return Learner(
+                log, session, session.trials(protocol), context or Context(), equivalence
+            )
         except NotEnoughData as reason:
             if not told:
                 raise
@@ -157,7 +184,9 @@ class Learner:
 
         def narrowed() -> Learner | None:
             try:
-                return Learner.of(only_preset(self.log, str(group)), self.context, _BY_DECK)
+                return Learner.of(
+                    only_preset(self.log, str(group)), self.context, _BY_DECK, self.equivalence
+                )
             except NotEnoughData:
                 return None
 
@@ -165,6 +194,8 @@ class Learner:
 
     def name_of(self, group: int) -> str:
         """No two groups have the same name."""
+        if self.trials.protocol.partitions == "none":
+            return ALL_REVIEWS
         return self.log.name_of_preset(group)
 
     @cached_property
@@ -179,17 +210,25 @@ class Learner:
         assert self.log.entries is not None
         return self.log.entries.time_ms[self.source_place] / 1000
 
+    def stored(self, group: int) -> tuple[float, ...]:
+        """The parameters in force of a preset; () where the defaults are, or nobody knows any.
+
+        While FSRS is off none are in force.
+        """
+        preset = self.log.presets.get(group)
+        is_off = self.log.receipt.fsrs_enabled is False
+        return () if preset is None or is_off else preset.parameters_in_force
+
     def since_optimized(self, group: int) -> IntArray | None:
         """Positions of a preset's reviews that its parameters cannot have been fitted to.
 
-        Without any stored these are all held-out reviews, for the defaults are fitted to none.
+        Where the defaults are in force these are all held-out reviews, for they are fitted to none.
         None where the source does not tell the age of the parameters.
         """
-        preset = self.log.presets.get(group)
-        if preset is not None and not preset.parameters_in_force:
+        if not self.stored(group):
             index = self.trials.test_index
             return index[self.trials.partition[index] == group]
-        since = None if preset is None else younger_than_s(self.log, preset)
+        since = younger_than_s(self.log, self.log.presets[group])
         if since is None:
             return None
         return np.flatnonzero((self.trials.partition == group) & (self.time_s > since))
@@ -245,7 +284,7 @@ class Learner:
         if preset is None:
             return {}
         found = {}
-        stored = list(preset.parameters_in_force)
+        stored = list(self.stored(group))
         name = {17: "FSRS-4.5", 19: "FSRS-5"}.get(len(stored))
         if name is not None:
             configuration = resolve(name, Protocol(rows="anki"))[0]
@@ -289,18 +328,6 @@ class Learner:
         """Losses on these."""
         return self.losses(self.held_out(candidate), self.trials.test_index)
 
-    def fitted_before(self, number: int) -> dict[int, list[float]]:
-        """Each preset's parameters ("optimized") as fitted for one of the protocol's folds."""
-
-        def fit() -> dict[int, list[float]]:
-            configuration = self.configuration("optimized")
-            folds = self.trials.folds[number : number + 1]
-            trials = replace(self._trials_of(configuration), folds=folds)
-            fitted = fit_and_predict(configuration, trials, self.context)[1] or {}
-            return {group: list(values) for group, values in fitted.items()}
-
-        return self.once(("fitted before", number), fit)
-
     def days_of(self, index: IntArray) -> int:
         """On how many days the reviews at the positions were done."""
         return len(np.unique(self.trials.day[index]))
@@ -312,6 +339,39 @@ class Learner:
         """
         found = mean_interval(values, self.trials.day[index])
         return found if found.days >= fewest_days else replace(found, half_width=math.nan)
+
+    def missing(
+        self, difference: Interval | None, group: int | None = None, reviews: int = 0
+    ) -> Missing | None:
+        """How many more reviews or days of a preset (default: of all), and when, would tell.
+
+        None where nothing would. Without a difference there are so many `reviews` so far.
+        """
+        if difference is None:
+            found = missing_of(reviews, 0, FEWEST_REVIEWS, FEWEST_DAYS)
+        elif verdict(difference, equivalence=self.equivalence) != "can't tell yet":
+            return None
+        else:
+            found = missing(difference, self.equivalence)
+        if found.reviews is None and found.days is None:
+            return None
+        return replace(found, date=self._reached(found.reviews or 0, found.days or 0, group))
+
+    def _reached(self, reviews: int, days: int, group: int | None) -> str | None:
+        """The date by which a preset has so many more reviews, done on so many more days.
+
+        By the pace of the last month; None where nobody knows dates, or reviews have stopped.
+        """
+        if self.log.entries is None:
+            return None
+        mine = slice(None) if group is None else self.trials.partition == group
+        of_group = self.time_s[mine]
+        now = time.time()
+        lately = of_group[of_group > now - _PACE_DAYS * 86_400]
+        if not len(lately):
+            return None
+        wait = math.ceil(reviews * _PACE_DAYS / len(lately))
+        return (date.fromtimestamp(now) + timedelta(max(wait, days))).isoformat()
 
     def once(self, key: tuple[Hashable, ...], make: Callable[[], _T]) -> _T:
         if key not in self._known:
@@ -334,11 +394,7 @@ class Learner:
         return {int(group): index[partition == group] for group in np.unique(partition)}
 
     def _parameters_now(self) -> dict[int, list[float]]:
-        return {
-            key: as_anki_runs(preset.parameters_in_force)
-            for key, preset in self.log.presets.items()
-            if key in self.groups
-        }
+        return {group: as_anki_runs(self.stored(group)) for group in self.groups}
 
     def _by_preset(
         self, folds: Sequence[Fold], parameters: Mapping[int, Sequence[float]]
@@ -400,7 +456,7 @@ class Learner:
     def _as_scheduled_by_sm2(self, folds: Sequence[Fold]) -> FloatArray:
         """Anki's older scheduler with each preset's own settings."""
         model = all_models()["Anki"]
-        configuration = resolve("Anki-dry-run", Protocol(rows="anki"))[0]
+        configuration = resolve("Anki-dry-run", Protocol(rows=self.trials.protocol.rows))[0]
         trials = self._trials_of(configuration)
         assert model.predict is not None
         index = np.concatenate([fold.test for fold in folds])

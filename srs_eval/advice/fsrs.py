@@ -7,51 +7,58 @@ what is usual for that recall and number of reviews; one of the two has to be lo
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
-from srs_eval.advice.candidates import BY_PRESET, NOW, OLDER, SM2, Learner
-from srs_eval.advice.findings import Finding, phrased
+from srs_eval.advice import population
+from srs_eval.advice.candidates import BY_PRESET, Learner
+from srs_eval.advice.findings import (
+    ALL_REVIEWS,
+    DEFAULTS,
+    NOW,
+    OPEN,
+    OPTIMIZED,
+    SM2,
+    Against,
+    Finding,
+    Fit,
+    Health,
+    HealthCheck,
+    missing,
+)
 from srs_eval.advice.predictions import brought_along
-from srs_eval.advice.sentences import FITTED, figures, so_far, what_is_missing
-from srs_eval.advice.tables import Cell, Table
-from srs_eval.data.bins import rmse_bin_ids
-from srs_eval.data.errors import NotEnoughData, counted
+from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.data.trials import Trials
+from srs_eval.data.trials import Trials, rmse_bin_ids
 from srs_eval.metrics import log_losses, rmse_bins
 from srs_eval.models import fsrs6
 from srs_eval.models._anki import fit as anki_fit
 from srs_eval.stats.intervals import Interval, Verdict, relative, verdict, verdicts
 
+_Kind = Literal["older scheduler", "average", "brought along", "FSRS"]
 _WELL = 0.05  # so much below the average's log loss is called well
-_STORED = "with your parameters"
-_OLDER_IN_WORDS = "the older scheduler (SM-2)"
 
 
 def how_well(learner: Learner, equivalence: float) -> Finding:
-    """One answer over all reviews: the share of log loss that FSRS-6 saves, with its interval.
+    """One finding over all reviews: the share of log loss that FSRS-6 saves, with its interval.
 
-    With the learner's own parameters first, where these are known, then fitted to earlier
-    reviews. Who does not schedule with FSRS is first told whether to change to it.
+    With the learner's own parameters, where these are known, and fitted to earlier reviews. Who
+    does not schedule with FSRS is compared with what they have.
     """
     by_preset = learner.trials.protocol == BY_PRESET
-    fsrs, older = ("optimized", SM2) if by_preset else ("FSRS-6", OLDER)
-    defaults = "defaults" if by_preset else "FSRS-6 defaults"
     index = learner.trials.test_index
     brought = brought_along(learner)
-    enabled = learner.log.receipt.fsrs_enabled
-    now = next(iter(brought), older if enabled is False else None)
-    own = None if now is not None or not by_preset else _own(learner)
-    beside = [NOW] * (own is not None) + [defaults] * (now is not None)
-    p = {name: learner.held_out(name) for name in (fsrs, "average", older, *beside)} | brought
-    losses = {name: learner.losses(each, index) for name, each in p.items()}
+    is_off = learner.log.receipt.fsrs_enabled is False
+    now = next(iter(brought), SM2 if is_off else None)
+    by = _own(learner) if now is None and by_preset else "optimized"
+    beside = [NOW] * (by != "optimized") + [DEFAULTS] * (now is not None)
+    p = {name: learner.held_out(name) for name in (OPTIMIZED, "average", SM2, *beside)} | brought
     # SuperMemo predicts most reviews, not all.
     known = {name: np.isfinite(each) for name, each in p.items() if np.isfinite(each).any()}
-    rows = {name: learner.interval(losses[name][here], index[here]) for name, here in known.items()}
+    losses = {name: learner.losses(p[name], index) for name in known}
 
     def minus(name: str, other: str) -> Interval:
         here = known[name] & known[other]
@@ -62,161 +69,100 @@ def how_well(learner: Learner, equivalence: float) -> Finding:
         saved = (losses[other] - losses[name])[here]
         return relative(saved, losses[other][here], learner.trials.day[index[here]])
 
-    difference = {name: minus(fsrs, name) for name in rows if name != fsrs}
+    log_loss = {
+        name: learner.interval(each[known[name]], index[known[name]])
+        for name, each in losses.items()
+    }
+    difference = {name: minus(OPTIMIZED, name) for name in known if name != OPTIMIZED}
     asked = {name: each for name, each in difference.items() if name not in beside}
-    says = verdicts(asked, equivalence=equivalence)
-    floor = difference["average"]
-    too_few = so_far(floor)
-    fitted = saves(fsrs, "average")
-    if own is None:
-        found, basis, then = says["average"], "optimized, ", ""
-        headline = _headline(found, fitted, enabled, too_few, basis)
-    else:
-        found = verdict(minus(NOW, "average"), equivalence=equivalence)
-        then = f", optimized {_percent(fitted, '')}"
-        headline = _headline(found, saves(NOW, "average"), enabled, too_few, f"{own} ", then)
-    sentences = [headline]
-    if now in says:
-        its_name = "SM-2" if now == older else now
-        alone = verdict(minus(defaults, now), equivalence=equivalence)
-        told = _change(says[now], saves(fsrs, now), so_far(difference[now]), its_name, alone)
-        if says["average"] in ("worse", "as good"):
-            no_better = "worse than" if says["average"] == "worse" else "no better than"
-            told += f" Expect little of it: it predicts you {no_better} guessing your average does."
-        sentences.insert(0, told)
-    if own == _STORED:
-        sentences.append("Your parameters may have been fitted to these reviews, which flatters.")
-    if found == "can't tell yet":
-        open_ = floor if own is None else minus(NOW, "average")
-        sentences.append(what_is_missing(open_, len(says)))
-    if now is None:
-        sentences.append(f"Optimized, it is {_percent(saves(fsrs, older), _OLDER_IN_WORDS)}.")
-    sentences.append(
-        f"Better means: less log loss on {counted(len(index), 'review')} of "
-        f"{counted(learner.days_of(index), 'day')}; optimized means: fitted to the reviews before "
-        "these."
+    verdicts_ = verdicts(asked, equivalence=equivalence)
+    kinds: dict[str, _Kind] = {"average": "average", SM2: "older scheduler"}
+    kinds |= dict.fromkeys(brought, "brought along")
+    against = {
+        name: Against(
+            name,
+            kinds.get(name, "FSRS"),
+            log_loss[name],
+            each,
+            verdicts_.get(name, ""),
+            saves(OPTIMIZED, name),
+        )
+        for name, each in difference.items()
+    }
+    shown = OPTIMIZED if by == "optimized" else NOW
+    floor, saved = minus(shown, "average"), saves(shown, "average")
+    found = verdict(floor, equivalence=equivalence) if by != "optimized" else verdicts_["average"]
+    says = _well(found, saved)
+    open_ = [floor] if says == OPEN else []
+    if now is not None and verdicts_[now] == "can't tell yet":
+        open_ = [difference[now]]
+    of_defaults = now and verdict(minus(DEFAULTS, now), equivalence=equivalence)
+    instead = against[now] if now else None
+    others = tuple(against.values())
+    evidence = Fit(
+        says, by, saved, log_loss[OPTIMIZED], others, is_off, instead, of_defaults or None
     )
-    columns = ("predicted by", "log loss", "minus it", "verdict")
-    cells: list[tuple[Cell, ...]] = [
-        (name, each, difference.get(name), says.get(name, "")) for name, each in rows.items()
-    ]
-    table = Table("FSRS-6, fitted to earlier reviews, against", columns, tuple(cells))
-    return phrased("fit", "all reviews", found, tuple(sentences), (table,), difference=floor)
+    finding = Finding(
+        *("fit", ALL_REVIEWS),
+        interval=difference["average"],
+        reviews=len(index),
+        missing=missing(open_[0], equivalence) if open_ else None,
+        evidence=evidence,
+    )
+    return _with_act(finding, difference[SM2], TURN_ON) if now == SM2 else finding
 
 
-def _own(learner: Learner) -> str | None:
-    """What the presets schedule with, in words; None where the source does not tell."""
+def _with_act(finding: Finding, minus_sm2: Interval, act: str) -> Finding:
+    """Whether FSRS is to schedule, with what other people gained by that."""
+    prior = population.published("optimized", "sm2", max(minus_sm2.reviews, 1))
+    belief = population.belief(minus_sm2, prior)
+    better = belief.gain > 0
+    return replace(
+        finding,
+        act=act if better else "SM-2",
+        probability=belief.probability if better else 1 - belief.probability,
+        gain=abs(belief.gain),
+        interval=minus_sm2,
+    )
+
+
+def _well(
+    found: Verdict, saved: Interval
+) -> Literal["well", "a little", "no better", "worse", "can't tell"]:
+    match found:
+        case "better":
+            return "well" if saved.estimate >= _WELL else "a little"
+        case "as good":
+            return "no better"
+        case "worse":
+            return "worse"
+    return OPEN
+
+
+def _own(learner: Learner) -> Literal["stored", "defaults", "optimized"]:
+    """What the presets schedule with; "optimized" where the source does not tell."""
     presets = [learner.log.presets.get(group) for group in learner.groups]
     if not any(preset is not None and preset.is_told for preset in presets):
-        return None
+        return "optimized"
     stored = any(preset is not None and preset.parameters_in_force for preset in presets)
-    return _STORED if stored else "with its defaults"
+    return "stored" if stored else "defaults"
 
 
-def _change(says: str, saved: Interval, too_few: str, now: str, alone: str) -> str:
-    """Whether to change to FSRS from what schedules `now`, and how.
-
-    `alone` is the verdict on the defaults against `now`: what FSRS does before it is fitted.
-    """
-    by = f"by {abs(100 * saved.estimate):.0f} % {_range(saved, 1 if says == 'better' else -1)}"
-    only = "" if alone == "better" else f" ({_DEFAULTS_ALONE.get(alone, '')})"
-    yet = too_few or f"so far {_percent(saved, f'{now}, your scheduler')}"
-    told = {
-        "better": f"Yes, {FITTED}{only}: it would predict you better than {now}, your scheduler, "
-        f"{by}.",
-        "worse": f"No: it would predict you worse than {now}, your scheduler, {by}.",
-        "as good": f"As you like: it would predict you as well as {now}, your scheduler.",
-    }.get(says, f"Can't tell yet: {yet}.")
-    return f"Change to FSRS? {told}"
-
-
-_DEFAULTS_ALONE = {
-    "worse": "its defaults alone would be worse",
-    "as good": "its defaults alone would be no better",
-    "can't tell yet": "its defaults alone may be no better",
-}
-
-
-def _headline(
-    says: str, saved: Interval, enabled: bool | None, too_few: str, basis: str, then: str = ""
-) -> str:
-    """How well FSRS predicts, by which parameters; no figure of `too_few` reviews, if it says so.
-
-    `basis` comes before the figures, `then` after them.
-    """
-    off = enabled is False
-    name, verb = ("FSRS is off; it", "would predict") if off else ("FSRS", "predicts")
-    figures = f"{basis}{_percent(saved, 'guessing your average')}{then}"
-    match says:
-        case "better" if saved.estimate >= _WELL:
-            return f"{name} {verb} you well: {figures}."
-        case "better":
-            return f"{name} {verb} you a little better than your average does: {figures}."
-        case "as good":
-            return f"{name} {verb} you no better than your average does: {figures}."
-        case "worse":
-            return f"{name} {verb} you worse than your average does: {figures}."
-    told = too_few or figures
-    return f"How well FSRS {'would predict' if off else 'predicts'} you can't be told yet: {told}."
-
-
-def _percent(saved: Interval, other: str) -> str:
-    word = "better" if saved.estimate >= 0 else "worse"
-    sign = 1 if saved.estimate >= 0 else -1
-    shown = f"{abs(100 * saved.estimate):.0f} % {word}" + f" than {other}" * bool(other)
-    return f"{shown} {_range(saved, sign)}".rstrip()
-
-
-def _range(saved: Interval, sign: int) -> str:
-    """ "(7 … 16 %)", "(15 % worse … 16 % better)"; "" where there is no interval."""
-    if math.isnan(saved.half_width):
-        return ""
-    # Nobody saves more than all; the interval of a ratio does not know.
-    low, high = sorted(100 * sign * min(each, 1.0) for each in (saved.low, saved.high))
-    if round(low) < 0 < round(high):
-        less, more = ("worse", "better")[::sign]
-        return f"({-low:.0f} % {less} … {high:.0f} % {more})"
-    return f"({low:.0f} … {high:.0f} %)".replace("-", "−")
-
-
+TURN_ON = "turn on"
 _VERSION = "26.08"
 _LOG_LOSS_LIMIT, _RMSE_LIMIT = 1.11, 1.53
 _FEWEST_ITEMS = 300
 _FOLDS = 5
-SAID: Mapping[Verdict, tuple[str, str]] = {
-    "better": ("yes", "FSRS predicts better than the older scheduler"),
-    "worse": ("no", "FSRS predicts worse than the older scheduler"),
-    "as good": ("as good", "FSRS is as good as the older scheduler"),
-    "can't tell yet": (
-        "can't tell",
-        "Whether FSRS predicts better than the older scheduler can't be told yet",
-    ),
-}
-"""A conclusion and its sentence, by the verdict on FSRS against the older scheduler."""
 
 
-@dataclass(frozen=True)
-class _HealthCheck:
-    """Both ratios and what they may be at most."""
-
-    log_loss: float
-    rmse_bins: float
-    log_loss_ratio: float
-    rmse_ratio: float
-    items: int
-
-    @property
-    def passed(self) -> bool:
-        return self.log_loss_ratio <= _LOG_LOSS_LIMIT or self.rmse_ratio <= _RMSE_LIMIT
-
-
-def judge_health(log_loss: float, rmse: float, recall: float, items: int) -> _HealthCheck | None:
+def judge_health(log_loss: float, rmse: float, recall: float, items: int) -> HealthCheck | None:
     """The rule itself, for figures of `items` reviews with this recall; None for 300 or fewer."""
     if items <= _FEWEST_ITEMS or not 0 < recall < 1:
         return None
     usual_loss = 0.623 * (4 * recall * (1 - recall)) ** 0.738
     usual_rmse = 0.0135 / (recall**0.504 - 1.14) + 0.176 / ((items / 1000) ** 0.825 + 2.22) + 0.101
-    return _HealthCheck(log_loss, rmse, log_loss / usual_loss, rmse / usual_rmse, items)
+    ratios = log_loss / usual_loss, rmse / usual_rmse
+    return HealthCheck(_VERSION, log_loss, rmse, *ratios, _LOG_LOSS_LIMIT, _RMSE_LIMIT)
 
 
 def _time_series(trials: Trials, index: IntArray, learner: Learner) -> tuple[float, float]:
@@ -238,7 +184,7 @@ def _time_series(trials: Trials, index: IntArray, learner: Learner) -> tuple[flo
     return float(log_losses(y, p).mean()), rmse_bins(y, p, bins)
 
 
-def check_health(learner: Learner, index: IntArray) -> _HealthCheck | None:
+def check_health(learner: Learner, index: IntArray) -> HealthCheck | None:
     """Anki's health check of the reviews at the positions; None where Anki makes none."""
     recall = float(learner.trials.y[index].mean())
     if judge_health(1.0, 1.0, recall, len(index)) is None:
@@ -252,63 +198,36 @@ def check_health(learner: Learner, index: IntArray) -> _HealthCheck | None:
 def is_fsrs_right_for_me(
     learner: Learner, groups: Sequence[int], equivalence: float
 ) -> Iterator[Finding]:
-    """One answer for each preset."""
+    """One finding for each preset."""
     index = learner.trials.test_index
     partition = learner.trials.partition[index]
-    fsrs = learner.held_out_losses("optimized")
+    losses = {name: learner.held_out_losses(name) for name in ("optimized", SM2, "average")}
     for group in groups:
-        name = learner.name_of(group)
         mine = partition == group
-        sentences: list[str] = []
-        tables: list[Table] = []
-        conclusion = "can't tell"
-        if mine.any():
-            differences = {
-                other: learner.interval((fsrs - learner.held_out_losses(other))[mine], index[mine])
-                for other in (SM2, "average")
-            }
-            says = verdicts(differences, equivalence=equivalence)
-            conclusion, sentence = SAID[says[SM2]]
-            difference = differences[SM2]
-            sentences.append(f"{sentence}: {figures(difference, 'held-out review')}.")
-            if says[SM2] == "can't tell yet":
-                sentences.append(what_is_missing(difference, len(differences)))
-            rows: list[tuple[Cell, ...]] = [
-                (other, each, says[other]) for other, each in differences.items()
-            ]
-            tables.append(
-                Table(f"{name}: FSRS-6 against", ("against", "minus it", "verdict"), tuple(rows))
+        here = index[mine]
+        of_mine = {name: each[mine] for name, each in losses.items()}
+        fsrs = of_mine.pop("optimized")
+        differences = {
+            name: learner.interval(fsrs - each, here) for name, each in of_mine.items() if len(here)
+        }
+        says = verdicts(differences, equivalence=equivalence)
+        against = tuple(
+            Against(
+                name,
+                "older scheduler" if name == SM2 else "average",
+                learner.interval(of_mine[name], here),
+                each,
+                says[name],
+                relative(of_mine[name] - fsrs, of_mine[name], learner.trials.day[here]),
             )
-        found = check_health(learner, np.flatnonzero(learner.trials.partition == group))
-        sentences.append(_health_sentence(found))
-        if found is not None:
-            tables.append(_health_table(name, found))
-        yield phrased("health", name, conclusion, tuple(sentences), tuple(tables))
-
-
-def _health_sentence(found: _HealthCheck | None) -> str:
-    if found is None:
-        return (
-            f"Anki makes no health check ({_VERSION}) here: it needs more than {_FEWEST_ITEMS} "
-            "reviews, both outcomes, and first intervals that are not all rare."
+            for name, each in differences.items()
         )
-    result = "passes" if found.passed else "fails"
-    return (
-        f"Anki's health check ({_VERSION}) {result}: log loss is {found.log_loss_ratio:.2f} times "
-        f"what is usual (limit {_LOG_LOSS_LIMIT}), RMSE(bins) {found.rmse_ratio:.2f} times "
-        f"(limit {_RMSE_LIMIT}); one of both has to hold."
-    )
-
-
-def _health_table(name: str, found: _HealthCheck) -> Table:
-    return Table(
-        f"{name}: Anki's health check ({_VERSION}), {found.items:,} reviews",
-        ("figure", "value", "ratio", "limit", "margin"),
-        tuple(
-            (name, value, ratio, limit, limit - ratio)
-            for name, value, ratio, limit in (
-                ("log loss", found.log_loss, found.log_loss_ratio, _LOG_LOSS_LIMIT),
-                ("RMSE(bins)", found.rmse_bins, found.rmse_ratio, _RMSE_LIMIT),
-            )
-        ),
-    )
+        check = check_health(learner, np.flatnonzero(learner.trials.partition == group))
+        older = differences.get(SM2)
+        found = Finding(
+            *("health", learner.name_of(group)),
+            reviews=len(here),
+            evidence=Health(against, check),
+        )
+        act = TURN_ON if learner.log.receipt.fsrs_enabled is False else "keep"
+        yield found if older is None else _with_act(found, older, act)

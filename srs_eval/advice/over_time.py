@@ -10,29 +10,28 @@ and no scheduler could use it, for none knows how a day goes before it has come.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
-from srs_eval.advice.candidates import BY_PRESET, Learner
-from srs_eval.advice.findings import Finding, phrased
-from srs_eval.advice.sentences import (
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import (
     FEWEST_DAYS_SHOWN,
-    month_in_words,
-    on_days,
-    percent,
-    signed,
-    told,
-    why_open,
+    OPEN,
+    OPTIMIZED,
+    Days,
+    DayState,
+    Finding,
+    Habit,
+    Month,
+    Months,
+    missing,
+    missing_of,
 )
-from srs_eval.advice.shown import document
-from srs_eval.advice.tables import Cell, Table
-from srs_eval.data.errors import counted
-from srs_eval.data.paths import VERSION
-from srs_eval.data.protocol import Protocol
+from srs_eval.data.protocol import EQUIVALENT, Protocol
 from srs_eval.data.reviews import MISSING, FloatArray, IntArray, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Trials
@@ -42,37 +41,34 @@ from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.models.state import base_logits, features_of, group_slice, shipped_prior, trace
-from srs_eval.stats.intervals import Interval, Verdict, mean_interval, relative, side, verdict
+from srs_eval.stats.intervals import (
+    Interval,
+    Verdict,
+    mean_interval,
+    relative,
+    side,
+    verdict,
+)
 from srs_eval.training.context import Context
 
 _DAYS_OF_A_MONTH = 30  # where the source has no dates
 
 
-@dataclass(frozen=True)
-class Month:
-    """The judged reviews of a calendar month, or of 30 days where there are no dates."""
-
-    name: str  # "2024-10", "days 31-60"
-    recalled: Interval  # share
-    predicted: float  # mean p
-    log_loss: Interval
-
-    @property
-    def reviews(self) -> int:
-        return self.recalled.reviews
-
-
 def months(result: Result, name_of: Callable[[int], str]) -> list[Month]:
     """A model's figures by month, in order of time; `name_of` are `dates`."""
-    day = result.day
+    return _months(result.day, result.y, result.p, losses(result), name_of)
+
+
+def _months(
+    day: IntArray, y: FloatArray, p: FloatArray, loss: FloatArray, name_of: Callable[[int], str]
+) -> list[Month]:
     known, place = np.unique(day, return_inverse=True)
     names = np.array([_month_of(name_of(each), each) for each in known.tolist()])
-    loss = losses(result)
     found = []
     for name in dict.fromkeys(names.tolist()):
         here = (names == name)[place]
-        recalled, log_loss = (mean_interval(each[here], day[here]) for each in (result.y, loss))
-        found.append(Month(name, recalled, float(result.p[here].mean()), log_loss))
+        recalled, log_loss = (mean_interval(each[here], day[here]) for each in (y, loss))
+        found.append(Month(name, recalled, float(p[here].mean()), log_loss))
     return found
 
 
@@ -106,112 +102,54 @@ _FEWEST = 100  # reviews of a month that can be held against the others
 _NO_MATTER = 0.02
 """Log loss: so much goes with one percentage point of recall at 90 % (its slope is ln 9)."""
 
-_CONCLUSIONS = {
-    "below": "more predictable than before",
-    "above": "less predictable than before",
-    "no matter": "about as predictable as before",
-    "open": "can't tell",
-}
-"""By the side on which the log loss of the month lies, minus that of the months before."""
-
 
 def was_i_predictable(learner: Learner) -> Finding:
-    """One answer over the held-out reviews, in which FSRS-6 knew earlier ones only.
+    """One finding over the held-out reviews, in which FSRS-6 knew earlier ones only.
 
-    Its subject is the latest month with enough reviews and days, as `_month_of` names it.
+    Its subject is the month of the last review, as `_month_of` names it.
     """
-    fsrs = "optimized" if learner.trials.protocol == BY_PRESET else "FSRS-6"
+    fsrs = OPTIMIZED
     index = learner.trials.test_index
-    p, losses = learner.held_out(fsrs), learner.held_out_losses(fsrs)
-    average = learner.held_out_losses("average")
-    y = learner.trials.y[index]
+    day, loss = learner.trials.day[index], learner.held_out_losses(fsrs)
     name_of = dates(learner.log, learner.trials.protocol)
-    month = np.array([_month_of(name_of(day), day) for day in learner.trials.day[index].tolist()])
-    rows: list[tuple[Cell, ...]] = []
-    names = list(dict.fromkeys(month[np.argsort(index, kind="stable")].tolist()))
-    for name in names:
-        here = month == name
-        share, loss, gained = (
-            learner.interval(values[here], index[here], FEWEST_DAYS_SHOWN)
-            for values in (y, losses, losses - average)
-        )
-        rows.append((name, int(here.sum()), share, float(p[here].mean()), loss, gained))
-    columns = ("month", "reviews", "recalled", "expected", "log loss", "minus the average")
-    table = Table("Month by month, FSRS-6 against your average", columns, tuple(rows))
-    enough = [name for name in names if _is_enough(learner, index[month == name])]
-    latest = enough[-1] if enough else names[-1]  # the last one may only have begun
-    shown = month_in_words(latest)
-    last, earlier = month == latest, np.isin(month, names[: names.index(latest)])
-    conclusion, change = "can't tell", None
-    sentences: list[str] = []
-    if not (enough and _is_enough(learner, index[earlier])):
-        sentences.append(
-            f"Can't tell yet: {shown} has {_size(learner, index[last])}, the months "
-            f"before it have {_size(learner, index[earlier])}; {_FEWEST} on {FEWEST_DAYS_SHOWN} "
-            "days are needed of each."
-        )
-    else:
-        now = learner.interval(losses[last], index[last])
-        before = learner.interval(losses[earlier], index[earlier])
-        half = math.hypot(now.half_width, before.half_width)
-        change = Interval(now.estimate - before.estimate, half, now.reviews, now.days)
-        figures = f"log loss {now.estimate:.3f}, {told(change, 3)}"
+    found = _months(day, learner.trials.y[index], learner.held_out(fsrs), loss, name_of)
+    latest = found[-1]
+    known = np.unique(day).tolist()
+    first = next(each for each in known if _month_of(name_of(each), each) == latest.name)
+    change, lacks = None, None
+    says: Literal["below", "above", "no matter", "can't tell"] = OPEN
+    for part in (day >= first, day < first):
+        reviews, days = int(part.sum()), len(np.unique(day[part]))
+        if lacks is None and (reviews < _FEWEST or days < FEWEST_DAYS_SHOWN):
+            lacks = missing_of(reviews, days, _FEWEST, FEWEST_DAYS_SHOWN)
+    if lacks is None:
+        before = mean_interval(loss[day < first], day[day < first])
+        # A month is at least as uncertain as its share of the reviews before makes it.
+        of_before = before.half_width * math.sqrt(before.reviews / latest.log_loss.reviews)
+        half = math.hypot(max(latest.log_loss.half_width, of_before), before.half_width)
+        gained = latest.log_loss.estimate - before.estimate
+        change = replace(latest.log_loss, estimate=gained, half_width=half, errors=())
         where = side(change, _NO_MATTER)
-        conclusion = _CONCLUSIONS[where]
-        lead = f"In {shown} you were {conclusion}"
-        if where == "open":
-            lead = f"Whether you were more predictable in {shown} than before can't be told yet"
-        recalled, expected = (percent(float(each[last].mean())) for each in (y, p))
-        sentences += [
-            f"{lead}: {figures}.",
-            f"You recalled {recalled}, FSRS-6 expected {expected}, on "
-            f"{counted(now.reviews, 'review')}.",
-        ]
-    if fsrs == "optimized":
-        sentences.append("FSRS-6 is fitted to each preset here, all reviews weighing the same.")
-    sentences.append("The more is recalled, the lower log loss is anyway: see both columns.")
-    return phrased("time", latest, conclusion, tuple(sentences), (table,), difference=change)
-
-
-def _is_enough(learner: Learner, index: IntArray) -> bool:
-    return len(index) >= _FEWEST and learner.days_of(index) >= FEWEST_DAYS_SHOWN
-
-
-def _size(learner: Learner, index: IntArray) -> str:
-    return on_days(len(index), learner.days_of(index))
+        says = OPEN if where == "open" else where
+    evidence = Months(says, tuple(found))
+    return Finding(
+        *("time", latest.name),
+        interval=change,
+        reviews=latest.recalled.reviews,
+        missing=lacks,
+        evidence=evidence,
+    )
 
 
 # The learner's day
 
 MODEL = "STATE-FSRS-6"
-_TAKEN_BY = {"anki": "those that Anki's optimizer takes", "benchmark": "the benchmark's"}
-_LAYOUT = 1
-_DAYS_SHOWN = 14
 _NORMAL_95 = 1.959964
-_USUAL_RECALL = 0.9  # the card by which a state is put into words
-
-
-@dataclass(frozen=True, eq=False)
-class LearnerState:
-    """Answers, and the state of every day with judged reviews (days,)."""
-
-    answers: tuple[Finding, ...]
-    days: Table
-
-    def document(self) -> dict[str, Any]:
-        """As JSON has it (layout: docs/formats.md)."""
-        return {
-            "layout": _LAYOUT,
-            "srs_eval": VERSION,
-            "model": MODEL,
-            "answers": list(map(document, self.answers)),
-            "days": self.days.records(),
-        }
 
 
 @dataclass(frozen=True, eq=False)
 class _Judged:
-    """The judged reviews in order (k,)."""
+    """The held-out reviews in order (k,)."""
 
     trials: Trials
     index: IntArray
@@ -238,29 +176,6 @@ class _Judged:
         p = trace(blind, self.trials.y, shipped_prior(MODEL)).p[self.index]
         return log_losses(self.y, p)
 
-    def brings(self, *groups: str) -> Interval:
-        """Log loss with these groups minus that without; negative: knowing them helps."""
-        return mean_interval(self.state - self.without(*groups), self.day)
-
-
-def learner_state(
-    log: ReviewLog, protocol: Protocol | None = None, context: Context | None = None
-) -> LearnerState:
-    """How much of a learner's errors is their day; raises NotEnoughData for too few reviews."""
-    protocol = protocol or Protocol()
-    judged = _judge(log, protocol, context or Context())
-    name_of = dates(log, protocol)
-    days = _day_by_day(judged, name_of)
-    return LearnerState(
-        (
-            _how_much(judged, name_of),
-            _today(judged, days),
-            _matters(judged, "hour", "Time of day", "knowing the time of day"),
-            _matters(judged, "session", "The length of a session", "counting the day's reviews"),
-        ),
-        days,
-    )
-
 
 def _judge(log: ReviewLog, protocol: Protocol, context: Context) -> _Judged:
     (configuration,) = resolve(MODEL, protocol)
@@ -286,144 +201,68 @@ def _judge(log: ReviewLog, protocol: Protocol, context: Context) -> _Judged:
 # Questions
 
 
-def _how_much(judged: _Judged, name_of: Callable[[int], str]) -> Finding:
-    without = judged.without("state", "session", "hour")
-    gained = mean_interval(judged.fsrs - judged.state, judged.day)
-    by_day = mean_interval(judged.state - without, judged.day)
-    found = verdict(by_day)
-    base = float(judged.fsrs.mean())
-    of_it = _percent(relative(without - judged.state, judged.fsrs, judged.day))
-    brief = {
-        "better": f"matters: knowing it takes {of_it} off FSRS-6's log loss.",
-        "as good": f"hardly matters: knowing it takes {of_it} off FSRS-6's log loss.",
-        "worse": "does not matter: following it makes predictions worse.",
-    }.get(found, "")
-    lead, also = f"Your day {brief}", ""
-    if not brief:
-        lead = (
-            "Can't tell yet whether your day matters: of itself it makes log loss "
-            f"{told(by_day)}{_why_open(by_day)}."
-        )
-        also = " Most of that need not be your day: such a model also corrects FSRS-6."
-    sentences = [
-        lead,
-        f"FSRS-6, fitted to all together with newer reviews weighing more, predicts your "
-        f"{len(judged.y):,} judged reviews "
-        f"({_TAKEN_BY[judged.trials.protocol.rows]}) with a log loss of {base:.4f}, a "
-        f"model that also knows how you have been doing with {base - gained.estimate:.4f}: "
-        f"{told(replace(gained, estimate=-gained.estimate))}.{also}",
+def learner_state(
+    log: ReviewLog,
+    protocol: Protocol | None = None,
+    context: Context | None = None,
+    equivalence: float = EQUIVALENT,
+) -> list[Finding]:
+    """How much of a learner's errors is their day; raises NotEnoughData for too few reviews."""
+    protocol = protocol or Protocol()
+    judged = _judge(log, protocol, context or Context())
+    return [
+        _matters(judged, equivalence, "day", "your reviews", "state", "session", "hour"),
+        _today(_day_by_day(judged, dates(log, protocol))),
+        _matters(judged, equivalence, "hour", "Time of day", "hour"),
+        _matters(judged, equivalence, "session", "The length of a session", "session"),
     ]
-    if found == "better" and gained.low > 0:
-        share = min(max(-by_day.estimate / gained.estimate, 0.0), 1.0)
-        sentences.append(
-            f"Of what could so be avoided, {percent(share, 0)} is your day; the rest is what "
-            "FSRS-6 gets wrong about cards."
-        )
-    sentences.append("It says that errors come together, not why; no scheduler can know it ahead.")
-    months = [_month_of(name_of(day), day) for day in judged.day]
-    rows: list[tuple[Cell, ...]] = []
-    for month in dict.fromkeys(months):
-        here = np.array([each == month for each in months])
-        day = judged.day[here]
-        rows.append(
-            (
-                month,
-                int(here.sum()),
-                percent(judged.y[here].mean()),
-                round(float(judged.fsrs[here].mean()), 4),
-                mean_interval((without - judged.state)[here], day),
-                mean_interval((judged.fsrs - without)[here], day),
-            )
-        )
-    columns = ("month", "reviews", "recalled", "FSRS-6", "your day", "cards")
-    table = Table("Log loss of FSRS-6, and by how much it falls, by month", columns, tuple(rows))
-    conclusion = _CONCLUSION[found]
-    return phrased("day", "your reviews", conclusion, tuple(sentences), (table,), brief=brief)
 
 
-def _percent(share: Interval) -> str:
-    """ "2.1 % (1.5 … 2.7 %)"."""
-    estimate, low, high = (
-        f"{100 * each:.1f}".replace("-", "−") for each in (share.estimate, share.low, share.high)
+def _matters(
+    judged: _Judged, equivalence: float, question: str, subject: str, *groups: str
+) -> Finding:
+    """Whether groups of features make a difference for this learner."""
+    if question == "hour" and (judged.trials.history_time_of_day_s == MISSING).all():
+        return Finding(question, subject, evidence=Habit("unknown"))
+    worth = judged.without(*groups) - judged.state
+    difference = mean_interval(-worth, judged.day)
+    says = _SAYS[verdict(difference, equivalence=equivalence)]
+    return Finding(
+        *(question, subject),
+        interval=difference,
+        reviews=difference.reviews,
+        missing=missing(difference, equivalence) if says == OPEN else None,
+        evidence=Habit(says, relative(worth, judged.fsrs, judged.day)),
     )
-    return f"{estimate} % ({low} … {high} %)"
 
 
-def _day_by_day(judged: _Judged, name_of: Callable[[int], str]) -> Table:
-    """The state of each day: its reviews' mean offset above that of all, with a 95 % band."""
-    usual = float(judged.offset.mean())
-    rows: list[tuple[Cell, ...]] = []
-    for day in np.unique(judged.day).tolist():
-        here = judged.day == day
-        band = _NORMAL_95 * math.sqrt(max(float(judged.offset_variance[here].mean()), 0.0))
-        rows.append(
-            (
-                name_of(day),
-                int(here.sum()),
-                percent(judged.y[here].mean()),
-                percent(judged.expected[here].mean()),
-                Interval(float(judged.offset[here].mean()) - usual, band, int(here.sum()), 1),
-            )
-        )
-    columns = ("day", "reviews", "recalled", "FSRS-6 expected", "state (logits)")
-    return Table("Your state day by day", columns, tuple(rows))
-
-
-def _today(judged: _Judged, days: Table) -> Finding:
-    states = [row[-1] for row in days.rows]
-    last = states[-1]
-    assert isinstance(last, Interval)
-    below = last.estimate < 0
-    since = len(states) - 1
-    while since > 0 and _sign_of(states[since - 1]) == _sign_of(last):
-        since -= 1
-    recall = 1 / (1 + math.exp(-math.log(_USUAL_RECALL / (1 - _USUAL_RECALL)) - last.estimate))
-    shown = (
-        f"state {signed(last.estimate, 2)} ({signed(last.low, 2)} … {signed(last.high, 2)}) in "
-        f"logits: of what is usually recalled at 90 %, about {percent(recall, 0)}"
-    )
-    when = days.rows[-1][0]
-    conclusion = "as usual"
-    sentence = f"On {when}, your last day, you recalled about as usual ({shown})."
-    if not last.low <= 0 <= last.high:
-        word = "more" if below else "less"
-        conclusion = f"{word} forgotten"
-        since_when = days.rows[since][0]
-        sentence = (
-            f"You forget {word} than usual since {since_when}; on {when}, your last day: {shown}."
-        )
-    table = replace(days, title="Your last days", rows=days.rows[-_DAYS_SHOWN:])
-    return phrased("today", "your last day", conclusion, (sentence,), (table,))
-
-
-def _matters(judged: _Judged, group: str, what: str, knowing: str) -> Finding:
-    """Whether a group of features makes a difference for this learner."""
-    if group == "hour" and (judged.trials.history_time_of_day_s == MISSING).all():
-        sentence = f"{what}: unknown, this source has no clock times."
-        return phrased(group, what, "unknown", (sentence,))
-    difference = judged.brings(group)
-    found = verdict(difference)
-    change = f"{knowing} makes log loss {told(difference)}"
-    sentence = f"{what} {_CONCLUSION[found]}: {change}."
-    if found == "can't tell yet":
-        sentence = f"Can't tell yet whether it matters: {change}{_why_open(difference)}."
-    return phrased(group, what, _CONCLUSION[found], (sentence,))
-
-
-_CONCLUSION: Mapping[Verdict, str] = {
+_SAYS: Mapping[Verdict, Literal["matters", "hardly matters", "does not matter", "can't tell"]] = {
     "better": "matters",
     "as good": "hardly matters",
     "worse": "does not matter",
-    "can't tell yet": "can't tell yet",
+    "can't tell yet": OPEN,
 }
 
 
-def _why_open(difference: Interval) -> str:
-    """What the interval does not show: there are too few reviews for any verdict."""
-    why = why_open(difference)
-    return f" (only {why})" if why else ""
+def _day_by_day(judged: _Judged, name_of: Callable[[int], str]) -> list[DayState]:
+    """The state of each day: its reviews' mean offset above that of all, with a 95 % band."""
+    usual = float(judged.offset.mean())
+    found = []
+    for day in np.unique(judged.day).tolist():
+        here = judged.day == day
+        band = _NORMAL_95 * math.sqrt(max(float(judged.offset_variance[here].mean()), 0.0))
+        state = Interval(float(judged.offset[here].mean()) - usual, band, int(here.sum()), 1)
+        recalled, expected = float(judged.y[here].mean()), float(judged.expected[here].mean())
+        found.append(DayState(name_of(day), recalled, expected, state))
+    return found
 
 
-def _sign_of(state: Cell) -> bool:
-    assert isinstance(state, Interval)
-    return state.estimate < 0
+def _today(days: Sequence[DayState]) -> Finding:
+    last, since = days[-1].state, len(days) - 1
+    while since > 0 and (days[since - 1].state.estimate < 0) == (last.estimate < 0):
+        since -= 1
+    says: Literal["as usual", "more forgotten", "less forgotten"] = "as usual"
+    if not last.low <= 0 <= last.high:
+        says = "more forgotten" if last.estimate < 0 else "less forgotten"
+    evidence = Days(says, days[since].name, tuple(days))
+    return Finding("today", "your last day", reviews=last.reviews, evidence=evidence)

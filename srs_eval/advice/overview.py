@@ -13,31 +13,28 @@ from dataclasses import dataclass, field, replace
 
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import (
-    NOW,
-    POOLED,
-    SM2,
-    TOGETHER,
     judged_by_preset,
     knows_presets,
     too_few,
 )
-from srs_eval.advice.findings import Finding, Unanswered, unanswered
+from srs_eval.advice.findings import Finding, Fit, Unanswered, unanswered
 from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, Asked, ask, tasks_of
-from srs_eval.advice.sentences import has_a_figure, month_in_words
-from srs_eval.advice.shown.worded import MEANWHILE, OPEN, WAYS, also_into, headline, of_preset
+from srs_eval.advice.sentences import month_in_words
+from srs_eval.advice.shown.predicted import headline
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of
 from srs_eval.engine.session import must_compile
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.models.configurations import resolve
-from srs_eval.stats.intervals import Interval, enough_to_tell, verdict
+from srs_eval.stats.intervals import EQUIVALENT, enough_to_tell
 from srs_eval.training.context import Cancelled, Context
 
+_OPEN = ("can't tell", "can't tell yet")  # what was found where nothing was
+_MEANWHILE = "can't tell yet: leave them as they are"  # of splitting
 _MOST_BESIDE = 6  # presets, those with the most reviews
 NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
-_SHARED = "paste one line for all"  # the conclusion
 
 
 @dataclass(frozen=True)
@@ -49,8 +46,6 @@ class Line:
     text: str
     answers: tuple[Finding, ...]  # the evidence; () while the question is open
     way: str = ""  # what to do with a preset
-    figures: tuple[Interval | None, ...] = ()
-    """A preset's log loss: as it is scheduled now, optimized, pooled, and with FSRS's defaults."""
 
     @property
     def parameters(self) -> tuple[float, ...] | None:
@@ -100,8 +95,11 @@ class Overview:
     @property
     def headline(self) -> str:
         """How well FSRS predicts, in one sentence; "" while that is open."""
-        below = any(each.parameters for each in (*self.of(OF_PRESETS), *self.of("fresh")))
-        return next((headline(shown.sentences(each)[0], below) for each in self.of("fit")), "")
+        below = any(each.parameters for each in self.of(OF_PRESETS))
+        for each in self.of("fit"):
+            is_fit = isinstance(each.evidence, Fit)
+            return headline(each, below) if is_fit else shown.line([each])
+        return ""
 
     @property
     def lines(self) -> list[Line]:
@@ -122,17 +120,13 @@ class Overview:
     def _of_presets(self) -> list[Line]:
         beside = [each for each in self.answers if REGISTRY[each.question].is_beside]
         found = [
-            preset_line(
-                each,
-                tuple(more for more in beside if more.subject == each.subject),
-                self.fsrs_is_off,
-            )
+            preset_line(each, tuple(more for more in beside if more.subject == each.subject))
             for each in self.of(OF_PRESETS)
             if each.subject != "all presets"
         ]
         if OF_PRESETS in self.waiting and not found:
             return [Line(OF_PRESETS, "Your presets", "…", ())]
-        return _with_where_to_paste(found)
+        return found
 
     def _of_questions(self) -> Iterator[Line]:
         for question, about in REGISTRY.items():
@@ -161,11 +155,9 @@ def _for_too_few(line: Line) -> Line:
 
     How many each question lacks is in its evidence.
     """
-    if not line.answers or shown.conclusion(line.answers[0]) not in OPEN:
+    if not line.answers or line.answers[0].says not in _OPEN:
         return line
-    if line.question == OF_PRESETS:
-        return replace(line, text="")  # its way says it
-    return replace(line, text=MEANWHILE if line.question == "split" else OPEN[1])
+    return replace(line, text=_OPEN[1])
 
 
 def _month(answer: Finding) -> str:
@@ -175,45 +167,12 @@ def _month(answer: Finding) -> str:
     )
 
 
-def _with_where_to_paste(lines: list[Line]) -> list[Line]:
-    """Those told to paste the one line say into which other presets it goes, and which wait."""
-    shared, open_ = WAYS[_SHARED], WAYS["can't tell"]
-    into = [line.title for line in lines if line.way == shared or _is_as_good(line)]
-    waiting = [line.title for line in lines if line.way == open_ and line.title not in into]
-    made = []
-    for line in lines:
-        if line.way == shared:
-            others = [name for name in into if name != line.title]
-            more = also_into(others, len(others) == len(lines) - 1, waiting)
-            line = replace(line, text=line.text + more)
-        made.append(line)
-    return made
-
-
-def _is_as_good(line: Line) -> bool:
-    """Whether the line that all could share is at least as good as a preset's own of now.
-
-    Of presets that can't be told anything else: others have advice of their own.
-    """
-    tables = shown.tables(line.answers[0]) if line.way == WAYS["can't tell"] else ()
-    difference = tables[0].column(f"minus {NOW}").get(TOGETHER) if tables else None
-    return isinstance(difference, Interval) and verdict(difference) in ("better", "as good")
-
-
-def preset_line(
-    answer: Finding, beside: tuple[Finding, ...] = (), fsrs_is_off: bool = False
-) -> Line:
+def preset_line(finding: Finding, beside: tuple[Finding, ...] = ()) -> Line:
     """What to do with a preset, and how sure that is; `beside` is further evidence."""
-    if isinstance(answer.evidence, Unanswered):
-        return Line(OF_PRESETS, "Your presets", shown.sentences(answer)[0], (answer,))
-    by_name = shown.tables(answer)[0].column("log loss") if shown.tables(answer) else {}
-    figures = tuple(
-        found if isinstance(found := by_name.get(name), Interval) and has_a_figure(found) else None
-        for name in (SM2 if fsrs_is_off else NOW, "optimized", POOLED, "defaults")
-    )
-    text = of_preset(answer, fsrs_is_off)
-    way = WAYS.get(shown.conclusion(answer), shown.conclusion(answer))
-    return Line(OF_PRESETS, answer.subject, text, (answer, *beside), way, figures)
+    if isinstance(finding.evidence, Unanswered):
+        return Line(OF_PRESETS, "Your presets", shown.sentences(finding)[0], (finding,))
+    way = shown.act(finding)
+    return Line(OF_PRESETS, finding.subject, shown.line([finding]), (finding, *beside), way)
 
 
 # The work
@@ -225,23 +184,25 @@ def overview(
     jobs: int = 0,
     context: Context | None = None,
     cancel: threading.Event | None = None,
+    equivalence: float = EQUIVALENT,
 ) -> Iterator[tuple[tuple[Finding, ...], tuple[str, ...]]]:
     """Answers as they come, with the questions that are settled by them.
 
     `jobs` worker processes; 0 works in this process. Setting `cancel`, or closing the iterator,
-    ends the work. What cannot be answered has an answer that says why.
+    ends the work. What cannot be answered has an answer that says why. Differences in log loss
+    within `equivalence` count as none.
     """
     cancel = cancel or threading.Event()
     context = context or Context()
     tasks = tasks_of(log)
     if jobs <= 0:
-        yield from _in_this_process(log, tasks, context, cancel)
+        yield from _in_this_process(log, tasks, context, cancel, equivalence)
         return
     events = TaskEvents()
     pool = WorkerPool(
         min(jobs, len(tasks)),
         initializer=_share,
-        initargs=(log, replace(context, tick=Context().tick)),
+        initargs=(log, replace(context, tick=Context().tick), equivalence),
         on_message=events.put,
     )
     working: dict[Future[list[Finding]], tuple[str, ...]] = {}
@@ -269,6 +230,7 @@ def _in_this_process(
     tasks: Sequence[tuple[str, ...]],
     context: Context,
     cancel: threading.Event,
+    equivalence: float,
 ) -> Iterator[tuple[tuple[Finding, ...], tuple[str, ...]]]:
     outer = context.tick
 
@@ -279,7 +241,8 @@ def _in_this_process(
 
     for task in tasks:
         try:
-            yield tuple(_answers(log, task, replace(context, tick=tick))), task
+            asked = Asked(log, replace(context, tick=tick), equivalence)
+            yield tuple(_answers(asked, task)), task
         except Cancelled:
             return
 
@@ -296,31 +259,31 @@ def _to_compile_side_by_side(tasks: Sequence[tuple[str, ...]], jobs: int) -> lis
     return [tasks[0], *early, *(each for each in tasks[1:] if each not in early)]
 
 
-_shared: tuple[ReviewLog, Context] | None = None
+_shared: tuple[ReviewLog, Context, float] | None = None
 
 
-def _share(log: ReviewLog, context: Context) -> None:
+def _share(log: ReviewLog, context: Context, equivalence: float) -> None:
     global _shared
-    _shared = log, context
+    _shared = log, context, equivalence
 
 
 def _answer_shared(questions: tuple[str, ...]) -> list[Finding]:
     assert _shared is not None
     found = []
-    for answer in _answers(_shared[0], questions, _shared[1]):
+    for answer in _answers(Asked(*_shared), questions):
         found.append(answer)
         send(answer)
     return found
 
 
-def _answers(log: ReviewLog, questions: tuple[str, ...], context: Context) -> Iterator[Finding]:
+def _answers(asked: Asked, questions: tuple[str, ...]) -> Iterator[Finding]:
     """One after another; a question without enough reviews gets an answer that says so."""
     beside = any(REGISTRY[question].is_beside for question in questions)
-    asked = Asked(log, context, most_presets=_MOST_BESIDE if beside else None)
+    asked = replace(asked, most_presets=_MOST_BESIDE if beside else None)
     try:
         for question in questions:
             yield from ask(question, asked)
     except NotEnoughData as reason:
         for question in questions:
-            why = too_few(log, reason) if judged_by_preset(log) else str(reason)
+            why = too_few(asked.log, reason) if judged_by_preset(asked.log) else str(reason)
             yield unanswered(question, f"too little data, {why}")

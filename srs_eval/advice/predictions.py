@@ -15,17 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import Finding, best, phrased
+from srs_eval.advice.findings import ALL_REVIEWS, OPTIMIZED, SM2, Finding, Model, Models
 from srs_eval.advice.parameters import compared
-from srs_eval.advice.sentences import figures, what_is_missing
-from srs_eval.advice.tables import Cell, Table
-from srs_eval.data.bins import rmse_bin_ids
-from srs_eval.data.errors import InputError, NotEnoughData, counted
+from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import rmse_bin_ids
 from srs_eval.metrics import auc, rmse_bins
-from srs_eval.stats.intervals import Interval, Verdict
 
-_REFERENCE = "FSRS-6"
+_REFERENCE = OPTIMIZED
 
 
 def which_predicts_best(
@@ -34,14 +31,14 @@ def which_predicts_best(
     given: Mapping[str, FloatArray],
     equivalence: float,
 ) -> Finding:
-    """One answer over all reviews.
+    """One finding over all reviews.
 
     `lines` are FSRS-6 parameters of one's own, by name; `given` others' probabilities for the
     held-out reviews (k,), NaN where there is none. Judged are reviews with a prediction by all.
     """
     everything = learner.trials.test_index
     p = {}
-    for name in learner.configurations:
+    for name in (*learner.configurations, SM2):
         try:
             p[name] = learner.held_out(name)
         except NotEnoughData:
@@ -56,51 +53,26 @@ def which_predicts_best(
     found = compared(learner.interval, losses, index, _REFERENCE, equivalence=equivalence)
     trials = learner.trials
     bins = rmse_bin_ids(trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index])
-    rows: list[tuple[Cell, ...]] = [
-        (
+    models = tuple(
+        Model(
             name,
             found.log_loss[name],
-            rmse_bins(trials.y[index], p[name][judged], bins),
-            auc(trials.y[index], p[name][judged]),
             found.difference.get(name),
-            found.says.get(name, ""),
+            found.says.get(name),
+            rmse_bins=rmse_bins(trials.y[index], p[name][judged], bins),
+            auc=auc(trials.y[index], p[name][judged]),
+            is_own=name in lines or name in given,
         )
         for name in found.ordered
-    ]
-    ahead = best(found.log_loss.items())
-    sentences = [
-        _sentence(name, found.difference[name], found.says[name], len(found.says))
-        for name in (*lines, *given)
-    ]
-    sentences.append(
-        f"“{ahead}” has the lowest log loss on the {counted(len(index), 'held-out review')}, "
-        f"{found.log_loss[ahead].estimate:.4f}."
     )
-    if len(index) < len(everything):
-        missing = len(everything) - len(index)
-        left_out = counted(missing, "held-out review")
-        sentences.append(f"Left out: {left_out} without a prediction by every model.")
-    columns = ("model", "log loss", "RMSE(bins)", "AUC", f"minus {_REFERENCE}", "verdict")
-    title = f"{counted(len(index), 'review')} that no fit had seen"
-    table = Table(title, columns, tuple(rows))
-    return phrased("models", "all reviews", ahead, tuple(sentences), (table,))
+    evidence = Models(models[0].name, models, len(everything) - len(index))
+    return Finding("models", ALL_REVIEWS, reviews=len(index), evidence=evidence)
 
 
 def brought_along(learner: Learner) -> dict[str, FloatArray]:
     """The source's own predictions for the held-out reviews, by name; NaN where there is none."""
     place = learner.source_place[learner.trials.test_index]
     return {name: column[place] for name, column in learner.log.predictions.items()}
-
-
-def _sentence(name: str, difference: Interval, says: Verdict, asked: int) -> str:
-    told = figures(difference, "held-out review")
-    if says == "can't tell yet":
-        return (
-            f"Whether “{name}” predicts better than FSRS-6 fitted to these reviews can't be told "
-            f"yet: {told}. {what_is_missing(difference, asked)}"
-        )
-    as_well = "as well as" if says == "as good" else f"{says} than"
-    return f"“{name}” predicts {as_well} FSRS-6 fitted to these reviews: {told}."
 
 
 # Predictions of a file

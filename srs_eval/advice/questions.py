@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +18,12 @@ from srs_eval.advice.candidates import (
     WHOLE,
     Learner,
     judged_by_preset,
-    knows_presets,
     refuse_without_presets,
 )
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me
 from srs_eval.advice.over_time import learner_state, was_i_predictable
-from srs_eval.advice.parameters import are_my_parameters_good, fresh_parameters, what_is_left_out
+from srs_eval.advice.parameters import are_my_parameters_good, what_is_left_out
 from srs_eval.advice.predictions import (
     Predictions,
     brought_along,
@@ -34,22 +33,22 @@ from srs_eval.advice.predictions import (
 )
 from srs_eval.advice.refitting import how_often, which_numbers_are_noise
 from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
-from srs_eval.advice.shown import document as finding_document
 from srs_eval.advice.split import split_or_merge
-from srs_eval.advice.workload.glance import QUESTION as COSTS
-from srs_eval.advice.workload.glance import at_a_glance
+from srs_eval.advice.standing import where_do_i_stand
+from srs_eval.advice.workload.estimate import COSTS, at_a_glance
 from srs_eval.advice.workload.preview import what_buttons_show
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import EQUIVALENT
+from srs_eval.training.context import Context
 
 if TYPE_CHECKING:
     from srs_eval.data.reviews import FloatArray, ReviewLog
-    from srs_eval.training.context import Context
 
 MODELS = "models"  # the question of `compare` that can be asked where presets are not known
+STANDING = "standing"  # asked of a log whole, whether presets are known or not
+DAYS = ("day", "today", "hour", "session")  # the first one is asked, all are told
 OF_PRESETS = "parameters"  # the question with a line for each preset
 
 
@@ -67,12 +66,12 @@ class Asked:
     @cached_property
     def learner(self) -> Learner:
         """By preset. Raises NotEnoughData."""
-        return Learner.of(self.log, self.context)
+        return Learner.of(self.log, self.context, equivalence=self.equivalence)
 
     @cached_property
     def whole(self) -> Learner:
         """On the benchmark's rows, presets aside. Raises NotEnoughData."""
-        return Learner.of(self.log, self.context, WHOLE)
+        return Learner.of(self.log, self.context, WHOLE, self.equivalence)
 
     @property
     def over_all(self) -> Learner:
@@ -81,7 +80,7 @@ class Asked:
 
     @property
     def presets(self) -> list[int]:
-        return list(self.learner.groups)[: self.most_presets]
+        return list(self.over_all.groups)[: self.most_presets]
 
     def given(self, learner: Learner) -> dict[str, FloatArray]:
         """Others' probabilities for the held-out reviews, by name."""
@@ -96,13 +95,16 @@ class Asked:
 
     def _days(self) -> Iterator[Finding]:
         protocol = Protocol(rows="anki" if judged_by_preset(self.log) else "benchmark")
-        yield from learner_state(self.log, protocol, self.context).answers
+        yield from learner_state(self.log, protocol, self.context, self.equivalence)
+
+    def _standing(self) -> Iterator[Finding]:
+        yield from where_do_i_stand(self.log, self.context or Context())
 
     def _parameters(self) -> Iterator[Finding]:
-        given = self.given(self.learner)
+        given = self.given(self.over_all)
         yield from what_is_left_out(self.log)
         yield from are_my_parameters_good(
-            self.learner, self.presets, self.lines or {}, given, self.equivalence
+            self.over_all, self.presets, self.lines or {}, given, self.equivalence
         )
 
     def _models(self) -> Iterator[Finding]:
@@ -139,7 +141,7 @@ REGISTRY: Mapping[str, Question] = {
     OF_PRESETS: Question("Are my parameters good?", Asked._parameters),
     "health": Question("Is FSRS right for me?", _of_presets(is_fsrs_right_for_me), "FSRS for you?"),
     MODELS: Question("Which model predicts best?", Asked._models, "FSRS for you?"),
-    "fresh": Question("What would FSRS begin with?", _over_all(fresh_parameters), "Fitted to you"),
+    STANDING: Question("Where do I stand?", Asked._standing, "Where you stand"),
     "split": Question("Split or merge presets?", _of_presets(split_or_merge), "Split or merge?"),
     COSTS: Question("What does a desired retention cost?", Asked._costs, "Reviews a day"),
     "often": Question(
@@ -182,13 +184,14 @@ TASKS = (
     ("health",),
     ("retention",),
     ("day",),
-    ("hard",),
+    ("hard", "steps"),
+    (STANDING,),
     (COSTS,),
     ("buttons", "noise"),
 )
 """What the app answers, in the order in which it is begun; a task's questions share their fits."""
-TASKS_WITHOUT_PRESETS = (("fit",), (MODELS,), ("fresh",), ("time",), ("day",))
-OVER_ALL = ("fit", "says", "time", "fresh")  # those of a report that need no presets
+TASKS_WITHOUT_PRESETS = (("fit",), (OF_PRESETS,), (MODELS,), ("time",), ("day",), (STANDING,))
+OVER_ALL = ("fit", OF_PRESETS, "says", "time", STANDING)  # those of a report that need no presets
 NOT_WAITED_FOR = {COSTS, *(name for name, each in REGISTRY.items() if each.is_beside)}
 """Questions that models need not wait for: evidence, and what compiles for long on a first run."""
 
@@ -196,7 +199,8 @@ NOT_WAITED_FOR = {COSTS, *(name for name, each in REGISTRY.items() if each.is_be
 def ask(question: str, asked: Asked) -> Iterator[Finding]:
     """The answers to one question of REGISTRY as they are known. Raises NotEnoughData."""
     answers = REGISTRY[question].ask
-    return iter(()) if answers is None else answers(asked)
+    found = iter(()) if answers is None else answers(asked)
+    return (replace(each, equivalence=asked.equivalence) for each in found)
 
 
 def tasks_of(log: ReviewLog) -> Sequence[tuple[str, ...]]:
@@ -215,8 +219,9 @@ def answering(
 ) -> Iterator[Finding]:
     """Answers to questions about a learner's presets, from the reviews that Anki would take.
 
-    Without `questions` all of QUESTIONS; of a log without presets, or with rows that Anki's
-    rule did not choose, only MODELS can be answered, on the benchmark's rows. Each answer comes
+    Without `questions` those of `questions_for`; of a log without presets, or with rows that
+    Anki's rule did not choose, only OF_PRESETS, MODELS and STANDING can be answered, on the
+    benchmark's rows. Each answer comes
     as soon as it is known: question by question in the order of QUESTIONS, preset by preset,
     those with the most reviews first. Before them each preset is named whose stored parameters
     Anki does not run, an answer to "parameters" whatever is asked of presets: it is left out of all
@@ -229,12 +234,12 @@ def answering(
     none. Raises, before the first answer, NotEnoughData for too few reviews and InputError for
     an unknown question and for one that needs presets where there are none.
     """
-    every = (*QUESTIONS, MODELS)
+    every = (*QUESTIONS, MODELS, STANDING)
     wanted = set(questions_for(log) if questions is None else questions)
     for question in sorted(wanted.difference(every)):
         raise InputError(f'There is no question "{question}": choose among {", ".join(every)}.')
-    of_presets = wanted - {MODELS}
-    if of_presets:
+    of_presets = wanted - {MODELS, STANDING}
+    if of_presets - {OF_PRESETS}:
         refuse_without_presets(log)
     lines = {name: as_anki_runs(values) for name, values in (parameters or {}).items()}
     files = read_predictions(predictions) if predictions else {}
@@ -242,14 +247,12 @@ def answering(
     if MODELS in wanted:
         asked.given(asked.whole)
     if of_presets:
-        asked.given(asked.learner)
+        asked.given(asked.over_all)
 
     def answers() -> Iterator[Finding]:
-        if MODELS in wanted:
-            yield from ask(MODELS, asked)
         if of_presets and OF_PRESETS not in wanted:
             yield from what_is_left_out(log)
-        for question in QUESTIONS:
+        for question in every:
             if question in wanted:
                 yield from ask(question, asked)
 
@@ -258,7 +261,7 @@ def answering(
 
 def questions_for(log: ReviewLog) -> tuple[str, ...]:
     """What is answered unless a person asks for something else."""
-    return QUESTIONS if knows_presets(log) else (MODELS,)
+    return QUESTIONS if judged_by_preset(log) else (OF_PRESETS, MODELS)
 
 
 def compare(log: ReviewLog, **options: Any) -> list[Finding]:
@@ -266,11 +269,6 @@ def compare(log: ReviewLog, **options: Any) -> list[Finding]:
     return list(answering(log, **options))
 
 
-def document(answers: Sequence[Finding]) -> dict[str, Any]:
-    """Answers as JSON has them (layout: docs/formats.md)."""
-    return {
-        "layout": 1,
-        "srs_eval": VERSION,
-        "rows": "benchmark" if all(each.question == MODELS for each in answers) else "anki",
-        "answers": list(map(finding_document, answers)),
-    }
+def rows_of(log: ReviewLog, questions: Iterable[str]) -> str:
+    """Which reviews the findings on some questions rest on: "anki" or "benchmark"."""
+    return "anki" if judged_by_preset(log) and set(questions) - {MODELS, STANDING} else "benchmark"

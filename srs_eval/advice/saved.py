@@ -38,7 +38,7 @@ class Kept:
     at: float  # Unix seconds
 
 
-def basis(log: ReviewLog, context: Context) -> str:
+def basis(log: ReviewLog, context: Context, equivalence: float) -> str:
     """A digest of everything that findings depend on: reviews, settings, program."""
     from srs_eval.training.compile import program_digest
 
@@ -49,6 +49,7 @@ def basis(log: ReviewLog, context: Context) -> str:
         repr(sorted(log.decks.items())),
         repr((log.optimized_before_s, log.receipt.fsrs_enabled, log.day_grid)),
         repr(sorted(context.settings().items())),
+        repr(equivalence),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

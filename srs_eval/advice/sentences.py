@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import calendar
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date
 
-from srs_eval.advice.findings import Finding
+from srs_eval.advice.findings import FEWEST_DAYS_SHOWN, FEWEST_SHOWN, LIKELY, SURE, Finding, Missing
 from srs_eval.data.errors import InputError, counted
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import (
-    EQUIVALENT,
-    FEWEST_DAYS,
-    FEWEST_REVIEWS,
     TOO_MANY_MORE,
     Interval,
-    enough_to_tell,
-    more_reviews,
 )
-
-FITTED = "with parameters fitted to you"  # what a change to FSRS has to come with
-FEWEST_SHOWN, FEWEST_DAYS_SHOWN = 300, 10
-"""Below either no log loss of a preset is shown where nothing beside it tells; nor, below these
-days, an interval of a part of the reviews."""
 
 # Figures in words
 
@@ -93,32 +84,17 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def what_is_missing(difference: Interval, asked: int, margin: float = EQUIVALENT) -> str:
-    """Why one can't tell yet, in a sentence; `asked` differences are judged together (Holm).
-
-    `margin` is what does not matter.
-    """
-    if not enough_to_tell(difference):
-        return f"A verdict needs {FEWEST_REVIEWS:,} such reviews on {FEWEST_DAYS} days."
-    more = more_reviews(difference, equivalence=margin)
-    hint = "" if more is None else f"at most about {more:,} more reviews like these would tell."
-    if difference.low > 0 or difference.high < 0:
-        why = (
-            "The interval leaves out 0, but not by enough where "
-            f"{asked} differences are judged together"
-        )
-        return f"{why}; {hint}" if hint else f"{why}."
-    if hint:
-        return hint[0].upper() + hint[1:]
-    return f"More reviews won't tell soon: over {TOO_MANY_MORE} times as many are needed."
-
-
-def would_tell(difference: Interval) -> str:
-    """What is missing for a verdict, in a few words."""
-    if not enough_to_tell(difference):
-        return why_open(difference)
-    more = more_reviews(difference)
-    return "more won't tell soon" if more is None else f"up to {more:,} more reviews"
+def by_when(missing: Missing | None) -> str:
+    """ "by about 15 December at your pace", "after 1,200 more reviews"; "" where nothing is."""
+    if missing is None:
+        return ""
+    if missing.date is not None:
+        day = date.fromisoformat(missing.date)
+        year = f" {day.year}" if day.year != date.today().year else ""
+        return f"by about {day.day} {calendar.month_name[day.month]}{year} at your pace"
+    if missing.reviews:
+        return f"after about {counted(missing.reviews, 'more review')}"
+    return f"after {counted(missing.days or 0, 'more day')}"
 
 
 def where_to_paste(answer: Finding) -> str:
@@ -132,55 +108,44 @@ def where_to_paste(answer: Finding) -> str:
     )
 
 
-_NEEDS = "needs "
+def lacks(missing: Missing | None, is_short: bool = False) -> str:
+    """ "needs 213 more reviews", "needs 3 more days"; "too few reviews" if that `is_short`.
 
-
-def needs(found: int, needed: int, thing: str = "review") -> str:
-    """How many are missing, in a few words: what to wait for."""
-    return f"{_NEEDS}{counted(needed - found, f'more {thing}')}"
-
-
-def too_few_in_short(why: str) -> str:
-    """ "too few reviews" for "needs 213 more reviews", where several presets stand in a line.
-
-    How many each of them lacks differs from question to question, and is told by its own answer.
+    How many each of several presets lacks is told by its own evidence.
     """
-    if not why.startswith(_NEEDS):
-        return why
-    return "too few days" if why.endswith(("day", "days")) else "too few reviews"
+    if missing is None or missing == Missing():
+        return "more won't tell soon"
+    if is_short:
+        return "too few reviews" if missing.reviews else "too few days"
+    of_each = (missing.reviews, "more review"), (missing.days, "more day")
+    return f"needs {' on '.join(counted(count, what) for count, what in of_each if count)}"
 
 
-def so_far(difference: Interval) -> str:
-    """What there is to judge and what a verdict needs; "" where there is enough."""
-    if difference.reviews < FEWEST_REVIEWS:
-        can = f"{counted(difference.reviews, 'review')} can be judged so far"
-        return f"{can}, a verdict needs {FEWEST_REVIEWS:,}"
-    if difference.days < FEWEST_DAYS:
-        can = f"reviews of {counted(difference.days, 'day')} can be judged so far"
-        return f"{can}, a verdict needs {FEWEST_DAYS} days"
-    return ""
+def what_lacks(missing: Missing | None) -> str:
+    """The same as a sentence."""
+    if missing is None or missing == Missing():
+        return f"More reviews won't tell soon: over {TOO_MANY_MORE} times as many are needed."
+    return f"About {lacks(missing).removeprefix('needs ')} like these would tell."
 
 
-def why_open(difference: Interval) -> str:
-    """The same in a few words; "" where the interval itself shows it, for it holds 0."""
-    if difference.reviews < FEWEST_REVIEWS:
-        return needs(difference.reviews, FEWEST_REVIEWS)
-    if difference.days < FEWEST_DAYS:
-        return needs(difference.days, FEWEST_DAYS, "day")
-    if difference.low > 0 or difference.high < 0:
-        return "not enough where several are judged at once"
-    return ""
+def in_groups(subjects: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+    """ "better: A (.01 … .03 better); can't tell yet: B": what is said, and of what."""
+    return "; ".join(f"{says}: {_together(names)}" for says, names in subjects.items())
+
+
+def _together(subjects: Sequence[tuple[str, str]]) -> str:
+    """ "A (.01 … .03 better), B and C (too few reviews)": names with what is said of them."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in subjects:
+        by_reason.setdefault(why, []).append(name)
+    said = [f"{listed(names)} {why}".rstrip() for why, names in by_reason.items()]
+    return listed(said) if len(subjects) == len(said) else ", ".join(said)
 
 
 def figures(difference: Interval, on: str = "", than: str = "") -> str:
     """ "log loss 0.0021 better than it on 1,000 reviews (95 %: …)", reviews named by `on`."""
     of = f" on {counted(difference.reviews, on)}" if on else ""
     return f"log loss {better_by(difference.estimate)}{than}{of} {sure(difference)}"
-
-
-def on_days(reviews: int, days: int) -> str:
-    """ "213 reviews on 1 day"."""
-    return f"{counted(reviews, 'review')} on {counted(days, 'day')}"
 
 
 def percent(share: float, places: int = 1) -> str:
@@ -193,9 +158,38 @@ def share_bounds(share: Interval, places: int) -> tuple[str, str]:
     return percent(max(share.low, 0.0), places), percent(min(share.high, 1.0), places)
 
 
+def share_range(share: Interval) -> str:
+    """ "86 … 90 %"."""
+    low, high = share_bounds(share, 0)
+    return f"{low.removesuffix(' %')} … {high}"
+
+
 def has_a_figure(found: Interval) -> bool:
     """Whether a log loss rests on so much that it is shown where nothing beside it tells."""
     return found.reviews >= FEWEST_SHOWN and found.days >= FEWEST_DAYS_SHOWN
+
+
+# How sure
+
+_DOTS = 5
+
+
+def sureness(probability: float) -> str:
+    """ "sure", "likely" or "could go either way"."""
+    if probability >= SURE:
+        return "sure"
+    return "likely" if probability >= LIKELY else "could go either way"
+
+
+def dots(probability: float) -> str:
+    """ "●●●●○": how sure, from a coin's toss on."""
+    full = round(_DOTS * max(2 * probability - 1, 0.0))
+    return "●" * full + "○" * (_DOTS - full)
+
+
+def of_100(probability: float) -> str:
+    """ "likely, 88 of 100"."""
+    return f"{sureness(probability)}, {100 * probability:.0f} of 100"
 
 
 # Parameters as a person writes them

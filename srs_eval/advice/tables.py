@@ -43,6 +43,13 @@ class Table:
         place = self.columns.index(name)
         return {str(row[0]): row[place] for row in self.rows}
 
+    def verdict(self, row: tuple[Cell, ...]) -> str | None:
+        """That on a row, "" where it has none; None where rows of the table have no verdicts."""
+        for column, cell in zip(self.columns, row, strict=True):
+            if column in ("verdict", "decision"):
+                return "can't tell yet" if cell == "can't tell" else str(cell or "")
+        return None
+
     def frame(self) -> pandas.DataFrame:
         """One row for each row; an Interval becomes estimate, low and high."""
         import pandas as pd
@@ -56,11 +63,11 @@ class Table:
             record: dict[str, Any] = {}
             for column, cell in zip(self.columns, row, strict=True):
                 if isinstance(cell, Interval):
-                    record[column] = cell.estimate
+                    record[column] = _known(cell.estimate)
                     record[f"{column} low"] = _known(cell.low)
                     record[f"{column} high"] = _known(cell.high)
                 else:
-                    record[column] = cell
+                    record[column] = _known(cell) if isinstance(cell, float) else cell
             made.append(record)
         return made
 

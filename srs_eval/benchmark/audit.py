@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 from srs_eval.benchmark.leaderboard import Change, changes, compare
-from srs_eval.benchmark.ledger import LEDGER, Entry, Found, write_ledger
 from srs_eval.benchmark.plan import (
     START_SECONDS,
     BatchEvent,
@@ -38,7 +37,7 @@ from srs_eval.benchmark.plan import (
     survey,
 )
 from srs_eval.benchmark.result_files import ResultFile, read_folders
-from srs_eval.benchmark.setup import SETUP, as_json, make_setup
+from srs_eval.benchmark.setup import LEDGER, SETUP, Entry, Found, as_json, make_setup, write_ledger
 from srs_eval.benchmark.store import AUDIT, JOURNAL, PUBLISHED, TUNED, ResultStore, Status, hold
 from srs_eval.benchmark.tuning import PARTS, SEARCH, PastSession, Setup, Tries, log_loss
 from srs_eval.data.datasets import Dataset
@@ -173,7 +172,7 @@ def run_audit(
             # Of the rounds before: what this one has found is told when the next begins.
             write_ledger(out / LEDGER, _entries(tries), wanted, fingerprint)
         if not progress.told:
-            yield progress.planned(None)
+            yield progress.nothing_to_do()
         _write_results(out, setup, tries)
         yield progress.ended()
         yield _audit(out, tries, trials)
@@ -185,11 +184,10 @@ class _Progress:
     def __init__(self, tries: Tries, trials: int, data: str, expected: Expected) -> None:
         self.told = False  # that there is something to do
         self._tries, self._data = tries, data
-        users = tries.users
         fits = {name: tries.fits(name, trials) for name in tries.configurations}
-        self._total = len(users) * sum(fits.values())
+        self._total = len(tries.users) * sum(fits.values())
         self._seconds = sum(
-            count * expected(user, (name,)) for name, count in fits.items() for user in users
+            count * expected(user, (name,)) for name, count in fits.items() for user in tries.users
         )
         self._begun = time.monotonic()
         self._passed = 0  # fits made, now or before
@@ -202,36 +200,29 @@ class _Progress:
                 self._passed += event.present + event.skipped_before
                 if event.units and not self.told:
                     self.told = True
-                    yield self.planned(event)
+                    units = max(self._total - self._passed, event.units)
+                    compiling = seconds_to_compile(self._tries.configurations.values())
+                    seconds = self._seconds * units / self._total / max(1, event.jobs)
+                    yield replace(
+                        self.nothing_to_do(),
+                        units=units,
+                        retried=event.retried,
+                        jobs=event.jobs,
+                        expected_seconds=seconds + START_SECONDS + compiling,
+                        compile_seconds=compiling,
+                        damaged=event.damaged,
+                    )
             case UnitDone(unit=unit):
                 self._passed += 1
                 self._counts[unit.status] += 1
-                yield UnitDone(
-                    replace(unit, configuration=names[unit.configuration]),
-                    sum(self._counts.values()),
-                    users_finished=0,
-                    share=min(self._passed / self._total, 1.0),
-                )
+                unit = replace(unit, configuration=names[unit.configuration])
+                share = min(self._passed / self._total, 1.0)
+                yield UnitDone(unit, sum(self._counts.values()), share)
 
-    def planned(self, first: Planned | None) -> Planned:
-        """The whole, by the first batch that has something to do; None where none has."""
-        units = 0 if first is None else max(self._total - self._passed, first.units)
-        jobs = 0 if first is None else first.jobs
-        compiling = seconds_to_compile(self._tries.configurations.values()) if units else 0.0
-        seconds = self._seconds * units / self._total / max(1, jobs)
-        return Planned(
-            users=len(self._tries.users),
-            configurations=tuple(self._tries.configurations),
-            data=self._data,
-            units=units,
-            present=self._passed,
-            skipped_before=0,
-            retried=0 if first is None else first.retried,
-            jobs=jobs,
-            expected_seconds=seconds + START_SECONDS + compiling if units else 0.0,
-            compile_seconds=compiling,
-            damaged=0 if first is None else first.damaged,
-        )
+    def nothing_to_do(self) -> Planned:
+        """The whole, as far as it is known before anything is."""
+        names = tuple(self._tries.configurations)
+        return Planned(len(self._tries.users), names, self._data, units=0, present=self._passed)
 
     def ended(self) -> Ended:
         return Ended(seconds=time.monotonic() - self._begun, **self._counts)
@@ -260,9 +251,6 @@ def _held(out: Path, setup: Mapping[str, Any], fresh: bool) -> Iterator[None]:
 
 def _refuse_results_of_others(out: Path) -> None:
     """Raises InputError where an audit would replace or delete what no audit has left."""
-    old = out / JOURNAL / "audit.jsonl"
-    if old.exists():
-        raise InputError(f'"{old}" is of an audit of an older srs-eval: choose another --out.')
     if (out / JOURNAL / SEARCH).exists():
         return
     others = [each for each in (out / AUDIT, out / LEDGER) if each.exists()]

@@ -150,18 +150,14 @@ class Comparison:
         return t_effects(self._losses)
 
     @cached_property
-    def by_size(self) -> _SizeGroups:
-        """Users in ten groups of equal number, from the smallest collections to the largest."""
+    def by_size(self) -> list[tuple[FloatArray, FloatArray]]:
+        """Users in ten groups of equal number, from the smallest collections to the largest.
+
+        Of each group the users' judged reviews and the models' means of the metric of choice.
+        """
         order = np.argsort(self.sizes, kind="stable")
         parts = np.array_split(order, min(_SIZE_GROUPS, len(order)))
-        means = [_nanmean(self.values[part]) for part in parts]
-        return _SizeGroups(
-            users=tuple(len(part) for part in parts),
-            smallest=tuple(int(self.sizes[part].min()) for part in parts),
-            largest=tuple(int(self.sizes[part].max()) for part in parts),
-            median=tuple(float(np.median(self.sizes[part])) for part in parts),
-            means=np.array(means),
-        )
+        return [(self.sizes[part], _nanmean(self.values[part])) for part in parts]
 
     @cached_property
     def percentiles(self) -> FloatArray:
@@ -172,17 +168,6 @@ class Comparison:
             if len(defined):
                 found[:, model] = np.percentile(defined, PERCENTILES)
         return found
-
-
-@dataclass(frozen=True, eq=False)
-class _SizeGroups:
-    """Means of the metric of choice within groups of users of like size."""
-
-    users: tuple[int, ...]
-    smallest: tuple[int, ...]  # judged reviews
-    largest: tuple[int, ...]
-    median: tuple[float, ...]
-    means: FloatArray  # (groups, models), every user counting the same
 
 
 def compare(
@@ -303,12 +288,6 @@ def _nanmean(values: FloatArray) -> FloatArray:
     defined = np.isfinite(values)
     with np.errstate(invalid="ignore"):
         found: FloatArray = np.where(defined, values, 0.0).sum(0) / defined.sum(0)
-    return found
-
-
-def fitted_percentiles(parameters: FloatArray) -> FloatArray:
-    """5th, 50th and 95th percentile of each parameter (3, p) over its fits (m, p)."""
-    found: FloatArray = np.percentile(parameters, (5, 50, 95), axis=0)
     return found
 
 

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -299,13 +300,11 @@ class ResultStore:
             remedy = f"choose another --out{self._or_fresh}"
             raise InputError(f"{str(error).removesuffix('.')}: {remedy}.") from None
         if stored is None:
-            for configuration in setup["configurations"]:
-                path = self.folder / "result" / f"{spelled(configuration, self.names)}.jsonl"
-                if path.exists():
-                    raise InputError(
-                        f'"{path}" is not from a batch in this folder: '
-                        f"choose another --out{self._or_fresh}."
-                    )
+            if self.configurations():
+                raise InputError(
+                    f'"{self.folder / JOURNAL}" is not from a batch in this folder: '
+                    f"choose another --out{self._or_fresh}."
+                )
             self._save_setup(setup)
             return
         difference = disagreement(stored, setup)
@@ -406,14 +405,17 @@ def _configurations_in(folder: Path) -> list[str]:
 def _read_units(path: Path) -> tuple[dict[int, Unit], int]:
     """Last unit of each user in a journal, and the number of lines that are damaged or torn.
 
-    A damaged line no longer counts once every user that it names has a later unit.
+    A line is a checksum and a JSON object. A damaged one no longer counts once every user that it
+    names has a later unit.
     """
     units: dict[int, Unit] = {}
     lost: list[set[int]] = []  # the users that each damaged line names and that wait for a unit
-    for record, line in read_records(path):
-        if record is None:
+    for line in BytesIO(path.read_bytes() if path.exists() else b""):
+        checksum, _, text = line.partition(b" ")
+        if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(text[:-1]):
             lost.append({int(user) for user in re.findall(rb'"user": (\d{1,18})', line)} or {-1})
             continue
+        record = json.loads(text)
         notes = tuple(record.pop("notes", ()))
         units[record["user"]] = Unit(path.name.removesuffix(".jsonl"), **record, notes=notes)
         for users in lost:
@@ -421,55 +423,29 @@ def _read_units(path: Path) -> tuple[dict[int, Unit], int]:
     return units, sum(map(bool, lost))
 
 
-# --- the journal: a line is a checksum and a JSON object, and only whole lines count
-
-
 def _append(handle: int, record: Mapping[str, Any]) -> None:
-    """Add a line. It survives the end of this process as soon as this returns.
+    """Add a line to a journal. It survives the end of this process as soon as this returns.
 
     Raises OSError, as on a full disk; the journal is as before then.
     """
-    text = json.dumps(record, ensure_ascii=True, allow_nan=False).encode()
+    text = json.dumps(record, allow_nan=False).encode()
     line = b"%08x %s\n" % (zlib.crc32(text), text)
-    done = 0
+    end = os.lseek(handle, 0, os.SEEK_END)
     try:
-        while done < len(line):
-            done += os.write(handle, line[done:])
+        while line:
+            line = line[os.write(handle, line) :]
     except OSError:
-        if done:  # what is written later must not be glued to half a line
-            os.ftruncate(handle, os.lseek(handle, 0, os.SEEK_END) - done)
+        os.ftruncate(handle, end)  # what is written later must not be glued to half a line
         raise
-
-
-def read_records(path: Path) -> Iterator[tuple[dict[str, Any] | None, bytes]]:
-    """The records in their order, with their lines; None for a line that is damaged or torn."""
-    if not path.exists():
-        return
-    with open(path, "rb") as file:
-        for line in file:
-            checksum, _, text = line.partition(b" ")
-            whole = (
-                line.endswith(b"\n")
-                and len(checksum) == 8
-                and checksum == b"%08x" % zlib.crc32(text[:-1])
-            )
-            yield (json.loads(text) if whole else None), line
 
 
 def _open_journal(path: Path) -> int:
     """A handle to append to; a torn last line is cut off first."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
-    end = os.lseek(handle, 0, os.SEEK_END)
-    keep = end
-    while keep > 0:
-        start = max(0, keep - 65536)
-        os.lseek(handle, start, os.SEEK_SET)
-        newline = os.read(handle, keep - start).rfind(b"\n")
-        keep = start + newline + 1 if newline >= 0 else start
-        if newline >= 0:
-            break
-    if keep < end:
-        os.ftruncate(handle, keep)
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        os.ftruncate(handle, whole)
     return handle
 
 

@@ -36,7 +36,7 @@ _NEAR = 0.15  # of the width of what was tried: so near its end is on the edge
 _DRAWS = 20  # for a set-up that was not tried before
 
 
-class Search:
+class _Search:
     """Looks for the set-up with the least loss: at random, in a box around the best so far.
 
     The published one is tried first. The box is logarithmic and at first as wide as each
@@ -167,7 +167,7 @@ def _key(setup: Mapping[str, Value]) -> str:
 # What the set-ups are chosen by
 
 
-def split_past(trials: Trials) -> tuple[Fold, ...]:
+def _split_past(trials: Trials) -> tuple[Fold, ...]:
     """Each fold's training part as a fold of its own: its last fifth is judged by what came before.
 
     Parts that are too small for that are left out.
@@ -194,7 +194,7 @@ class PastSession(Session):
     def trials(self, protocol: Protocol) -> Trials:
         """The trials with other folds. Raises NotEnoughData where no training part can be split."""
         trials = super().trials(protocol)
-        folds = split_past(trials)
+        folds = _split_past(trials)
         if not folds:
             raise NotEnoughData("the training parts are too small to be split")
         return replace(trials, folds=folds)
@@ -235,7 +235,7 @@ class Tries:
         self._made: dict[tuple[str, str], Mapping[int, Unit]] = {}
         self.searches = {
             each.name: [
-                Search(
+                _Search(
                     each.tunable,
                     {knob.name: knob.default_under(each.protocol) for knob in each.tunable},
                     trials,

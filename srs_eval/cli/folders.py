@@ -110,7 +110,7 @@ def dataset(
         return _verify(folder, users)
     if users is not None:
         raise InputError("dataset info tells of all users: --users is for verify and download.")
-    from srs_eval.data.dataset_check import describe
+    from srs_eval.data.dataset_hub import describe
     from srs_eval.data.datasets import open_dataset
     from srs_eval.report.console import show
     from srs_eval.report.export import dataset_document
@@ -180,7 +180,7 @@ def _download(folder: str, repo: str | None, users: str | None) -> int:
 
 
 def _verify(folder: str, users: str | None) -> int:
-    from srs_eval.data.dataset_check import check
+    from srs_eval.data.dataset_hub import check
     from srs_eval.data.datasets import open_dataset
     from srs_eval.data.errors import counted
     from srs_eval.report.console import console_for, show

@@ -20,6 +20,7 @@ from srs_eval.cli.options import (
     Source,
     context_options,
     demo_options,
+    equivalence_option,
     names_of,
     one_of,
     option,
@@ -43,7 +44,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from srs_eval.benchmark.ledger import Ledger
+    from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.run import Event, Run
     from srs_eval.models.configurations import Configuration
@@ -53,25 +54,49 @@ _WORTH_TELLING_SECONDS = 5.0
 _QUICK_SECONDS = 0.5  # below this, starting worker processes takes longer than the work
 
 
-@takes(source=source_options, flags=protocol_options, context=context_options, running=Running)
-def open_or_run(source: Source, flags: Flags, context: Context, running: Running) -> int:
+@takes(
+    source=source_options,
+    flags=protocol_options,
+    context=context_options,
+    running=Running,
+    equivalence=equivalence_option,
+)
+def open_or_run(
+    source: Source, flags: Flags, context: Context, running: Running, equivalence: float
+) -> int:
     """The terminal app, or `run` where stdout is no terminal or only `run` does what is asked."""
     flags = flags.set_up_by(running.setup, running.models)
-    return _open_or_run(source, flags, context, running)
+    return _open_or_run(source, flags, context, running, equivalence)
 
 
-@takes(source=source_options, flags=protocol_options, context=context_options, running=Running)
-def run(source: Source, flags: Flags, context: Context, running: Running) -> int:
+@takes(
+    source=source_options,
+    flags=protocol_options,
+    context=context_options,
+    running=Running,
+    equivalence=equivalence_option,
+)
+def run(
+    source: Source, flags: Flags, context: Context, running: Running, equivalence: float
+) -> int:
     """Evaluate models on one collection and print their ranking."""
-    return _run(source, flags.set_up_by(running.setup, running.models), context, running)
+    flags = flags.set_up_by(running.setup, running.models)
+    return _run(source, flags, context, running, equivalence)
 
 
-@takes(source=source_options, flags=protocol_options, context=context_options, outputs=Outputs)
+@takes(
+    source=source_options,
+    flags=protocol_options,
+    context=context_options,
+    outputs=Outputs,
+    equivalence=equivalence_option,
+)
 def export(
     source: Source,
     flags: Flags,
     context: Context,
     outputs: Outputs,
+    equivalence: float,
     models: ModelsOption = "fast",
     anonymous: Annotated[
         bool,
@@ -85,10 +110,11 @@ def export(
     no_cache: NoCacheOption = False,
 ) -> int:
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
+    from srs_eval.advice.questions import REGISTRY
     from srs_eval.data.selection import anonymous as without_names
     from srs_eval.engine.ranking import with_own
-    from srs_eval.report.build import learner_report
-    from srs_eval.report.console import ReportProgress
+    from srs_eval.report.console import console_for, say, share_done
+    from srs_eval.report.learner import learner_report
 
     flags.resolve(models)  # refused before the file is read
     outputs.check(source.path)
@@ -98,10 +124,11 @@ def export(
     if anonymous:
         log = without_names(log)
     running = Running(models, jobs=jobs, reference=reference, no_cache=no_cache)
-    run, interrupted = _evaluate(log, configurations, flags, context, running)
+    run, interrupted = _evaluate(log, configurations, flags, context, running, equivalence)
     if interrupted is not None:
         raise interrupted
-    with ReportProgress() as progress:
+    say("Answering questions about settings and days ...")
+    with share_done(console_for(sys.stderr), "") as tell:
         document = learner_report(
             log,
             run,
@@ -109,7 +136,7 @@ def export(
             context=context,
             narrowed_to=source.narrowed_to,
             anonymous=anonymous,
-            tell=progress.tell,
+            tell=lambda number, of, asked: tell(REGISTRY[asked].title, (number - 1) / of),
         )
     outputs.write(document)
     return SOME_FAILED if run.failed else FINE
@@ -127,9 +154,10 @@ def inspect(source: Source, json: JsonOption = None) -> int:
     return FINE
 
 
-@takes(source=source_options)
+@takes(source=source_options, equivalence=equivalence_option)
 def compare(
     source: Source,
+    equivalence: float,
     params: Annotated[
         list[str] | None,
         option(
@@ -149,7 +177,7 @@ def compare(
         str,
         option(
             "Which to answer.",
-            metavar="parameters|split|often|health|hard|steps|noise|retention|models|all",
+            metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|all",
         ),
     ] = "all",
     json: JsonOption = None,
@@ -158,40 +186,62 @@ def compare(
 
     Without presets (SuperMemo, CSV): which model predicts best.
     """
-    from srs_eval.advice.candidates import too_few
-    from srs_eval.advice.questions import MODELS, QUESTIONS, answering, document, questions_for
+    from srs_eval.advice.candidates import judged_by_preset, knows_presets, too_few
+    from srs_eval.advice.questions import (
+        MODELS,
+        QUESTIONS,
+        STANDING,
+        answering,
+        questions_for,
+        rows_of,
+    )
     from srs_eval.advice.sentences import parsed_parameters
+    from srs_eval.advice.shown import documents
+    from srs_eval.advice.standing import FEWEST as STANDING_FEWEST
     from srs_eval.models.own_parameters import left_out
-    from srs_eval.report.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
+    from srs_eval.report.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers, say
     from srs_eval.report.export import to_json
 
     check_targets([source.path, predictions], json)
-    asked = one_of("--question", question, (*QUESTIONS, MODELS, "all"))
+    asked = one_of("--question", question, (*QUESTIONS, MODELS, STANDING, "all"))
     lines = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
     log = source.load()
     wanted = questions_for(log) if asked == "all" else (asked,)
+    if asked == "all" and knows_presets(log) and not judged_by_preset(log):
+        say(f"{too_few(log, NotEnoughData('Presets cannot be judged'))}.")
     try:
-        coming = answering(log, questions=wanted, parameters=lines, predictions=predictions)
+        coming = answering(
+            log,
+            questions=wanted,
+            parameters=lines,
+            predictions=predictions,
+            equivalence=equivalence,
+        )
         if json == "-":
             answers = list(coming)
         else:
-            closing = MODELS_ROWS if wanted == (MODELS,) else ANKI_ROWS
+            closing = MODELS_ROWS if rows_of(log, wanted) == "benchmark" else ANKI_ROWS
             answers = print_answers(coming, console_for(sys.stdout), closing)
+        if not answers:
+            raise NotEnoughData(
+                f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on"
+            )
     except NotEnoughData as error:
-        if wanted == (MODELS,):
+        if not knows_presets(log) or not set(wanted) - {MODELS, STANDING}:
             raise
         why = too_few(log, error)
         if why == str(error) and not left_out(log):
             why += " among those that Anki's optimizer takes"
         raise NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)") from None
     if json is not None:
-        write(json, to_json(document(answers)))
+        write(json, to_json(documents(answers, rows_of(log, wanted))))
     return FINE
 
 
-@takes(source=source_options)
+@takes(source=source_options, equivalence=equivalence_option)
 def workload(
     source: Source,
+    equivalence: float,
     retention: Annotated[
         str | None,
         option(
@@ -219,25 +269,18 @@ def workload(
             metavar="history|stored",
         ),
     ] = "history",
-    memory: Annotated[
-        str,
-        option(
-            "What your answers are drawn from, too: the model that predicts them best, or one of "
-            "FSRS-5, FSRS-6, FSRS-7, GRU, GRU-P, LSTM.",
-            metavar="best|NAME",
-        ),
-    ] = "best",
     json: JsonOption = None,
 ) -> int:
     """What does a desired retention cost? Reviews and minutes a day, and how sure that is.
 
     Of one preset: the one named, or the one with the most reviews.
     """
+    from srs_eval.advice import shown
     from srs_eval.advice.sentences import parsed_parameters
-    from srs_eval.advice.workload.answers import answers, document
-    from srs_eval.advice.workload.estimate import RETENTIONS, Question, beginning
+    from srs_eval.advice.shown.costs import OF_DRAWS
+    from srs_eval.advice.workload.estimate import RETENTIONS, Question, beginning, document
     from srs_eval.advice.workload.estimate import workload as estimates
-    from srs_eval.report.console import WORKLOAD, console_for, print_answers, share_done
+    from srs_eval.report.console import console_for, print_answers, share_done
 
     check_targets([source.path], json)
     chosen = one_of("--states", states, ("history", "stored"))
@@ -248,68 +291,75 @@ def workload(
         budget=budget,
         states="stored" if chosen == "stored" else "history",
         after=after,
-        memory=memory,
     )
     parameters = None if params is None else parsed_parameters(params)
     found = None
     log = source.load()
     with (
-        share_done(console_for(sys.stderr), beginning().words) as tell,
+        share_done(console_for(sys.stderr), beginning()) as tell,
         closing(estimates(log, question=question, parameters=parameters)) as events,
     ):
         for found in events:
-            if found.doing is not None:
-                tell(found.doing.words, found.doing.share)
+            tell(found.doing, found.share)
     assert found is not None
-    if console := json_and_console(json, document(found)):
-        print_answers(answers(found), console, WORKLOAD)
+    made = document(found) | {"answers": [shown.document(found.finding)]}
+    if console := json_and_console(json, made):
+        below = f"{OF_DRAWS} --preset NAME asks about another preset (docs/workload.md)."
+        print_answers([found.finding], console, below)
     return FINE
 
 
-@takes(source=source_options)
-def state(source: Source, rows: RowsOption = "benchmark", json: JsonOption = None) -> int:
+@takes(source=source_options, equivalence=equivalence_option)
+def state(
+    source: Source,
+    equivalence: float,
+    rows: RowsOption = "benchmark",
+    json: JsonOption = None,
+) -> int:
     """How much is your day? What your last answers say that your cards do not."""
     from srs_eval.advice.over_time import learner_state
+    from srs_eval.advice.shown import state_document
     from srs_eval.data.protocol import Protocol
     from srs_eval.report.console import STATE_CLOSING, print_answers
 
     check_targets([source.path], json)
     chosen = one_of("--rows", rows, ("benchmark", "anki"))
     protocol = Protocol(rows="anki" if chosen == "anki" else "benchmark")
-    found = learner_state(source.load(), protocol)
-    if console := json_and_console(json, found.document()):
-        print_answers(found.answers, console, STATE_CLOSING)
+    found = learner_state(source.load(), protocol, equivalence=equivalence)
+    if console := json_and_console(json, state_document(found)):
+        print_answers(found, console, STATE_CLOSING)
     return FINE
 
 
-@takes(flags=protocol_options, context=context_options, running=demo_options)
-def demo(flags: Flags, context: Context, running: Running) -> int:
-    """Evaluate a simulated learner, made as an Anki collection in a temporary folder."""
-    from srs_eval.data.readers.files import DEMO_FOLDER, make_folder, remove_folder
-    from srs_eval.data.simulated.files import make_demo_collection
-    from srs_eval.report.console import say
+@takes(
+    flags=protocol_options,
+    context=context_options,
+    running=demo_options,
+    equivalence=equivalence_option,
+)
+def demo(flags: Flags, context: Context, running: Running, equivalence: float) -> int:
+    """Evaluate a simulated learner's collection."""
+    from srs_eval.data.paths import DEMO_FILE
 
-    folder = make_folder(DEMO_FOLDER)
-    try:
-        say("Simulating a learner ...")
-        source = Source(make_demo_collection(folder))
-        return _open_or_run(source, flags, context, running)
-    finally:
-        remove_folder(folder)
+    return _open_or_run(Source(DEMO_FILE), flags, context, running, equivalence)
 
 
 # --- what commands do ----------------------------------------------------------
 
 
-def _open_or_run(source: Source, flags: Flags, context: Context, running: Running) -> int:
+def _open_or_run(
+    source: Source, flags: Flags, context: Context, running: Running, equivalence: float
+) -> int:
     """The app where there is a terminal and nothing is asked for that only `run` does."""
     terminal = sys.stdout.isatty() and sys.stdin.isatty()
     if terminal and running.json is running.csv is running.setup is None:
-        return _open_app(source, flags, context, running)
-    return _run(source, flags, context, running)
+        return _open_app(source, flags, context, running, equivalence)
+    return _run(source, flags, context, running, equivalence)
 
 
-def _run(source: Source, flags: Flags, context: Context, running: Running) -> int:
+def _run(
+    source: Source, flags: Flags, context: Context, running: Running, equivalence: float
+) -> int:
     from srs_eval.report.console import console_for, show_missing, show_run
     from srs_eval.report.export import run_csv, run_document, to_json
 
@@ -320,7 +370,7 @@ def _run(source: Source, flags: Flags, context: Context, running: Running) -> in
     flags = _as_the_log_allows(flags, log)
     configurations = flags.resolve(running.models)
     _say_tuned_on(flags.ledger, source, log)
-    run, interrupted = _evaluate(log, configurations, flags, context, running)
+    run, interrupted = _evaluate(log, configurations, flags, context, running, equivalence)
     document = run_document(log, run, flags.protocol, **source.narrowed_to, names=year)
     if running.json is not None:
         write(running.json, to_json(document))
@@ -353,6 +403,7 @@ def _evaluate(
     flags: Flags,
     context: Context,
     running: Running,
+    equivalence: float,
 ) -> tuple[Run, BaseException | None]:
     """What an evaluation brings, with its progress on stderr, and what interrupted it.
 
@@ -365,7 +416,6 @@ def _evaluate(
     from srs_eval.models.configurations import untuned
     from srs_eval.report.console import RunProgress, say
     from srs_eval.report.formats import clock
-    from srs_eval.tui.config import load_config
 
     if log.rows is not None:
         refuse_rows_of_anki(flags)
@@ -383,7 +433,7 @@ def _evaluate(
         evaluated,
         hidden=frozenset(each.name for each in evaluated if each.name not in asked),
         reference=held_against.name,
-        equivalence=load_config().equivalence,
+        equivalence=equivalence,
     )
     jobs = running.jobs
     if jobs is None:
@@ -459,7 +509,9 @@ def _sensible_jobs(configurations: list[Configuration], entries: int) -> int:
     return 0 if quick else cores()
 
 
-def _open_app(source: Source, flags: Flags, context: Context, running: Running) -> int:
+def _open_app(
+    source: Source, flags: Flags, context: Context, running: Running, equivalence: float
+) -> int:
     from srs_eval.app import run_app
     from srs_eval.tui.config import load_config
 
@@ -478,5 +530,5 @@ def _open_app(source: Source, flags: Flags, context: Context, running: Running) 
         presets=source.presets,
         context=context,
         use_cache=not running.no_cache,
-        config=load_config(),
+        config=replace(load_config(), equivalence=equivalence),
     )

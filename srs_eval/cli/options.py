@@ -21,7 +21,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 
 if TYPE_CHECKING:
-    from srs_eval.benchmark.ledger import Ledger
+    from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.models.configurations import Configuration, Fit, Names
     from srs_eval.training.context import Context
@@ -137,7 +137,7 @@ class Flags:
         """
         if ledger is None:
             return self
-        from srs_eval.benchmark.ledger import read_ledger
+        from srs_eval.benchmark.setup import read_ledger
 
         made = replace(self, ledger=(found := read_ledger(ledger)))
         _refuse_untuned(found, made.resolve(models))
@@ -150,8 +150,8 @@ def _refuse_untuned(
     said: str = "No model of --models is",
 ) -> None:
     """Raises InputError where a ledger names none of the models; `said` is of whom it is said."""
-    if not any(each.name in ledger.best or each.ledger for each in configurations):
-        there = ", ".join(ledger.best) or "nothing"
+    if not any(each.name in ledger.entries or each.ledger for each in configurations):
+        there = ", ".join(ledger.entries) or "nothing"
         raise InputError(f'{said} in "{ledger.path}", which has {there}.')
 
 
@@ -354,6 +354,27 @@ ReferenceOption = Annotated[
         "The model that others are held against besides the best.", "--reference", metavar="NAME"
     ),
 ]
+
+
+def equivalence_option(
+    equivalence: Annotated[
+        float | None,
+        option(
+            "Differences in log loss within it do not matter; if left out as in config.toml.",
+            "--equivalence",
+        ),
+    ] = None,
+) -> float:
+    """What does not matter; raises InputError."""
+    from srs_eval.tui.config import load_config
+
+    if equivalence is None:
+        return load_config().equivalence
+    if not 0 <= equivalence < 1:
+        raise InputError(f"--equivalence takes a log loss from 0 to 1, not {equivalence:g}.")
+    return equivalence
+
+
 NoCacheOption = Annotated[bool, option("Neither use nor keep earlier results.", "--no-cache")]
 
 

@@ -33,8 +33,8 @@ from srs_eval.data.errors import InputError
 
 if TYPE_CHECKING:
     from srs_eval.batch import Keeper
-    from srs_eval.benchmark.ledger import Ledger
     from srs_eval.benchmark.plan import BatchEvent
+    from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.datasets import Dataset
     from srs_eval.models.configurations import Configuration
     from srs_eval.training.context import Context
@@ -58,7 +58,7 @@ def _keep_options(
     ] = False,
 ) -> dict[str, Keeper]:
     """What is kept of each unit besides its results."""
-    from srs_eval.benchmark.prediction_files import raw_parquet, raw_table
+    from srs_eval.benchmark.result_files import raw_parquet, raw_table
     from srs_eval.report.pictures import calibration_png
 
     wanted: dict[str, tuple[bool, Keeper]] = {
@@ -110,7 +110,7 @@ def batch(
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
     from srs_eval.batch import run_batch
-    from srs_eval.benchmark.cluster import is_engine
+    from srs_eval.benchmark.plan import is_engine
     from srs_eval.data.datasets import shard_of
     from srs_eval.report.console import say
 
@@ -243,7 +243,7 @@ def report(
     ] = "user",
 ) -> int:
     """Tables, pairs and pictures of results of many users."""
-    from srs_eval.report.build import dataset_report
+    from srs_eval.report.dataset import dataset_report
 
     outputs.check(*folders, baseline)
     document = dataset_report(

@@ -25,7 +25,15 @@ from srs_eval.data.paths import data_dir
 from srs_eval.data.printable import printable
 from srs_eval.data.readers.files import file_errors, read_whole
 from srs_eval.data.readers.table import MAX_BYTES, header_of, read_table
-from srs_eval.data.reviews import Cards, Deck, ImportReceipt, IntArray, Preset, ReviewLog, Rows
+from srs_eval.data.reviews import (
+    Cards,
+    Deck,
+    ImportReceipt,
+    IntArray,
+    ReviewLog,
+    Rows,
+    unnamed_presets,
+)
 
 if TYPE_CHECKING:
     import pyarrow
@@ -110,11 +118,7 @@ class Dataset:
             rows=rows,
             cards=Cards(card, note[first], deck[first], np.zeros(len(card), np.bool_)),
             decks=decks,
-            presets={
-                deck.preset_id: Preset(deck.preset_id, "")
-                for deck in decks.values()
-                if deck.preset_id is not None
-            },
+            presets=unnamed_presets(decks),
             user=user,
         )
 

@@ -12,8 +12,10 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-NAME = "srs-eval"
+_NAME = "srs-eval"
 VERSION = "0.1.0"
+DEMO_FILE = Path(__file__).with_name("demo.anki2.zst")
+"""The demo's learner: 20,000 reviews of a year, simulated by `tools/simulated`."""
 
 
 def cache_dir() -> Path:
@@ -75,5 +77,5 @@ def _place(variable: str, function: str) -> Path:
         return Path(os.environ[variable])
     import platformdirs
 
-    path: Path = getattr(platformdirs, function)(NAME, appauthor=False)
+    path: Path = getattr(platformdirs, function)(_NAME, appauthor=False)
     return path

@@ -55,6 +55,13 @@ def _may_hold_arrays(kind: type) -> bool:
     return issubclass(kind, np.ndarray | tuple | list | dict) or bool(kind.__dictoffset__)
 
 
+def run_begins(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """True where a run of equal values begins (shape of `values`)."""
+    begins = np.ones(len(values), np.bool_)
+    begins[1:] = values[1:] != values[:-1]
+    return begins
+
+
 def read_only(value: T) -> T:
     """The value, whose arrays nobody can write to any more: everybody reads the same ones."""
     for array in (value,) if isinstance(value, np.ndarray) else arrays_in(value):
@@ -194,6 +201,12 @@ class Preset:
             if self.fsrs_parameters[version]:
                 return self.fsrs_parameters[version]
         return ()
+
+
+def unnamed_presets(decks: Mapping[int, Deck]) -> dict[int, Preset]:
+    """The presets of these decks, for a source that tells their ids alone."""
+    ids = (deck.preset_id for deck in decks.values())
+    return {key: Preset(key, "") for key in ids if key is not None}
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from srs_eval.data.reviews import (
     ReadOnly,
     ReviewLog,
     Rows,
+    run_begins,
 )
 
 RowKind = Literal["benchmark", "anki"]
@@ -137,7 +138,7 @@ def _builder_starts(entries: Entries, reasons: _Reasons) -> IntArray:
     kept = np.flatnonzero(reasons.code == 0)
     learning = entries.kind[kept] == LEARNING
     starts = learning.copy()
-    starts[1:] &= ~learning[:-1] | _changes(entries.card_id[kept])[1:]
+    starts[1:] &= ~learning[:-1] | run_begins(entries.card_id[kept])[1:]
     start_of = _last_of_card(entries.card_id, kept[starts])
     reasons.drop(_NO_START, start_of < 0)
     reasons.drop(_BEFORE_START, np.arange(len(start_of)) < start_of)
@@ -158,7 +159,7 @@ def _anki_starts(entries: Entries, reasons: _Reasons) -> IntArray:
     seen = np.flatnonzero(~preview)
     learning = ((entries.kind == LEARNING) & answered)[seen]
     runs = learning.copy()
-    runs[1:] &= ~learning[:-1] | _changes(entries.card_id[seen])[1:]
+    runs[1:] &= ~learning[:-1] | run_begins(entries.card_id[seen])[1:]
     start_of = _last_of_card(entries.card_id, seen[runs])
     last_learning = _last_of_card(entries.card_id, seen[learning])
     reset = (entries.kind == MANUAL) & (entries.factor == 0)
@@ -170,18 +171,11 @@ def _anki_starts(entries: Entries, reasons: _Reasons) -> IntArray:
     return start_of
 
 
-def _changes(card_id: IntArray) -> NDArray[np.bool_]:
-    """True where a card's run of entries begins (shape of `card_id`, sorted by card)."""
-    first = np.ones(len(card_id), np.bool_)
-    first[1:] = card_id[1:] != card_id[:-1]
-    return first
-
-
 def _last_of_card(card_id: IntArray, places: IntArray) -> IntArray:
     """For each entry the last of `places` (ascending) on its card, or -1 (shape of `card_id`)."""
     if not len(places) or not len(card_id):
         return np.full(len(card_id), -1, np.int64)
-    begins = np.flatnonzero(_changes(card_id))
+    begins = np.flatnonzero(run_begins(card_id))
     ends = np.append(begins[1:], len(card_id))
     last = np.searchsorted(places, ends) - 1
     found = np.where(last >= 0, places[np.maximum(last, 0)], -1)
@@ -223,7 +217,7 @@ def _rows(
     else:
         # Whole seconds; entries in the future belong to today.
         day = -np.maximum((next_day_at_s - time_ms // 1000) // (_DAY_MS // 1000), 0)
-    first = _changes(card_id)
+    first = run_begins(card_id)
     elapsed_days = np.diff(day, prepend=0)
     elapsed_seconds = np.diff(time_ms, prepend=0) // 1000
     elapsed_days[first] = -1

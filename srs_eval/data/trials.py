@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
@@ -25,6 +25,7 @@ from srs_eval.data.reviews import (
     Rows,
     T,
     read_only,
+    run_begins,
 )
 
 _SECONDS_PER_DAY = 86_400
@@ -245,10 +246,9 @@ def _sorted_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _Columns:
 
 def _start_of_card(card_id: IntArray) -> IntArray:
     """For each row the position of its card's first row (rows sorted by card)."""
-    n = len(card_id)
-    new_card = np.ones(n, np.bool_)
-    new_card[1:] = card_id[1:] != card_id[:-1]
-    starts: IntArray = np.maximum.accumulate(np.where(new_card, np.arange(n), 0))
+    starts: IntArray = np.maximum.accumulate(
+        np.where(run_begins(card_id), np.arange(len(card_id)), 0)
+    )
     return starts
 
 
@@ -292,12 +292,10 @@ def _before_first_gap(
     if not len(position):
         return kept
     card = first_of_card[position]
-    new_card = np.ones(len(position), np.bool_)
-    new_card[1:] = card[1:] != card[:-1]
     gap = np.zeros(len(position), np.bool_)
-    gap[1:] = (np.diff(number[position]) != 1) & ~new_card[1:]
+    gap[1:] = (np.diff(number[position]) != 1) & ~run_begins(card)[1:]
     gaps_so_far = np.cumsum(gap)
-    starts = np.maximum.accumulate(np.where(new_card, np.arange(len(position)), 0))
+    starts = _start_of_card(card)
     whole = np.zeros(len(kept), np.bool_)
     whole[position] = gaps_so_far == gaps_so_far[starts]
     return whole
@@ -425,3 +423,40 @@ def _equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
             train = train[trials.elapsed_days[train] > 0]
         folds.append(Fold(train=train, test=test))
     return replace(trials, **bins, folds=tuple(folds), protocol=protocol)
+
+
+# Bins of RMSE(bins)
+
+
+_DELTA_T, _REVIEWS, _LAPSES = 3.62, 1.89, 1.73  # a bin is floor(log_base of the value)
+_LEAST_K = -5  # of intervals: the reference rounds labels to 0.01 days, all below are one bin
+_PLACES = 64  # distinct k of review counts and of lapses
+
+
+def _exponent(values: NDArray[Any], base: float) -> FloatArray:
+    return np.floor(np.log(values) / np.log(base))
+
+
+def rmse_bin_ids(delta_t: ArrayLike, i: ArrayLike, lapses: ArrayLike) -> IntArray:
+    """Bin of each review for RMSE(bins), shape (n,), int64, comparable between calls.
+
+    delta_t: days since the last review (fractions allowed, 0 too); i: number of the
+    review among the card's reviews on later days, the first review being 1; lapses:
+    earlier failures on later days. Bins are geometric: intervals by powers of 3.62,
+    reviews of 1.89, lapses of 1.73, 0 lapses alone (fsrs-optimizer, `rmse_matrix`).
+    """
+    interval = np.asarray(delta_t, np.float64)
+    number = np.asarray(i, np.float64)
+    failures = np.asarray(lapses, np.float64)
+    if not (interval.ndim == 1 and interval.shape == number.shape == failures.shape):
+        raise ValueError("delta_t, i and lapses must be vectors of equal length")
+    if not len(interval):
+        return np.empty(0, np.int64)
+    if not (interval.min() >= 0 and number.min() >= 1 and failures.min() >= 0):
+        raise ValueError("bins need delta_t >= 0, i >= 1 and lapses >= 0")
+    with np.errstate(divide="ignore"):  # log 0 is -inf, which is the lowest bin
+        by_interval = np.maximum(_exponent(interval, _DELTA_T), _LEAST_K) - _LEAST_K
+        by_lapses = np.maximum(_exponent(failures, _LAPSES), -1) + 1
+    by_number = _exponent(number, _REVIEWS)
+    ids = (by_interval * _PLACES + by_number) * _PLACES + by_lapses
+    return ids.astype(np.int64)

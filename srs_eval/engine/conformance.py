@@ -1,4 +1,4 @@
-"""Finds what is wrong with a model, on simulated learners: `srs-eval models check`.
+"""Finds what is wrong with a model, on a simulated learner: `srs-eval models check`.
 
 Each check takes a configuration, or its training, and yields findings; docs/adding-a-model.md
 lists them.
@@ -16,10 +16,8 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData, NotInstalled
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows, arrays_in
-from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import evaluate, in_words
+from srs_eval.engine.evaluate import demo_learner, evaluate, in_words
 from srs_eval.engine.gradient_check import WrongGradient, wrong_gradient, wrong_gradients
 from srs_eval.engine.results import Result
 from srs_eval.engine.run import Finished
@@ -32,9 +30,9 @@ from srs_eval.training.hyperparameters import Hyperparameter, Value
 
 # Rows as Anki's optimizer takes them: which reviews are evaluated depends on no outcome. The
 # benchmark's outlier filter looks at all outcomes, so that a changed one could change the rows.
-PROTOCOL = Protocol(rows="anki", n_splits=2, batch_size=64)
-CONTEXT = Context(user=7)
-_SMALL_BATCHES = replace(PROTOCOL, batch_size=48)
+_PROTOCOL = Protocol(rows="anki", n_splits=2, batch_size=64)
+_CONTEXT = Context(user=7)
+_SMALL_BATCHES = replace(_PROTOCOL, batch_size=48)
 _SAME = 1e-9  # probabilities within this are the same
 _ROUNDED = 1e-6  # the same where single precision is added in another order
 _MANY = 2_000  # reviews on which training is worth it
@@ -65,28 +63,21 @@ class Finding:
     expected: float = np.nan
 
 
-Findings = Iterator[Finding]
+_Findings = Iterator[Finding]
 
 
 # Learners
 
 
-@cache
-def learner(reviews: int = 300) -> ReviewLog:
-    """Same-day reviews, several decks and all buttons."""
-    log = simulate_learner(3, reviews).log()
-    return replace(log, entries=None, day_grid=None, rows=select_rows(log).rows)
-
-
 def _rows() -> Rows:
-    rows = learner().rows
+    rows = demo_learner().rows
     assert rows is not None
     return rows
 
 
 def _with_ratings(rating: IntArray) -> ReviewLog:
     """The learner with other answers."""
-    return replace(learner(), rows=replace(_rows(), rating=rating))
+    return replace(demo_learner(), rows=replace(_rows(), rating=rating))
 
 
 def _with_other_outcomes(at: IntArray) -> ReviewLog:
@@ -100,7 +91,7 @@ def _with_other_outcomes(at: IntArray) -> ReviewLog:
 
 
 @dataclass(frozen=True, eq=False)
-class Training:
+class _Training:
     """A configuration on the learner: what was fitted, fit after fit, and what was predicted."""
 
     configuration: Configuration
@@ -108,8 +99,8 @@ class Training:
     result: Result
 
 
-def train(configuration: Configuration, session: Session | None = None) -> Training:
-    """Fit and evaluate on `learner()`, or on the learner of the session."""
+def _train(configuration: Configuration, session: Session | None = None) -> _Training:
+    """Fit and evaluate on the demo's learner, or on the learner of the session."""
     fits: list[Any] = []
 
     def recording(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,11 +114,13 @@ def train(configuration: Configuration, session: Session | None = None) -> Train
 
         return recorded
 
-    result = (session or Session(learner())).run(_with_fits(configuration, recording), CONTEXT)
-    return Training(configuration, tuple(fits), result)
+    result = (session or Session(demo_learner())).run(
+        _with_fits(configuration, recording), _CONTEXT
+    )
+    return _Training(configuration, tuple(fits), result)
 
 
-def _predicted_again(training: Training, log: ReviewLog, **changed: Any) -> Result:
+def _predicted_again(training: _Training, log: ReviewLog, **changed: Any) -> Result:
     """The fitted parameters on another learner; nothing is trained."""
     fits = iter(training.fits)
 
@@ -138,7 +131,7 @@ def _predicted_again(training: Training, log: ReviewLog, **changed: Any) -> Resu
         return fitted
 
     replayed = _with_fits(training.configuration, lambda fit: replay)
-    return Session(log).run(replace(replayed, model=replace(replayed.model, **changed)), CONTEXT)
+    return Session(log).run(replace(replayed, model=replace(replayed.model, **changed)), _CONTEXT)
 
 
 def _with_fits(configuration: Configuration, change: Callable[..., Any]) -> Configuration:
@@ -148,7 +141,7 @@ def _with_fits(configuration: Configuration, change: Callable[..., Any]) -> Conf
     return replace(configuration, model=replace(model, **changed))
 
 
-def probabilities(training: Training) -> Findings:
+def _probabilities(training: _Training) -> _Findings:
     """Between 0 and 1, of what was trained; where a training fails, nothing else can be known."""
     name, p = training.configuration.name, training.result.p
     certain = p[(p == 0) | (p == 1)]
@@ -163,7 +156,7 @@ def probabilities(training: Training) -> Findings:
 
 def _differing(
     name: str, kind: str, one: Result, other: Result, among: Any = True, within: float = _SAME
-) -> Findings:
+) -> _Findings:
     """The first review whose prediction is another."""
     differ = (np.abs(one.p - other.p) > within) & among
     if differ.any():
@@ -183,7 +176,7 @@ def _with_another_end(result: Result) -> ReviewLog:
     return _with_other_outcomes(np.arange(_late_review(result) - 1, len(_rows())))
 
 
-def foresight(training: Training) -> Findings:
+def _foresight(training: _Training) -> _Findings:
     """Outcomes of a review and of all later ones change no prediction so far.
 
     This holds for models that learn while they are evaluated, too.
@@ -195,15 +188,15 @@ def foresight(training: Training) -> Findings:
     yield from later or _differing(name, "own outcome", after, before, before.review_th == at)
 
 
-def fit_foresight(training: Training) -> Findings:
+def _fit_foresight(training: _Training) -> _Findings:
     """Outcomes after the training part change no fit."""
     name, log = training.configuration.name, _with_another_end(training.result)
     known = training.result.review_th <= _late_review(training.result)
-    after = train(training.configuration, Session(log)).result
+    after = _train(training.configuration, Session(log)).result
     yield from _differing(name, "fit sees test", after, _predicted_again(training, log), known)
 
 
-def learning(training: Training) -> Findings:
+def _learning(training: _Training) -> _Findings:
     """Other cards' outcomes since the training part change no prediction of the last fold."""
     if training.configuration.model.online is not None:
         return
@@ -220,13 +213,13 @@ def learning(training: Training) -> Findings:
 # The same figures every time
 
 
-def repeats(training: Training, again: Training) -> Findings:
+def _repeats(training: _Training, again: _Training) -> _Findings:
     """Trained once more, after others and on another session."""
     name = training.configuration.name
     yield from _differing(name, "repeats", again.result, training.result)
 
 
-def order(training: Training) -> Findings:
+def _order(training: _Training) -> _Findings:
     """A prediction depends neither on the order of rows nor on which others are asked for."""
     predict = training.configuration.model.predict
     if predict is None:
@@ -240,15 +233,15 @@ def order(training: Training) -> Findings:
                 p[part] = predict(trials, fitted, index[part], context)
         return p
 
-    after = _predicted_again(training, learner(), predict=in_parts)
+    after = _predicted_again(training, demo_learner(), predict=in_parts)
     name, before = training.configuration.name, training.result
     yield from _differing(name, "order", after, before, within=_ROUNDED)
 
 
-def workers(training: Training) -> Findings:
+def _workers(training: _Training) -> _Findings:
     """A process of its own, which nothing has run in, comes to the same."""
     configuration = training.configuration
-    events = evaluate(learner(), [configuration], jobs=1, context=CONTEXT, use_cache=False)
+    events = evaluate(demo_learner(), [configuration], jobs=1, context=_CONTEXT, use_cache=False)
     for event in events:
         if isinstance(event, Finished):
             name = configuration.name
@@ -257,12 +250,12 @@ def workers(training: Training) -> Findings:
             yield Finding(configuration.name, "fails", reason)
 
 
-def writes(configuration: Configuration) -> Findings:
+def _writes(configuration: Configuration) -> _Findings:
     """What a model is given stays as it is, also where torch or compiled code writes."""
-    session = Session(learner())
+    session = Session(demo_learner())
     arrays = list(arrays_in(session.trials(configuration.protocol)))
     before = [array.copy() for array in arrays]
-    session.run(configuration, CONTEXT)
+    session.run(configuration, _CONTEXT)
     for array, as_it_was in zip(arrays, before, strict=True):
         if not array.dtype.hasobject and array.tobytes() != as_it_was.tobytes():
             yield Finding(configuration.name, "writes")
@@ -272,19 +265,19 @@ def writes(configuration: Configuration) -> Findings:
 # Fits on next to nothing
 
 
-def few_reviews(configuration: Configuration, reviews: int) -> Findings:
+def _few_reviews(configuration: Configuration, reviews: int) -> _Findings:
     """A fit ends with usable parameters, or says that there is not enough data."""
     model = configuration.model
     if model.predict is None:
         return
-    trials = Session(learner()).trials(configuration.protocol)
+    trials = Session(demo_learner()).trials(configuration.protocol)
     train, test = trials.folds[-1].train[:reviews], trials.folds[-1].test
     for fit in filter(None, (model.fit, model.fit_s0)):
         try:
-            fitted = fit(trials, train, np.ones(len(train)), CONTEXT)
+            fitted = fit(trials, train, np.ones(len(train)), _CONTEXT)
             if isinstance(fitted, list) and not np.isfinite(fitted).all():
                 raise ArithmeticError("parameters that are no finite numbers")
-            p = model.predict(trials, fitted, test, CONTEXT)
+            p = model.predict(trials, fitted, test, _CONTEXT)
             if p.shape != test.shape or not ((p >= 0) & (p <= 1)).all():
                 raise ArithmeticError("predictions that are no probabilities")
         except NotEnoughData:
@@ -293,11 +286,11 @@ def few_reviews(configuration: Configuration, reviews: int) -> Findings:
             yield Finding(configuration.name, "few reviews", in_words(error)[0], found=reviews)
 
 
-def one_outcome(configuration: Configuration, rating: int) -> Findings:
+def _one_outcome(configuration: Configuration, rating: int) -> _Findings:
     """All failed (1) or all passed (3)."""
     log = _with_ratings(np.full_like(_rows().rating, rating))
     try:
-        Session(log).run(configuration, CONTEXT)
+        Session(log).run(configuration, _CONTEXT)
     except Exception as error:
         yield Finding(configuration.name, "one outcome", in_words(error)[0], found=rating)
 
@@ -316,19 +309,19 @@ def _other_value(each: Hyperparameter) -> Value:
     return number + 3 if each.whole else number * 5
 
 
-def hyperparameters(model: Model) -> Findings:
+def _hyperparameters(model: Model) -> _Findings:
     """The default of each changes no figure, and another value changes some."""
     if not model.hyperparameters:
         return
     (plain,) = resolve(model.name, _SMALL_BATCHES)
-    session = Session(learner(300 if model.needs else 600))
+    session = Session(demo_learner(300 if model.needs else 600))
     defaults = {each.name: each.default_under(_SMALL_BATCHES) for each in plain.tunable}
 
     @cache
     def predictions(values: tuple[tuple[str, Value], ...]) -> FloatArray:
-        return session.run(plain.trained_with(dict(values)), CONTEXT).p
+        return session.run(plain.trained_with(dict(values)), _CONTEXT).p
 
-    as_published = session.run(plain, CONTEXT).p
+    as_published = session.run(plain, _CONTEXT).p
     if (predictions(tuple(defaults.items())) != as_published).any():
         single = ((each,) for each in defaults.items())
         wrong = (each[0][0] for each in single if (predictions(each) != as_published).any())
@@ -354,22 +347,22 @@ def hyperparameters(model: Model) -> Findings:
 # Gradients
 
 
-def gradients(configuration: Configuration) -> Findings:
+def _gradients(configuration: Configuration) -> _Findings:
     """Of the losses that `fit` gives to a trainer, and of `Model.loss`."""
     model, name = configuration.model, configuration.name
     if model.fit is None:
         return
-    trials = Session(learner()).trials(configuration.protocol)
+    trials = Session(demo_learner()).trials(configuration.protocol)
     train = trials.folds[-1].train
     weights = np.ones(len(train))
     found: list[WrongGradient | None] = [
-        *wrong_gradients(model.fit, trials, train, weights, CONTEXT)
+        *wrong_gradients(model.fit, trials, train, weights, _CONTEXT)
     ]
     loss = model.loss
     if loss is not None:
-        start = model.default(CONTEXT)
+        start = model.default(_CONTEXT)
         found.append(
-            wrong_gradient("Model.loss", lambda w: loss(trials, w, train, weights, CONTEXT), start)
+            wrong_gradient("Model.loss", lambda w: loss(trials, w, train, weights, _CONTEXT), start)
         )
     for each in filter(None, found):
         yield Finding(name, "gradient", each.where, 0, each.parameter, each.found, each.difference)
@@ -378,7 +371,7 @@ def gradients(configuration: Configuration) -> Findings:
 # What training is for
 
 
-def convergence(configuration: Configuration) -> Findings:
+def _convergence(configuration: Configuration) -> _Findings:
     """Trained on some two thousand reviews, it predicts these better than their average does.
 
     And no parameter that is moved by a tenth lowers the loss of these clearly.
@@ -386,8 +379,8 @@ def convergence(configuration: Configuration) -> Findings:
     model, name = configuration.model, configuration.name
     if model.predict is None or model.fit is None:
         return
-    session = Session(learner(_MANY))
-    fits = train(configuration, session).fits
+    session = Session(demo_learner(_MANY))
+    fits = _train(configuration, session).fits
     trials = session.trials(configuration.protocol)
     if len(fits) != len(trials.folds):  # of nothing, or of partitions
         return
@@ -396,7 +389,7 @@ def convergence(configuration: Configuration) -> Findings:
     y, predict = trials.y[index], model.predict
 
     def loss(w: Any) -> float:
-        return float(log_losses(y, predict(trials, w, index, CONTEXT)).mean())
+        return float(log_losses(y, predict(trials, w, index, _CONTEXT)).mean())
 
     if isinstance(fitted, NotEnoughData):
         return
@@ -413,7 +406,7 @@ def convergence(configuration: Configuration) -> Findings:
         )
 
     gains = [gain(k) for k in range(len(fitted))]
-    default = list(model.default(CONTEXT))
+    default = list(model.default(_CONTEXT))
     for k, gained in enumerate(gains):
         if gained > _GAIN and len(default) == len(fitted) and fitted[k] == default[k]:
             yield Finding(name, "idle parameter", parameter=k, found=gained)
@@ -424,59 +417,58 @@ def convergence(configuration: Configuration) -> Findings:
 # All of it
 
 
-def configurations_of(models: Iterable[Model]) -> list[Configuration]:
+def _configurations_of(models: Iterable[Model]) -> list[Configuration]:
     """All that the group `all` means by these models, on the protocol of the checks."""
-    return [
-        each for model in models for name in listed_names(model) for each in resolve(name, PROTOCOL)
-    ]
+    names = [name for model in models for name in listed_names(model)]
+    return [each for name in names for each in resolve(name, _PROTOCOL)]
 
 
-def findings(models: Iterable[Model]) -> Findings:
+def findings(models: Iterable[Model]) -> _Findings:
     """What is wrong with models, each alone. Raises NotInstalled."""
     for model in models:
         seen = set[tuple[str, str, str, int]]()
-        for finding in _of_model(configurations_of([model])):
+        for finding in _of_model(_configurations_of([model])):
             key = finding.configuration, finding.kind, finding.what, finding.parameter
             if key not in seen:
                 seen.add(key)
                 yield finding
 
 
-def _of_model(configurations: Sequence[Configuration]) -> Findings:
-    trainings, again = dict[str, Training](), dict[str, Training]()
-    first, other = configurations[0], Session(learner(_MANY // 4))
+def _of_model(configurations: Sequence[Configuration]) -> _Findings:
+    trainings, again = dict[str, _Training](), dict[str, _Training]()
+    first, other = configurations[0], Session(demo_learner(_MANY // 4))
     for one_way, kept in ((configurations, trainings), (configurations[::-1], again)):
-        session = Session(learner())
+        session = Session(demo_learner())
         for each in one_way:
             yield from _checked(each, _trained, each, session, kept)
         yield from _checked(first, _trained, first, other, {})  # an earlier run on somebody else
     if trainings.keys() != again.keys() or first.name not in trainings:
         return
-    differing = [f for name in trainings for f in repeats(trainings[name], again[name])]
+    differing = [f for name in trainings for f in _repeats(trainings[name], again[name])]
     yield from differing
     for training in trainings.values():
-        yield from probabilities(training)
-        for check in (foresight, fit_foresight, learning, order) if not differing else ():
+        yield from _probabilities(training)
+        for check in (_foresight, _fit_foresight, _learning, _order) if not differing else ():
             yield from (wrong := list(_checked(training.configuration, check, training)))
             if wrong:  # the others would say it again in their way
                 break
     if not differing:  # else every comparison differs
-        yield from _checked(first, workers, trainings[first.name])
-        yield from _checked(first, hyperparameters, first.model)
-    for look in (writes, gradients, convergence):
+        yield from _checked(first, _workers, trainings[first.name])
+        yield from _checked(first, _hyperparameters, first.model)
+    for look in (_writes, _gradients, _convergence):
         yield from _checked(first, look, first)
     for reviews in (0, 1, 6):
-        yield from _checked(first, few_reviews, first, reviews)
+        yield from _checked(first, _few_reviews, first, reviews)
     for rating in (1, 3):
-        yield from _checked(first, one_outcome, first, rating)
+        yield from _checked(first, _one_outcome, first, rating)
 
 
-def _trained(configuration: Configuration, session: Session, into: dict[str, Training]) -> Findings:
-    into[configuration.name] = train(configuration, session)
+def _trained(each: Configuration, session: Session, into: dict[str, _Training]) -> _Findings:
+    into[each.name] = _train(each, session)
     yield from ()
 
 
-def _checked(configuration: Configuration, check: Callable[..., Findings], *given: Any) -> Findings:
+def _checked(each: Configuration, check: Callable[..., _Findings], *given: Any) -> _Findings:
     """Its findings; what it raises is one. Raises NotInstalled."""
     try:
         found = list(check(*given))
@@ -484,5 +476,5 @@ def _checked(configuration: Configuration, check: Callable[..., Findings], *give
         if isinstance(error, NotInstalled | KeyboardInterrupt):
             raise
         kind = "no probability" if type(error) is ArithmeticError else "fails"
-        found = [Finding(configuration.name, kind, in_words(error)[0])]
+        found = [Finding(each.name, kind, in_words(error)[0])]
     yield from found

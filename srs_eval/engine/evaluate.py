@@ -14,10 +14,12 @@ from collections import deque
 from collections.abc import Collection, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
+from srs_eval.anki_import import load_log
 from srs_eval.data.errors import (
     InputError,
     NotEnoughData,
@@ -26,13 +28,10 @@ from srs_eval.data.errors import (
     described,
     in_one_line,
 )
+from srs_eval.data.paths import DEMO_FILE
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import (
-    ImportReceipt,
-    ReviewLog,
-    Rows,
-)
-from srs_eval.engine import cache
+from srs_eval.data.reviews import ReviewLog
+from srs_eval.data.rows import select_rows
 from srs_eval.engine.results import TestSet
 from srs_eval.engine.run import (
     Event,
@@ -45,7 +44,7 @@ from srs_eval.engine.run import (
     Started,
     start_order,
 )
-from srs_eval.engine.session import Report, Session, must_compile, no_report
+from srs_eval.engine.session import Report, Session, must_compile, no_report, prune_cache
 from srs_eval.engine.workers import (
     DONE,
     TaskEvents,
@@ -82,7 +81,10 @@ def evaluate(
     context = context or Context()
     if log.user is not None and not context.user:
         context = replace(context, user=log.user)  # the seeds of a batch
-    configurations = _as_configurations(names, protocol)
+    listed = names.split(",") if isinstance(names, str) else list(names)
+    configurations = [each for each in listed if isinstance(each, Configuration)] or resolve(
+        map(str, listed), protocol
+    )
     cancel = cancel or threading.Event()
     session = Session(log)
     try:
@@ -106,19 +108,7 @@ def evaluate(
                 event = replace(event, result=replace(event.result, tests=shared))
             yield event
     if use_cache:
-        cache.prune()
-
-
-def _as_configurations(
-    names: str | Iterable[str] | list[Configuration], protocol: Protocol
-) -> list[Configuration]:
-    if isinstance(names, str):
-        return resolve(names, protocol)
-    listed = list(names)
-    configurations = [each for each in listed if isinstance(each, Configuration)]
-    if configurations and len(configurations) == len(listed):
-        return configurations
-    return resolve([str(each) for each in listed], protocol)
+        prune_cache()
 
 
 def attempt(
@@ -139,10 +129,10 @@ def attempt(
     except Cancelled:
         raise
     except BaseException as error:
-        return outcome_of(configuration, error)
+        return _outcome_of(configuration, error)
 
 
-def outcome_of(configuration: Configuration, error: BaseException) -> Failed | Skipped:
+def _outcome_of(configuration: Configuration, error: BaseException) -> Failed | Skipped:
     """What comes of a configuration that raised this: SystemExit is a failure, too.
 
     Raises KeyboardInterrupt, which is the person's.
@@ -191,39 +181,22 @@ def _in_this_process(
     cancel: threading.Event,
     use_cache: bool,
 ) -> Generator[Event, None, None]:
-    pending: deque[Progress] = deque()
-    outer_tick = context.tick
-    cancelled = False
-
     def tick(fraction: float) -> None:
-        nonlocal cancelled
-        try:
-            outer_tick(fraction)
-            if cancel.is_set():
-                raise Cancelled
-        except Cancelled:
-            cancelled = True
-            raise
+        outer_tick(fraction)
+        if cancel.is_set():
+            raise Cancelled
 
-    context = replace(context, tick=tick)
+    outer_tick, context = context.tick, replace(context, tick=tick)
     for configuration in configurations:
         if cancel.is_set():
             return
         yield Started(configuration, must_compile(configuration))
-
-        def report(
-            fraction: float, fold: int, folds: int, configuration: Configuration = configuration
-        ) -> None:
-            pending.append(Progress(configuration, fraction, fold, folds))
-
         try:
-            outcome = attempt(session, configuration, context, report, use_cache=use_cache)
+            outcome = attempt(session, configuration, context, use_cache=use_cache)
         except Cancelled as error:
-            if cancelled:
+            if cancel.is_set():
                 return
-            outcome = outcome_of(configuration, error)  # nobody has, but the model
-        yield from pending
-        pending.clear()
+            outcome = _outcome_of(configuration, error)  # nobody has, but the model
         yield outcome
 
 
@@ -245,37 +218,25 @@ def warm_up(*names: str) -> WorkerPool | None:
     return pool
 
 
+@cache
+def demo_learner(reviews: int = 300) -> ReviewLog:
+    """The demo's first cards: same-day reviews, several decks and all buttons."""
+    log = load_log(DEMO_FILE)
+    rows = select_rows(log).rows
+    card, begins, count = np.unique(rows.card_id, return_index=True, return_counts=True)
+    order = np.argsort(begins)
+    chosen = card[order][np.cumsum(count[order]) <= reviews]
+    kept = np.flatnonzero(np.isin(rows.card_id, chosen))
+    rows = replace(rows, **{name: column[kept] for name, column in vars(rows).items()})
+    return replace(log, entries=None, schedule=None, day_grid=None, rows=rows)
+
+
 def _warm_up(configurations: Iterable[Configuration]) -> None:
     if hasattr(os, "nice"):
         os.nice(10)
-    session = Session(_some_log())
+    session = Session(demo_learner(1_000))
     for configuration in configurations:
         attempt(session, configuration, Context())
-
-
-def _some_log() -> ReviewLog:
-    """Cards reviewed on every second day, all buttons and same-day reviews among them."""
-    cards, days = 240, 12  # fewer than 20 cards of a first rating would be outliers
-    number = np.arange(cards * days * 2)
-    card, day, again = number % cards, number // (2 * cards) * 2, number // cards % 2
-    keep = (again == 0) | ((card + day) % 3 == 0)
-    card, day, again, number = card[keep], day[keep], again[keep], number[keep]
-    order = np.lexsort((number, card))
-    days_before, seconds_before = np.full(len(card), -1), np.full(len(card), -1)
-    time_s = day * 86_400 + again * 600 + card
-    same = card[order][1:] == card[order][:-1]
-    days_before[order[1:][same]] = np.diff(day[order])[same]
-    seconds_before[order[1:][same]] = np.diff(time_s[order])[same]
-    rows = Rows(
-        card_id=card,
-        day_offset=day,
-        rating=(card * 7 + number // cards * 5) % 4 + 1,
-        state=np.where(days_before < 0, 0, 2),
-        duration_ms=np.full(len(card), 5_000),
-        elapsed_days=days_before,
-        elapsed_seconds=seconds_before,
-    )
-    return ReviewLog(ImportReceipt("", "made up", len(card)), rows=rows)
 
 
 # --- worker processes ---------------------------------------------------------
@@ -334,28 +295,20 @@ def _outcome(configuration: Configuration, future: Future[Final]) -> Final:
     except WorkersCannotStart:
         raise
     except Exception as error:
-        return outcome_of(configuration, error)
+        return _outcome_of(configuration, error)
 
 
-@dataclass(frozen=True)
-class _Shared:
-    """What all tasks of a worker have in common."""
-
-    session: Session
-    context: Context
-    use_cache: bool
-
-
-_shared: _Shared | None = None
+_shared: tuple[Session, Context, bool]
+"""What all tasks of a worker have in common: with whether the cache is used."""
 
 
 def _share(log: ReviewLog, context: Context, use_cache: bool) -> None:
     global _shared
-    _shared = _Shared(Session(log), context, use_cache)
+    _shared = Session(log), context, use_cache
 
 
 def _evaluate_shared(configuration: Configuration) -> Final:
-    assert _shared is not None
+    session, context, use_cache = _shared
     reported = (0.0, -1)  # time and fold of the last report
 
     def report(fraction: float, fold: int, folds: int) -> None:
@@ -365,6 +318,4 @@ def _evaluate_shared(configuration: Configuration) -> Final:
             reported = now, fold
             send((fraction, fold, folds))
 
-    return attempt(
-        _shared.session, configuration, _shared.context, report, use_cache=_shared.use_cache
-    )
+    return attempt(session, configuration, context, report, use_cache=use_cache)

@@ -31,18 +31,19 @@ from srs_eval.stats.intervals import (
     verdicts,
 )
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 REFERENCE = "FSRS-6"
 _Standing = Literal["best", "as good", "can't tell yet", "worse", "below the floor"]
 
 
-TIES: Mapping[str, tuple[_Standing, ...]] = {
-    "as good as the best": ("best", "as good"),
-    "can't tell yet": ("can't tell yet",),
-    "worse": ("worse",),
-    "worse than the average": ("below the floor",),
+_HEADINGS: Mapping[_Standing, str] = {
+    "best": "as good as the best",
+    "as good": "as good as the best",
+    "can't tell yet": "can't tell yet",
+    "worse": "worse",
+    "below the floor": "worse than the average",
 }
-"""Verdicts against the best, as headings."""
+"""Of the lines of each verdict against the best."""
 _NEAREST = "nearest to the average"  # heads the best alone where none is better than that
 
 
@@ -57,7 +58,7 @@ class _Competitor(Interface):
     def learns(self) -> bool: ...
 
 
-C = TypeVar("C", bound=_Competitor)
+_C = TypeVar("_C", bound=_Competitor)
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ ORDERS: Mapping[str, Callable[[Ranked], Any]] = {
 class _Tie:
     """Lines of one verdict."""
 
-    words: str  # of TIES; empty where the floor is alone
+    words: str  # of _HEADINGS; empty where the floor is alone
     lines: tuple[Ranked, ...]
 
 
@@ -144,24 +145,14 @@ class Group:
     def ties(self) -> tuple[_Tie, ...]:
         """The lines by verdict against the best; in each, best first.
 
-        A line without a place is among those of the verdict where it falls: below the last
-        line that has a lower log loss.
+        A line without a place is among those of the line above it.
         """
-        found = {
-            words: [line for line in self.lines if line.standing in standings]
-            for words, standings in TIES.items()
-        }
-        for without in (line for line in self.lines if line.place is None):
-            loss = without.log_loss.estimate
-            lower = [
-                (words, place)
-                for words, lines in found.items()
-                for place, line in enumerate(lines, start=1)
-                if line.log_loss.estimate <= loss
-            ]
-            first = next((words for words, lines in found.items() if lines), "")
-            words, place = lower[-1] if lower else (first, 0)
-            found.setdefault(words, []).insert(place, without)
+        placed = (_HEADINGS[line.standing] for line in self.lines if line.standing)
+        heading = next(placed, "")
+        found: dict[str, list[Ranked]] = {each: [] for each in [*_HEADINGS.values(), heading]}
+        for line in self.lines:
+            heading = _HEADINGS[line.standing] if line.standing else heading
+            found[heading].append(line)
         alone = {line.standing for line in found["as good as the best"]} <= {"best", None}
         best = _NEAREST if self._none_is_better else "best"
         return tuple(
@@ -335,8 +326,8 @@ def _without_repeated_floor(
 
 
 def apart(
-    members: Sequence[T], competitor_of: Callable[[T], _Competitor]
-) -> Iterator[tuple[bool, list[T]]]:
+    members: Sequence[_T], competitor_of: Callable[[_T], _Competitor]
+) -> Iterator[tuple[bool, list[_T]]]:
     """Schedulers with the floor, then (True) the models that learn while they are judged."""
     learners = [each for each in members if competitor_of(each).learns]
     schedulers = [each for each in members if not competitor_of(each).learns]
@@ -368,7 +359,7 @@ def _group(
     compared = {each.name: results[each.name] for each, _ in in_order if not each.is_floor}
     to_best, to_floor, to_reference = (
         {
-            name: _difference(result, other)
+            name: _interval(result, other)
             for name, result in compared.items()
             if other is not None and result is not other
         }
@@ -407,12 +398,12 @@ def _group(
     return Group(rows, learns, tuple(lines), equivalence)
 
 
-def placed(figures: Iterable[tuple[C, float]]) -> list[tuple[C, int | None]]:
+def placed(figures: Iterable[tuple[_C, float]]) -> list[tuple[_C, int | None]]:
     """Competitors with their log losses, best first, and their places from 1; the floor has none.
 
     To six decimals, then by name.
     """
-    found: list[tuple[C, int | None]] = []
+    found: list[tuple[_C, int | None]] = []
     place = 0
     for competitor, _ in sorted(figures, key=lambda each: (round(each[1], 6), each[0].name)):
         place += not competitor.is_floor
@@ -425,20 +416,15 @@ _intervals: WeakKeyDictionary[Result, WeakKeyDictionary[Result, Interval]] = Wea
 fills is made anew for each model that finishes."""
 
 
-def _interval(result: Result) -> Interval:
+def _interval(result: Result, other: Result | None = None) -> Interval:
+    """Of a log loss, or of its difference from another's."""
     known = _intervals.setdefault(result, WeakKeyDictionary())
-    if result not in known:
-        known[result] = log_loss_interval(result)
-    return known[result]
-
-
-def _difference(result: Result, other: Result) -> Interval:
-    known = _intervals.setdefault(result, WeakKeyDictionary())
-    if other not in known:
-        difference = log_loss_difference(result, other)
-        assert difference is not None  # they are of one group
-        known[other] = difference
-    return known[other]
+    key = other or result
+    if key not in known:
+        found = log_loss_difference(result, other) if other else log_loss_interval(result)
+        assert found is not None  # they are of one group
+        known[key] = found
+    return known[key]
 
 
 def _loss(result: Result) -> float:
@@ -475,8 +461,8 @@ def _listed(names: list[str]) -> str:
 
 
 def judged_alike(
-    found: Iterable[tuple[C, Protocol, Mapping[int, int]]],
-) -> list[tuple[list[C], dict[int, int]]]:
+    found: Iterable[tuple[_C, Protocol, Mapping[int, int]]],
+) -> list[tuple[list[_C], dict[int, int]]]:
     """Competitors that can be compared, with the users they share and these users' reviews.
 
     Each comes with the rows it is judged on (`Protocol.judged_rows`) and the number of judged
@@ -485,7 +471,7 @@ def judged_alike(
     """
     # The most users first, so that who has few joins those that have many.
     ordered = sorted(found, key=lambda each: (-len(each[2]), each[0].name))
-    sets: list[tuple[Protocol, list[C], dict[int, int]]] = []
+    sets: list[tuple[Protocol, list[_C], dict[int, int]]] = []
     for competitor, rows, sizes in ordered:
         for number, (rows_of_set, members, shared) in enumerate(sets):
             if rows != rows_of_set:

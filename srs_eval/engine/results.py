@@ -22,7 +22,7 @@ class TestSet(ReadOnly):
     fold: IntArray  # (k,) 1 ... n_splits
     partition: IntArray  # (k,)
     day: IntArray  # (k,) day number of the review; figures of one day are not independent
-    bin: IntArray  # (k,) bin of RMSE(bins), as `data.bins.rmse_bin_ids` numbers them
+    bin: IntArray  # (k,) bin of RMSE(bins), as `data.trials.rmse_bin_ids` numbers them
 
     def __len__(self) -> int:
         return len(self.review_th)
@@ -71,16 +71,8 @@ class Result:
         return self.tests.fold
 
     @property
-    def partition(self) -> IntArray:
-        return self.tests.partition
-
-    @property
     def day(self) -> IntArray:
         return self.tests.day
-
-    @property
-    def bin(self) -> IntArray:
-        return self.tests.bin
 
     def to_upstream(self) -> dict[str, Any]:
         """One line of srs-benchmark's result files; figures have six decimals."""

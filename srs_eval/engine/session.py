@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import math
+import os
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval import metrics
-from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.errors import (
     NotEnoughData,
     counted,
     in_one_line,
     require,
 )
+from srs_eval.data.outputs import write_atomically
+from srs_eval.data.paths import VERSION, cache_dir
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (
     FloatArray,
@@ -33,12 +39,11 @@ from srs_eval.data.reviews import (
     read_only,
 )
 from srs_eval.data.rows import Selection, select_rows
-from srs_eval.data.trials import Trials, prepare_trials, recency_weights
-from srs_eval.engine import cache
+from srs_eval.data.trials import Trials, prepare_trials, recency_weights, rmse_bin_ids
 from srs_eval.engine.results import Result, TestSet
 from srs_eval.models import no_thread_left
 from srs_eval.models.configurations import Configuration
-from srs_eval.training.compile import kernels_there, mark_kernels
+from srs_eval.training.compile import changed, kernels_there, mark_kernels, program_digest
 from srs_eval.training.context import Context
 
 Report = Callable[[float, int, int], None]  # fraction, finished folds, folds
@@ -109,16 +114,16 @@ class Session:
         trials = self.trials(configuration.protocol)
         key = ""
         if use_cache:
-            key = cache.result_key(self._fingerprint, configuration, context)
-            stored = cache.load(key)
+            key = _result_key(self._fingerprint, configuration, context)
+            stored = _load(key)
             if stored is not None and len(stored.p) == len(trials.test_index):
                 return _result(configuration, trials, stored, self.log.user, cached=True)
         start = time.perf_counter()
         p, parameters, notes = self.fit_and_predict(configuration, trials, context, report)
-        stored = cache.Stored(p, parameters, time.perf_counter() - start, notes)
+        stored = _Stored(p, parameters, time.perf_counter() - start, notes)
         result = _result(configuration, trials, stored, self.log.user, cached=False)
         if use_cache:
-            cache.save(key, stored)
+            _save(key, stored)
         return result
 
     def fit_and_predict(
@@ -187,7 +192,7 @@ class Session:
             )
         shown = {preset: values for preset, values in parameters.items() if preset in presets}
         seconds = time.perf_counter() - start
-        stored = cache.Stored(p[index], shown or None, seconds, tuple(notes))
+        stored = _Stored(p[index], shown or None, seconds, tuple(notes))
         result = _result(configuration, trials, stored, self.log.user, cached=False)
         return replace(result, flattered=seen)
 
@@ -280,7 +285,8 @@ def fit_and_predict(
     notes: list[str] = []
     fitted: dict[int, Any] = {}
     shown: dict[int, list[float]] = {}
-    ends = _ends(configuration, trials, fitting=fit is not None)
+    sizes = [len(fold.train) for fold in trials.folds]  # how long a fold takes
+    ends: list[float] = (np.cumsum([0, *sizes]) / max(sum(sizes), 1)).tolist()
     for number, fold in enumerate(trials.folds, start=1):
         default = default_of(context)
         train_partition = trials.partition[fold.train]
@@ -316,20 +322,6 @@ def fit_and_predict(
         mark_compiled(configuration)  # else nothing was fitted in the last fold
     lists_parameters = model.parameters > 0 and len(shown) == len(fitted)
     return np.concatenate(parts), shown if lists_parameters else None, tuple(notes)
-
-
-def _ends(configuration: Configuration, trials: Trials, fitting: bool) -> list[float]:
-    """Shares of the work that are done at the beginning of the first fold and the end of each.
-
-    Later folds train on more, and take as much longer than what each takes anyhow.
-    """
-    sizes = [len(fold.train if fitting else fold.test) for fold in trials.folds]
-    whole = configuration.expected_seconds(len(trials))
-    besides = configuration.model.seconds_besides
-    anyhow = sum(sizes) / len(sizes) * besides / max(whole - besides, 1e-9)
-    ends = np.cumsum([0, *(size + anyhow for size in sizes)])
-    found: list[float] = (ends / max(ends[-1], 1)).tolist()
-    return found
 
 
 def _shown(configuration: Configuration, fitted: Mapping[int, Any]) -> dict[int, list[float]]:
@@ -381,7 +373,7 @@ def _tests(trials: Trials) -> TestSet:
 def _result(
     configuration: Configuration,
     trials: Trials,
-    stored: cache.Stored,
+    stored: _Stored,
     user: int | None,
     cached: bool,
 ) -> Result:
@@ -399,3 +391,91 @@ def _result(
         user=user,
         notes=stored.notes,
     )
+
+
+# --- predictions kept on disk, so that a collection evaluated before opens at once; what can be
+# derived from the trials (labels, rows, folds) is not stored
+
+_LIMIT_BYTES = 500_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class _Stored:
+    p: FloatArray
+    parameters: Mapping[int, Sequence[float]] | None
+    seconds: float
+    notes: tuple[str, ...]
+
+
+def _result_key(log_fingerprint: str, configuration: Configuration, context: Context) -> str:
+    """Data, protocol, program and settings, as one hexadecimal digest."""
+    model = configuration.model
+    parts = {
+        "program": VERSION,
+        "code": program_digest(),
+        "data": log_fingerprint,
+        "configuration": configuration.name,
+        "fit": configuration.fit,
+        "hyperparameters": dict(configuration.hyperparameters),
+        "protocol": asdict(configuration.protocol),
+        "model": [model.name, model.version, model.file and model.file.digest],
+        "settings": context.settings(),
+        "packages": _versions(model.name, model.family == "neural"),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+@cache
+def _versions(model: str, neural: bool) -> list[str]:
+    """Versions of the packages that this model's figures come from."""
+    from importlib.metadata import version
+
+    names = (["torch"] if neural else []) + (["fsrs-rs-python"] if model == "FSRS-rs" else [])
+    return [f"{name} {version(name)}" for name in names]
+
+
+def _load(key: str) -> _Stored | None:
+    """What was stored under the key; None where nothing is, or it is damaged."""
+    try:
+        with np.load(_cached_at(key), allow_pickle=False) as file:
+            about = json.loads(str(file["about"]))
+            p = file["p"]
+        with suppress(OSError):
+            os.utime(_cached_at(key))  # `prune_cache` goes by the last use
+        parameters = about["parameters"] and {int(k): w for k, w in about["parameters"].items()}
+        return _Stored(p, parameters, about["seconds"], tuple(about["notes"]))
+    except Exception:  # a damaged cache file is as good as none
+        return None
+
+
+def _save(key: str, stored: _Stored) -> None:
+    """Store atomically; a full or read-only disk only means no cache, and so does an update
+    of the program since it was started.
+    """
+    if changed():
+        return
+    parameters = stored.parameters and {k: [*map(float, w)] for k, w in stored.parameters.items()}
+    about = {"parameters": parameters, "seconds": stored.seconds, "notes": stored.notes}
+    content = io.BytesIO()
+    np.savez(content, p=stored.p, about=np.array(json.dumps(about)))
+    with suppress(OSError):
+        write_atomically(_cached_at(key), content.getvalue(), lasting=False)
+
+
+def prune_cache(limit_bytes: int = _LIMIT_BYTES) -> None:
+    """Delete the results unused for longest while they take more than the limit."""
+    try:
+        files = [(path, path.stat()) for path in (cache_dir() / "results").glob("*/*")]
+    except OSError:
+        return
+    total = sum(stat.st_size for _, stat in files)
+    for path, stat in sorted(files, key=lambda item: item[1].st_mtime):
+        if total <= limit_bytes:
+            break
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+            total -= stat.st_size
+
+
+def _cached_at(key: str) -> Path:
+    return cache_dir() / "results" / key[:2] / f"{key}.npz"

@@ -29,7 +29,7 @@ from srs_eval.training.initial_stability import (
 from srs_eval.training.orders import shuffles
 from srs_eval.training.recurrent import RecurrentModel, fit_recurrent
 
-EPOCHS = 8
+_EPOCHS = 8
 _LONGEST = 255  # reviews before the one that is judged
 FEWEST, FEWEST_TO_TRAIN = 8, 64  # below, the defaults; below, only initial stabilities are fitted
 _LEAST_W19 = 0.01
@@ -86,7 +86,7 @@ def _model() -> RecurrentModel:
     return replace(
         model,
         lower=tuple(lower),
-        epochs=EPOCHS,
+        epochs=_EPOCHS,
         decimals=None,
         keep="last",
         cut=_by_card,

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context
-from srs_eval.training.elementwise import clamp, exp, power, where
+from srs_eval.training.elementwise import Value, clamp, exp, power, where
 from srs_eval.training.initial_stability import InitialStability, fit_initial_stability
 from srs_eval.training.recurrent import RecurrentModel
-
-_Value = Any  # float, array or vector
 
 LOG_09 = -0.10536051565782628  # log(0.9): R is 0.9 after s days
 S_MAX = 36500.0
@@ -28,11 +25,11 @@ def least_stability(trials: Trials) -> float:
     return 1e-6 if trials.protocol.secs else 0.01
 
 
-def init_s(rating: _Value, w: Any) -> _Value:
+def init_s(rating: Value, w: Value) -> Value:
     return where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
 
 
-def stability_after_success(s: _Value, d: _Value, r: _Value, rating: _Value, w: Any) -> _Value:
+def stability_after_success(s: Value, d: Value, r: Value, rating: Value, w: Value) -> Value:
     """The same from v4 on."""
     hard_penalty = where(rating == 2.0, w[15], 1.0)
     easy_bonus = where(rating == 4.0, w[16], 1.0)
@@ -47,7 +44,7 @@ def stability_after_success(s: _Value, d: _Value, r: _Value, rating: _Value, w: 
     )
 
 
-def stability_after_failure(s: _Value, d: _Value, r: _Value, w: Any) -> _Value:
+def stability_after_failure(s: Value, d: Value, r: Value, w: Value) -> Value:
     """The same from v4 on, but later versions set it a limit."""
     return w[11] * power(d, -w[12]) * (power(s + 1.0, w[13]) - 1.0) * exp((1.0 - r) * w[14])
 
@@ -55,21 +52,21 @@ def stability_after_failure(s: _Value, d: _Value, r: _Value, w: Any) -> _Value:
 # Difficulty and the limit after a failure, in FSRS-5 and FSRS-6
 
 
-def init_d(rating: _Value, w: Any) -> _Value:
+def init_d(rating: Value, w: Value) -> Value:
     return w[4] - exp(w[5] * (rating - 1.0)) + 1.0
 
 
-def raw_next_d(d: _Value, rating: _Value, w: Any) -> _Value:
+def raw_next_d(d: Value, rating: Value, w: Value) -> Value:
     """Linear damping towards 10, reversion to the difficulty of a first Easy."""
     damped = d - w[6] * (rating - 3.0) * (10.0 - d) / 9.0
     return w[7] * (w[4] - exp(3.0 * w[5]) + 1.0) + (1.0 - w[7]) * damped
 
 
-def next_d(d: _Value, rating: _Value, w: Any) -> _Value:
+def next_d(d: Value, rating: Value, w: Value) -> Value:
     return clamp(raw_next_d(d, rating, w), 1.0, 10.0)
 
 
-def longest_after_failure(s: _Value, w: Any) -> _Value:
+def longest_after_failure(s: Value, w: Value) -> Value:
     """What w[17] and w[18] make of S; a failure leaves no more than that."""
     return s / exp(w[17] * w[18])
 

@@ -27,7 +27,7 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training.compile import Gradient, as_function, compiled, specialised
-from srs_eval.training.elementwise import LANES, exp, log, minimum, where
+from srs_eval.training.elementwise import LANES, Value, exp, log, minimum, where
 from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, adam
 from srs_eval.training.orders import quicksort_order
 
@@ -37,24 +37,22 @@ MOST = np.array([1.0, 1.0, 1.0, -0.001, 1.0])
 _SECONDS = 86_400.0
 _TINY = 1e-300  # a sum of powers or a time below this counts as this
 
-_Value = Any  # float, array or vector
+
+# The steps work on e^m and ln(t_n - t_k); `_left` is one term of the sum.
 
 
-# The steps work on e^m and ln(t_n - t_k); `left` is one term of the sum.
-
-
-def left(before: _Value, ln_age: _Value, w: _Value) -> _Value:
+def _left(before: Value, ln_age: Value, w: Value) -> Value:
     """What is left of a practice that found the activation ln `before`."""
     ln = log(_SECONDS * w[4]) + ln_age
     return exp(-(w[1] * before + w[0]) * where(ln < 0.0, 0.0, ln))
 
 
-def _odds(activation: _Value, w: _Value) -> _Value:
+def _odds(activation: Value, w: Value) -> Value:
     """(tau - m) / s, from e^m."""
     return (w[3] - log(where(activation < _TINY, _TINY, activation))) / w[2]
 
 
-def recall(activation: _Value, w: _Value) -> _Value:
+def recall(activation: Value, w: Value) -> Value:
     """p, from e^m."""
     return 1.0 / (1.0 + exp(minimum(_odds(activation, w), 700.0)))
 
@@ -217,7 +215,7 @@ def _part(
     return part, at
 
 
-_LEFT_ADJOINT = Gradient(left, ("before",), "w")
+_LEFT_ADJOINT = Gradient(_left, ("before",), "w")
 
 
 @cache
@@ -226,7 +224,7 @@ def _tape_length() -> int:
     from srs_eval.training.tracing import VECTOR, numbers, tape_length
 
     kinds = VECTOR, VECTOR, numbers(len(START))
-    return tape_length(left, as_function(_LEFT_ADJOINT), kinds)
+    return tape_length(_left, as_function(_LEFT_ADJOINT), kinds)
 
 
 @cache
@@ -234,13 +232,13 @@ def _kernel() -> Any:
     from srs_eval.training.sweeps import activations
 
     steps: dict[str, Any] = {
-        "left": left,
-        "left_adjoint": _LEFT_ADJOINT,
-        "recall": recall,
-        "recall_adjoint": Gradient(recall, ("activation",), "w"),
+        "_left": _left,
+        "_left_adjoint": _LEFT_ADJOINT,
+        "_recall": recall,
+        "_recall_adjoint": Gradient(recall, ("activation",), "w"),
     }
-    constants = {"PARAMETERS": len(START), "TAPE": _tape_length()}
-    return specialised(activations, "ACT_R", steps, constants, taped=["left"])
+    constants = {"_PARAMETERS": len(START), "_TAPE": _tape_length()}
+    return specialised(activations, "ACT_R", steps, constants, taped=["_left"])
 
 
 def _loss(part: _Part, w: FloatArray) -> float:
@@ -259,7 +257,7 @@ def _clip(w: FloatArray) -> None:
     np.clip(w, LEAST, MOST, out=w)
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """Fitted on the trials with at most `max_seq_len` reviews, their own included."""
     paths = trials.derived(_make_paths)
     length = trials.sequence_length[train] + 1
@@ -285,7 +283,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     return [round(x, 4) for x in w.tolist()]
 
 
-def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     if not len(index):
         return np.empty(0)
     w = np.array(parameters, np.float64)
@@ -302,8 +300,8 @@ MODELS = (
         inputs="IL",
         parameters=5,
         source="Pavlik & Anderson 2005; srs-benchmark other.py, class ACT_R",
-        fit=fit,
-        predict=predict,
+        fit=_fit,
+        predict=_predict,
         default=lambda context: list(START),
         hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.013,

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -28,40 +27,37 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.models.sm2 import MAXIMUM_INTERVAL, log_target, recall_by_interval
-from srs_eval.training.elementwise import clamp, exp, maximum, where
+from srs_eval.training.elementwise import State, Value, clamp, exp, maximum, where
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 from srs_eval.training.trie import before, card_steps
-
-_Value = Any  # float, array or vector
-State = tuple[_Value, _Value]  # interval, ease
 
 # Anki's default deck options.
 DEFAULTS = (1.0, 4.0, 2.5, 1.3, 1.2, 0.0, 1.0)
 
 
-def recall(t: _Value, state: State, w: Any) -> _Value:
+def _recall(t: Value, state: State, w: Value) -> Value:
     return exp(w[7] * t / state[0])
 
 
-def _softened(interval: _Value) -> _Value:
+def _softened(interval: Value) -> Value:
     """Intervals below a day shrink to a hundredth of their way below; none is too long."""
     return clamp(maximum(1.0 + 0.01 * (interval - 1.0), interval), -math.inf, MAXIMUM_INTERVAL)
 
 
-def _ease_change(rating: _Value) -> _Value:
+def _ease_change(rating: Value) -> Value:
     return where(rating == 1.0, -0.2, where(rating == 2.0, -0.15, where(rating == 4.0, 0.15, 0.0)))
 
 
-def _next_ease(ease: _Value, rating: _Value) -> _Value:
+def _next_ease(ease: Value, rating: Value) -> Value:
     return clamp(ease + _ease_change(rating), 1.3, 5.5)
 
 
-def first(rating: _Value, w: Any) -> State:
+def _first(rating: Value, w: Value) -> State:
     interval = where(rating < 4.0, w[0], w[1])
     return _softened(interval), clamp(w[2] + 0.0 * rating, 1.3, 5.5)
 
 
-def _early(state: State, t: _Value, rating: _Value, w: Any) -> _Value:
+def _early(state: State, t: Value, rating: Value, w: Value) -> Value:
     """Reviewed before the interval is over, the multiplier left out:
 
     Hard    max(t * w4, interval * w4 / 2)
@@ -75,7 +71,7 @@ def _early(state: State, t: _Value, rating: _Value, w: Any) -> _Value:
     return where(rating == 2.0, hard, where(rating == 4.0, grown, good))
 
 
-def _on_time(state: State, t: _Value, rating: _Value, w: Any) -> _Value:
+def _on_time(state: State, t: Value, rating: Value, w: Value) -> Value:
     """Reviewed when the interval is over or later, the multiplier left out:
 
     Hard    interval * w4
@@ -87,13 +83,13 @@ def _on_time(state: State, t: _Value, rating: _Value, w: Any) -> _Value:
     return where(rating == 2.0, interval * w[4], where(rating == 4.0, easy, t * ease * w[3]))
 
 
-def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _success(state: State, t: Value, rating: Value, w: Value) -> State:
     interval, ease = state
     grown = where(t < interval, _early(state, t, rating, w), _on_time(state, t, rating, w))
     return _softened(grown * w[6]), _next_ease(ease, rating)
 
 
-def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     interval, ease = state
     return _softened(interval * w[5]), _next_ease(ease, rating)
 
@@ -104,14 +100,14 @@ RECURRENT = RecurrentModel(
     default=DEFAULTS,
     lower=(1, 1, 1.31, 1, 0.5, 0, 0.5),
     upper=(9999, 9999, 5, 5, 1.3, 1, 2),
-    first=first,
-    success=success,
-    failure=failure,
-    recall=recall,
+    first=_first,
+    success=_success,
+    failure=_failure,
+    recall=_recall,
     constants=(log_target(0.9),),
     tie_order="quicksort",
 )
-TRAINABLE = Trainable(
+_TRAINABLE = Trainable(
     lambda trials, context: replace(RECURRENT, constants=(log_target(context.sm2_target),))
 )
 
@@ -121,12 +117,12 @@ def _anki_intervals(trials: Trials, w: Sequence[float]) -> FloatArray:
     ratings = trials.history_rating.astype(np.float64)
     steps = card_steps(trials)
     after = np.ones(len(ratings))
-    state = first(ratings[steps[0]], w)
+    state = _first(ratings[steps[0]], w)
     after[steps[0]] = state[0]
     for rows in steps[1:]:
         old = state[0][: len(rows)], state[1][: len(rows)]
         t, rating = trials.history_delta_t[rows], ratings[rows]
-        passed, failed = success(old, t, rating, w), failure(old, t, rating, w)
+        passed, failed = _success(old, t, rating, w), _failure(old, t, rating, w)
         state = where(rating > 1.0, passed[0], failed[0]), where(rating > 1.0, passed[1], failed[1])
         after[rows] = state[0]
     return after
@@ -137,19 +133,19 @@ def _default_intervals(trials: Trials) -> FloatArray:
     return _anki_intervals(trials, DEFAULTS)
 
 
-def predict(
+def _predict(
     trials: Trials, parameters: Sequence[float], index: IntArray, context: Context
 ) -> FloatArray:
     """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
     if tuple(parameters) != DEFAULTS:
-        return TRAINABLE.predict(trials, parameters, index, context)
+        return _TRAINABLE.predict(trials, parameters, index, context)
     # The untrained model shows its figures before anything is compiled.
     after = trials.derived(_default_intervals)
     interval = before(trials, after, index)
     return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
 
 
-def default(context: Context) -> list[float]:
+def _default(context: Context) -> list[float]:
     """Anki's default deck options."""
     return list(DEFAULTS)
 
@@ -164,9 +160,9 @@ MODELS = (
             "ankitects/anki rslib/src/scheduler/states/review.rs; "
             "open-spaced-repetition/srs-benchmark other.py, class Anki"
         ),
-        predict=predict,
-        fit=TRAINABLE.fit,
-        default=default,
+        predict=_predict,
+        fit=_TRAINABLE.fit,
+        default=_default,
         aliases={"Anki-SM-2": "Anki-dry-run", "Anki-SM-2-trainable": "Anki"},
         configurations=("Anki", "Anki-dry-run"),
         compiles="to train",

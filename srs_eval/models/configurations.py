@@ -72,9 +72,10 @@ _MODEL_WORDS: Mapping[str, str] = {
 OWN = "FSRS-6-own"
 """The parameters that the learner's presets hold, run as Anki runs them."""
 _CONFIGURATION_WORDS: Mapping[str, str] = {OWN: "your parameters"}
+_ONLY_WITH_SECS = ("equalize_test_with_non_secs", "no_test_same_day", "no_train_same_day")
 _OFF: Mapping[str, Any] = {"fit": "trained", "partitions": "none"}  # every other flag: False
-FAMILIES = ("fsrs", "sm2", "history", "neural", "floor", "online")
-GROUPS = ("all", "fast", "learner", *FAMILIES)
+_FAMILIES = ("fsrs", "sm2", "history", "neural", "floor", "online")
+GROUPS = ("all", "fast", "learner", *_FAMILIES)
 _LEARNER = (
     *("AVG", "Anki-dry-run", "FSRS-6-dry-run", OWN),
     *("FSRS-6", "FSRS-6-recency", "STATE-FSRS-6"),
@@ -95,7 +96,7 @@ class Configuration:
     hyperparameters: Mapping[str, Value] = field(default_factory=dict)
     """Of the training, what is not as published."""
     ledger: str = ""
-    """Digest of the audit's ledger that these are from (`srs_eval.benchmark.ledger`)."""
+    """Digest of the audit's ledger that these are from (`srs_eval.benchmark.setup`)."""
 
     @property
     def tunable(self) -> tuple[Hyperparameter, ...]:
@@ -337,10 +338,11 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
         if "partitions" in in_name:
             raise InputError(f'"{name}" makes no sense: it goes by presets anyway.')
         flags["partitions"] = "none"  # in the name
-    if flags["equalize_test_with_non_secs"] and not flags["secs"]:
-        if "equalize_test_with_non_secs" in in_name:
-            raise InputError(f'"{name}" makes no sense without -secs.')
-        flags["equalize_test_with_non_secs"] = False
+    for flag in _ONLY_WITH_SECS:
+        if flags[flag] and not flags["secs"]:
+            if flag in in_name:
+                raise InputError(f'"{name}" makes no sense without -secs.')
+            flags[flag] = False
     if flags["equalize_test_with_non_secs"]:
         flags["no_test_same_day"] = False  # none is judged anyway
     if flags["fallback_user"] and (flags["partitions"] == "none" or flags["fit"] == "default"):
@@ -350,11 +352,6 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
                 "fall back."
             )
         flags["fallback_user"] = False
-    for flag in ("no_test_same_day", "no_train_same_day"):
-        if flags[flag] and not flags["secs"]:
-            if flag in in_name:
-                raise InputError(f'"{name}" makes no sense without -secs.')
-            flags[flag] = False
     suffixes = [
         suffix
         for suffix, (flag, value) in SUFFIXES.items()
@@ -464,7 +461,7 @@ def flags_of(suffixes: str) -> dict[str, Any] | None:
 
 def _refuse_senseless_flags(protocol: Protocol) -> None:
     if not protocol.secs:
-        for flag in ("equalize_test_with_non_secs", "no_test_same_day", "no_train_same_day"):
+        for flag in _ONLY_WITH_SECS:
             if getattr(protocol, flag):
                 raise InputError(f"--{flag} makes no sense without --secs.")
     if protocol.fallback_user and protocol.partitions == "none":
@@ -486,7 +483,6 @@ def _refuse_senseless_flags(protocol: Protocol) -> None:
 
 
 __all__: Sequence[str] = (
-    "FAMILIES",
     "FLOOR",
     "GROUPS",
     "Configuration",

@@ -33,7 +33,7 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training.compile import compiled
-from srs_eval.training.elementwise import exp
+from srs_eval.training.elementwise import Value, exp
 from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, Linear, adam
 from srs_eval.training.orders import quicksort_order
 
@@ -46,10 +46,8 @@ WINDOWS = (1.0, 7.0, 30.0, math.inf)  # days
 TAU = (0.2434, 1.9739, 16.0090, 129.8426)  # days
 _LEAST_AGE = float(np.float32(0.1))  # days; DASH[ACT-R]
 
-_Value = Any  # float, array or vector
 
-
-def recall_and_slope(z: _Value, t: _Value) -> tuple[_Value, _Value]:
+def recall_and_slope(z: Value, t: Value) -> tuple[Value, Value]:
     """p = sigmoid(z) and dp/dz."""
     p = 1.0 / (1.0 + exp(-z))
     return p, p * (1.0 - p)

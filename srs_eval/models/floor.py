@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.data.trials import Trials
+from srs_eval.data.trials import Trials, rmse_bin_ids
 from srs_eval.models import UNTRAINED_FLAGS, Context, Model
 
 

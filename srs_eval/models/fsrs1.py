@@ -7,93 +7,88 @@ far. Parameters are w[0] ... w[6] as there; w[7] is no parameter but the least s
 
 from __future__ import annotations
 
-from typing import Any
-
 from srs_eval.models import Model
 from srs_eval.models._fsrs import LOG_09, S_MAX, with_least_stability
-from srs_eval.training.elementwise import clamp, exp, power, where
+from srs_eval.training.elementwise import State, Value, clamp, exp, power, where
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 
-_Value = Any  # float, array or vector
-State = tuple[_Value, _Value, _Value]  # s, d, l
 
-
-def forgetting_curve(t: _Value, s: _Value) -> _Value:
+def forgetting_curve(t: Value, s: Value) -> Value:
     """R(t) = 0.9^(t/s)."""
     return exp(LOG_09 * (t / s))
 
 
-def recall(t: _Value, state: State, w: Any) -> _Value:
+def _recall(t: Value, state: State, w: Value) -> Value:
     return forgetting_curve(t, state[0])
 
 
-def ease(rating: _Value) -> _Value:
+def _ease(rating: Value) -> Value:
     """2^(rating - 3): a quarter for Again, 2 for Easy."""
     return where(rating == 1.0, 0.25, where(rating == 2.0, 0.5, where(rating == 3.0, 1.0, 2.0)))
 
 
-def lapse(rating: _Value) -> _Value:
+def _lapse(rating: Value) -> Value:
     return where(rating == 1.0, 1.0, 0.0)
 
 
-def first(rating: _Value, w: Any) -> State:
+def _first(rating: Value, w: Value) -> State:
     return (
-        clamp(w[0] * ease(rating), w[7], S_MAX),
+        clamp(w[0] * _ease(rating), w[7], S_MAX),
         w[1] - rating + 3.0,
-        lapse(rating),
+        _lapse(rating),
     )
 
 
-def raw_next_d(d: _Value, r: _Value, rating: _Value) -> _Value:
-    return d + r - ease(rating) + 0.1
+def _raw_next_d(d: Value, r: Value, rating: Value) -> Value:
+    return d + r - _ease(rating) + 0.1
 
 
-def next_d(d: _Value, r: _Value, rating: _Value) -> _Value:
-    raw = raw_next_d(d, r, rating)
+def _next_d(d: Value, r: Value, rating: Value) -> Value:
+    raw = _raw_next_d(d, r, rating)
     return where(raw > 0.0, raw, 0.0)
 
 
-def stability_after_success(s: _Value, new_d: _Value, r: _Value, w: Any) -> _Value:
+def _stability_after_success(s: Value, new_d: Value, r: Value, w: Value) -> Value:
     return s * (
         1.0 + exp(w[2]) * power(new_d + 0.1, w[3]) * power(s, w[4]) * (exp((1.0 - r) * w[5]) - 1.0)
     )
 
 
-def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _success(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d, lapses = state
     r = forgetting_curve(t, s)
-    new_d = next_d(d, r, rating)
-    new_s = stability_after_success(s, new_d, r, w)
+    new_d = _next_d(d, r, rating)
+    new_s = _stability_after_success(s, new_d, r, w)
     return clamp(new_s, w[7], S_MAX), new_d, lapses
 
 
-def stability_after_failure(lapses: _Value, w: Any) -> _Value:
+def _stability_after_failure(lapses: Value, w: Value) -> Value:
     return w[0] * exp(w[6] * lapses)
 
 
-def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     """The lapses that count for S are those before this one."""
     s, d, lapses = state
-    new_d = next_d(d, forgetting_curve(t, s), rating)
-    new_s = stability_after_failure(lapses, w)
-    return clamp(new_s, w[7], S_MAX), new_d, lapses + lapse(rating)
+    new_d = _next_d(d, forgetting_curve(t, s), rating)
+    new_s = _stability_after_failure(lapses, w)
+    return clamp(new_s, w[7], S_MAX), new_d, lapses + _lapse(rating)
 
 
-DEFAULT = (2.0, 5.0, 3.0, -0.7, -0.2, 1.0, -0.3)
+_DEFAULT = (2.0, 5.0, 3.0, -0.7, -0.2, 1.0, -0.3)
 RECURRENT = RecurrentModel(
     name="FSRSv1",
     states=3,
-    default=DEFAULT,
+    default=_DEFAULT,
     lower=(0.1, 1, 0.01, -1, -1, 0.01, -1),
     upper=(10, 10, 10, -0.01, -0.01, 10, -0.01),
-    first=first,
-    success=success,
-    failure=failure,
-    recall=recall,
+    first=_first,
+    success=_success,
+    failure=_failure,
+    recall=_recall,
     constants=(0.01,),
     tie_order="quicksort",
 )
-TRAINABLE = Trainable(with_least_stability(RECURRENT))
+_TRAINABLE = Trainable(with_least_stability(RECURRENT))
 
 
 MODELS = (
@@ -103,9 +98,9 @@ MODELS = (
         inputs="IL, G",
         parameters=7,
         source="srs-benchmark other.py, class FSRS1",
-        predict=TRAINABLE.predict,
-        fit=TRAINABLE.fit,
-        default=lambda context: list(DEFAULT),
+        predict=_TRAINABLE.predict,
+        fit=_TRAINABLE.fit,
+        default=lambda context: list(_DEFAULT),
         hyperparameters=RECURRENT.hyperparameters,
         seconds_per_10k=0.0075,
         note="In v1 a failure sets S from the number of lapses alone.",

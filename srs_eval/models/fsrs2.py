@@ -7,82 +7,77 @@ w[14] is no parameter but the least stability.
 
 from __future__ import annotations
 
-from typing import Any
-
 from srs_eval.models import Model
 from srs_eval.models._fsrs import S_MAX, with_least_stability
 from srs_eval.models.fsrs1 import forgetting_curve
-from srs_eval.training.elementwise import clamp, exp, power
+from srs_eval.training.elementwise import State, Value, clamp, exp, power
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 
-_Value = Any  # float, array or vector
-State = tuple[_Value, _Value]  # s, d
 
-
-def recall(t: _Value, state: State, w: Any) -> _Value:
+def recall(t: Value, state: State, w: Value) -> Value:
     return forgetting_curve(t, state[0])
 
 
-def _init_s(rating: _Value, w: Any) -> _Value:
+def _init_s(rating: Value, w: Value) -> Value:
     return w[0] * (w[1] * (rating - 1.0) + 1.0)
 
 
-def init_d(rating: _Value, w: Any) -> _Value:
+def _init_d(rating: Value, w: Value) -> Value:
     return w[2] * (w[3] * (rating - 4.0) + 1.0)
 
 
-def first(rating: _Value, w: Any) -> State:
-    return clamp(_init_s(rating, w), w[14], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
+def _first(rating: Value, w: Value) -> State:
+    return clamp(_init_s(rating, w), w[14], S_MAX), clamp(_init_d(rating, w), 1.0, 10.0)
 
 
-def raw_next_d(d: _Value, rating: _Value, w: Any) -> _Value:
+def _raw_next_d(d: Value, rating: Value, w: Value) -> Value:
     """Reversion to the difficulty of a first Good."""
     return w[5] * (w[2] * (1.0 - w[3])) + (1.0 - w[5]) * (d + w[4] * (rating - 3.0))
 
 
-def next_d(d: _Value, rating: _Value, w: Any) -> _Value:
-    return clamp(raw_next_d(d, rating, w), 1.0, 10.0)
+def _next_d(d: Value, rating: Value, w: Value) -> Value:
+    return clamp(_raw_next_d(d, rating, w), 1.0, 10.0)
 
 
-def stability_after_success(s: _Value, new_d: _Value, r: _Value, w: Any) -> _Value:
+def _stability_after_success(s: Value, new_d: Value, r: Value, w: Value) -> Value:
     return s * (
         1.0 + exp(w[6]) * power(new_d, w[7]) * power(s, w[8]) * (exp((1.0 - r) * w[9]) - 1.0)
     )
 
 
-def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _success(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
-    new_d = next_d(d, rating, w)
-    new_s = stability_after_success(s, new_d, forgetting_curve(t, s), w)
+    new_d = _next_d(d, rating, w)
+    new_s = _stability_after_success(s, new_d, forgetting_curve(t, s), w)
     return clamp(new_s, w[14], S_MAX), new_d
 
 
-def stability_after_failure(s: _Value, new_d: _Value, r: _Value, w: Any) -> _Value:
+def _stability_after_failure(s: Value, new_d: Value, r: Value, w: Value) -> Value:
     return w[10] * power(new_d, w[11]) * power(s, w[12]) * (exp((1.0 - r) * w[13]) - 1.0)
 
 
-def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
-    new_d = next_d(d, rating, w)
-    new_s = stability_after_failure(s, new_d, forgetting_curve(t, s), w)
+    new_d = _next_d(d, rating, w)
+    new_s = _stability_after_failure(s, new_d, forgetting_curve(t, s), w)
     return clamp(new_s, w[14], S_MAX), new_d
 
 
-DEFAULT = (1.0, 1.0, 1.0, -1.0, -1.0, 0.2, 3.0, -0.8, -0.2, 1.3, 2.6, -0.2, 0.6, 1.5)
+_DEFAULT = (1.0, 1.0, 1.0, -1.0, -1.0, 0.2, 3.0, -0.8, -0.2, 1.3, 2.6, -0.2, 0.6, 1.5)
 RECURRENT = RecurrentModel(
     name="FSRSv2",
     states=2,
-    default=DEFAULT,
+    default=_DEFAULT,
     lower=(0.1, 0.01, 1, -10, -10, 0, 0, -2, -2, 0.01, 0, -2, 0.01, 0.01),
     upper=(10, 10, 10, -0.01, -0.01, 1, 5, -0.01, -0.01, 2, 5, -0.01, 1, 2),
-    first=first,
-    success=success,
-    failure=failure,
+    first=_first,
+    success=_success,
+    failure=_failure,
     recall=recall,
     constants=(0.01,),
     tie_order="quicksort",
 )
-TRAINABLE = Trainable(with_least_stability(RECURRENT))
+_TRAINABLE = Trainable(with_least_stability(RECURRENT))
 
 
 MODELS = (
@@ -92,9 +87,9 @@ MODELS = (
         inputs="IL, G",
         parameters=14,
         source="srs-benchmark other.py, class FSRS2",
-        predict=TRAINABLE.predict,
-        fit=TRAINABLE.fit,
-        default=lambda context: list(DEFAULT),
+        predict=_TRAINABLE.predict,
+        fit=_TRAINABLE.fit,
+        default=lambda context: list(_DEFAULT),
         hyperparameters=RECURRENT.hyperparameters,
         seconds_per_10k=0.009,
     ),

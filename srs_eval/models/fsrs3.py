@@ -7,64 +7,59 @@ there; w[13] is no parameter but the least stability.
 
 from __future__ import annotations
 
-from typing import Any
-
 from srs_eval.models import Model
 from srs_eval.models._fsrs import S_MAX, with_least_stability
 from srs_eval.models.fsrs1 import forgetting_curve
 from srs_eval.models.fsrs2 import recall
-from srs_eval.training.elementwise import clamp, exp, power
+from srs_eval.training.elementwise import State, Value, clamp, exp, power
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 
-_Value = Any  # float, array or vector
-State = tuple[_Value, _Value]  # s, d
 
-
-def _init_s(rating: _Value, w: Any) -> _Value:
+def _init_s(rating: Value, w: Value) -> Value:
     return w[0] + w[1] * (rating - 1.0)
 
 
-def init_d(rating: _Value, w: Any) -> _Value:
+def _init_d(rating: Value, w: Value) -> Value:
     return w[2] + w[3] * (rating - 3.0)
 
 
-def first(rating: _Value, w: Any) -> State:
-    return clamp(_init_s(rating, w), w[13], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
+def _first(rating: Value, w: Value) -> State:
+    return clamp(_init_s(rating, w), w[13], S_MAX), clamp(_init_d(rating, w), 1.0, 10.0)
 
 
-def raw_next_d(d: _Value, rating: _Value, w: Any) -> _Value:
+def _raw_next_d(d: Value, rating: Value, w: Value) -> Value:
     """Reversion to the difficulty of a first Good."""
     return w[5] * w[2] + (1.0 - w[5]) * (d + w[4] * (rating - 3.0))
 
 
-def next_d(d: _Value, rating: _Value, w: Any) -> _Value:
-    return clamp(raw_next_d(d, rating, w), 1.0, 10.0)
+def _next_d(d: Value, rating: Value, w: Value) -> Value:
+    return clamp(_raw_next_d(d, rating, w), 1.0, 10.0)
 
 
-def stability_after_success(s: _Value, new_d: _Value, r: _Value, w: Any) -> _Value:
+def _stability_after_success(s: Value, new_d: Value, r: Value, w: Value) -> Value:
     return s * (1.0 + exp(w[6]) * (11.0 - new_d) * power(s, w[7]) * (exp((1.0 - r) * w[8]) - 1.0))
 
 
-def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _success(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
-    new_d = next_d(d, rating, w)
-    new_s = stability_after_success(s, new_d, forgetting_curve(t, s), w)
+    new_d = _next_d(d, rating, w)
+    new_s = _stability_after_success(s, new_d, forgetting_curve(t, s), w)
     return clamp(new_s, w[13], S_MAX), new_d
 
 
-def stability_after_failure(s: _Value, new_d: _Value, r: _Value, w: Any) -> _Value:
+def _stability_after_failure(s: Value, new_d: Value, r: Value, w: Value) -> Value:
     return w[9] * power(new_d, w[10]) * power(s, w[11]) * exp((1.0 - r) * w[12])
 
 
-def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
-    new_d = next_d(d, rating, w)
-    new_s = stability_after_failure(s, new_d, forgetting_curve(t, s), w)
+    new_d = _next_d(d, rating, w)
+    new_s = _stability_after_failure(s, new_d, forgetting_curve(t, s), w)
     return clamp(new_s, w[13], S_MAX), new_d
 
 
 # fmt: off
-DEFAULT = (
+_DEFAULT = (
     0.9605, 1.7234,  # first stability
     4.8527, -1.1917, -1.2956, 0.0573,  # difficulty
     1.7352, -0.1673, 1.065,  # success
@@ -74,17 +69,17 @@ DEFAULT = (
 RECURRENT = RecurrentModel(
     name="FSRSv3",
     states=2,
-    default=DEFAULT,
+    default=_DEFAULT,
     lower=(0.1, 0.1, 1, -5, -5, 0.05, 0, -0.8, 0.01, 0.5, -2, 0.01, 0.01),
     upper=(10, 5, 10, -0.1, -0.1, 0.5, 2, -0.15, 1.5, 5, -0.01, 0.9, 2),
-    first=first,
-    success=success,
-    failure=failure,
+    first=_first,
+    success=_success,
+    failure=_failure,
     recall=recall,
     constants=(0.01,),
     tie_order="quicksort",
 )
-TRAINABLE = Trainable(with_least_stability(RECURRENT))
+_TRAINABLE = Trainable(with_least_stability(RECURRENT))
 
 
 MODELS = (
@@ -94,9 +89,9 @@ MODELS = (
         inputs="IL, G",
         parameters=13,
         source="srs-benchmark other.py, class FSRS3",
-        predict=TRAINABLE.predict,
-        fit=TRAINABLE.fit,
-        default=lambda context: list(DEFAULT),
+        predict=_TRAINABLE.predict,
+        fit=_TRAINABLE.fit,
+        default=lambda context: list(_DEFAULT),
         hyperparameters=RECURRENT.hyperparameters,
         seconds_per_10k=0.009,
     ),

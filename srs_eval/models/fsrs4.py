@@ -9,8 +9,6 @@ best epoch is chosen on all reviews.
 
 from __future__ import annotations
 
-from typing import Any
-
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Model
@@ -22,48 +20,45 @@ from srs_eval.models._fsrs import (
     stability_after_success,
     with_least_stability,
 )
-from srs_eval.training.elementwise import clamp
+from srs_eval.training.elementwise import State, Value, clamp
 from srs_eval.training.recurrent import START, RecurrentModel, Trainable
 
-_Value = Any  # float, array or vector
-State = tuple[_Value, _Value]  # s, d
 
-
-def forgetting_curve(t: _Value, s: _Value) -> _Value:
+def _forgetting_curve(t: Value, s: Value) -> Value:
     """R(t) = 1 / (1 + t/(9 s))."""
     return 1.0 / (1.0 + t / (9.0 * s))
 
 
-def recall(t: _Value, state: State, w: Any) -> _Value:
-    return forgetting_curve(t, state[0])
+def _recall(t: Value, state: State, w: Value) -> Value:
+    return _forgetting_curve(t, state[0])
 
 
-def init_d(rating: _Value, w: Any) -> _Value:
+def _init_d(rating: Value, w: Value) -> Value:
     return w[4] - w[5] * (rating - 3.0)
 
 
-def first(rating: _Value, w: Any) -> State:
-    return clamp(init_s(rating, w), w[17], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
+def first(rating: Value, w: Value) -> State:
+    return clamp(init_s(rating, w), w[17], S_MAX), clamp(_init_d(rating, w), 1.0, 10.0)
 
 
-def raw_next_d(d: _Value, rating: _Value, w: Any) -> _Value:
+def _raw_next_d(d: Value, rating: Value, w: Value) -> Value:
     """Reversion to the difficulty of a first Good."""
     return w[7] * w[4] + (1.0 - w[7]) * (d - w[6] * (rating - 3.0))
 
 
-def next_d(d: _Value, rating: _Value, w: Any) -> _Value:
-    return clamp(raw_next_d(d, rating, w), 1.0, 10.0)
+def next_d(d: Value, rating: Value, w: Value) -> Value:
+    return clamp(_raw_next_d(d, rating, w), 1.0, 10.0)
 
 
-def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _success(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
-    new_s = stability_after_success(s, d, forgetting_curve(t, s), rating, w)
+    new_s = stability_after_success(s, d, _forgetting_curve(t, s), rating, w)
     return clamp(new_s, w[17], S_MAX), next_d(d, rating, w)
 
 
-def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
-    new_s = stability_after_failure(s, d, forgetting_curve(t, s), w)
+    new_s = stability_after_failure(s, d, _forgetting_curve(t, s), w)
     return clamp(new_s, w[17], S_MAX), next_d(d, rating, w)
 
 
@@ -73,7 +68,7 @@ def after_second_review(trials: Trials, rows: IntArray) -> IntArray:
 
 
 # fmt: off
-DEFAULT = (
+_DEFAULT = (
     0.4, 0.9, 2.3, 10.9,  # S0 by first rating
     4.93, 0.94, 0.86, 0.01,  # difficulty
     1.49, 0.14, 0.94,  # success
@@ -84,24 +79,24 @@ NO_BOUND = 4 * (float("inf"),)
 RECURRENT = RecurrentModel(
     name="FSRSv4",
     states=2,
-    default=DEFAULT,
+    default=_DEFAULT,
     lower=(
         *(-bound for bound in NO_BOUND),
         1, 0.1, 0.1, 0, 0, 0.1, 0.01, 0.5, 0.01, 0.01, 0.01, 0, 1,
     ),
     upper=(*NO_BOUND, 10, 5, 5, 0.5, 3, 0.8, 2.5, 5, 0.2, 0.9, 2, 1, 4),
     first=first,
-    success=success,
-    failure=failure,
-    recall=recall,
+    success=_success,
+    failure=_failure,
+    recall=_recall,
     constants=(0.01,),
     frozen=(0, 1, 2, 3),
     tie_order="quicksort",
     trained_on=after_second_review,
 )
 # fmt: on
-fit_s0 = s0_fit(DEFAULT, decay=1.0)
-TRAINABLE = Trainable(with_least_stability(RECURRENT), fit_s0)
+fit_s0 = s0_fit(_DEFAULT, decay=1.0)
+_TRAINABLE = Trainable(with_least_stability(RECURRENT), fit_s0)
 
 
 MODELS = (
@@ -111,9 +106,9 @@ MODELS = (
         inputs="IL, G",
         parameters=17,
         source="srs-benchmark other.py, class FSRS4",
-        predict=TRAINABLE.predict,
-        fit=TRAINABLE.fit,
-        default=lambda context: list(DEFAULT),
+        predict=_TRAINABLE.predict,
+        fit=_TRAINABLE.fit,
+        default=lambda context: list(_DEFAULT),
         hyperparameters=(*RECURRENT.hyperparameters, START),
         seconds_per_10k=0.0085,
     ),

@@ -7,8 +7,6 @@ a day. Kept parameters have 6 decimals.
 
 from __future__ import annotations
 
-from typing import Any
-
 from srs_eval.models import Model
 from srs_eval.models._fsrs import (
     S_MAX,
@@ -23,31 +21,28 @@ from srs_eval.models.fsrs4 import (
     first,
     next_d,
 )
-from srs_eval.training.elementwise import clamp, minimum, power
+from srs_eval.training.elementwise import State, Value, clamp, minimum, power
 from srs_eval.training.recurrent import START, RecurrentModel, Trainable
-
-_Value = Any  # float, array or vector
-State = tuple[_Value, _Value]  # s, d
 
 _FACTOR = 19 / 81  # 0.9^(1 / -0.5) - 1
 
 
-def forgetting_curve(t: _Value, s: _Value) -> _Value:
+def forgetting_curve(t: Value, s: Value) -> Value:
     """R(t) = (1 + 19/81 t/s)^-0.5."""
     return power(1.0 + _FACTOR * t / s, -0.5)
 
 
-def recall(t: _Value, state: State, w: Any) -> _Value:
+def recall(t: Value, state: State, w: Value) -> Value:
     return forgetting_curve(t, state[0])
 
 
-def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _success(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
     new_s = stability_after_success(s, d, forgetting_curve(t, s), rating, w)
     return clamp(new_s, w[17], S_MAX), next_d(d, rating, w)
 
 
-def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
     new_s = minimum(stability_after_failure(s, d, forgetting_curve(t, s), w), s)
     return clamp(new_s, w[17], S_MAX), next_d(d, rating, w)
@@ -75,8 +70,8 @@ RECURRENT = RecurrentModel(
     ),
     upper=(*NO_BOUND, 10, 5, 5, 0.8, 6, 0.8, 5, 6, 0.4, 0.9, 4, 1, 10),
     first=first,
-    success=success,
-    failure=failure,
+    success=_success,
+    failure=_failure,
     recall=recall,
     constants=(0.01,),
     frozen=(0, 1, 2, 3),
@@ -86,7 +81,7 @@ RECURRENT = RecurrentModel(
 )
 # fmt: on
 fit_s0 = s0_fit(DEFAULT, decay=0.5, default_secs=_DEFAULT_SECS)
-TRAINABLE = Trainable(with_least_stability(RECURRENT), fit_s0)
+_TRAINABLE = Trainable(with_least_stability(RECURRENT), fit_s0)
 
 
 MODELS = (
@@ -96,8 +91,8 @@ MODELS = (
         inputs="IL, G",
         parameters=17,
         source="srs-benchmark other.py, class FSRS4dot5",
-        predict=TRAINABLE.predict,
-        fit=TRAINABLE.fit,
+        predict=_TRAINABLE.predict,
+        fit=_TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         default_secs=lambda context: list(_DEFAULT_SECS),
         hyperparameters=(*RECURRENT.hyperparameters, START),

@@ -19,7 +19,6 @@ histories the type of the first one. See `_as_padded`.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -42,36 +41,33 @@ from srs_eval.models.fsrs4dot5 import (
     forgetting_curve,
     recall,
 )
-from srs_eval.training.elementwise import clamp, exp, minimum
+from srs_eval.training.elementwise import State, Value, clamp, exp, minimum
 from srs_eval.training.orders import quicksort_order
 from srs_eval.training.recurrent import START, RecurrentModel, fit_recurrent, predict_recurrent
 
-_Value = Any  # float, array or vector
-State = tuple[_Value, _Value]  # s, d
 
-
-def first(rating: _Value, w: Any) -> State:
+def _first(rating: Value, w: Value) -> State:
     return clamp(init_s(rating, w), w[19], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
 
 
-def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _success(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
     new_s = stability_after_success(s, d, forgetting_curve(t, s), rating, w)
     return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
 
 
-def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
     new_s = stability_after_failure(s, d, forgetting_curve(t, s), w)
     new_s = minimum(new_s, longest_after_failure(s, w))
     return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
 
 
-def _stability_short_term(s: _Value, rating: _Value, w: Any) -> _Value:
+def _stability_short_term(s: Value, rating: Value, w: Value) -> Value:
     return s * exp(w[17] * (rating - 3.0 + w[18]))
 
 
-def same_day(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _same_day(state: State, t: Value, rating: Value, w: Value) -> State:
     """A review less than a day after the one before."""
     s, d = state
     return clamp(_stability_short_term(s, rating, w), w[19], S_MAX), next_d(d, rating, w)
@@ -90,11 +86,11 @@ DEVIATION = (
     6.61, 9.52, 17.69, 27.74, 0.55, 0.28, 0.67, 0.12, 0.4, 0.18,
     0.34, 0.27, 0.08, 0.14, 0.57, 0.25, 1.03, 0.27, 0.39,
 )
-UPPER = (100, 100, 100, 100, 10, 4, 4, 0.75, 4.5, 0.8, 3.5, 5, 0.25, 0.9, 4, 1, 6, 2, 2)
+_UPPER = (100, 100, 100, 100, 10, 4, 4, 0.75, 4.5, 0.8, 3.5, 5, 0.25, 0.9, 4, 1, 6, 2, 2)
 # fmt: on
 
 
-def lower_bounds(least: float) -> tuple[float, ...]:
+def _lower_bounds(least: float) -> tuple[float, ...]:
     # fmt: off
     return (
         *4 * (least,), 1, 0.001, 0.001, 0.001, 0, 0, 0.001,
@@ -107,12 +103,12 @@ RECURRENT = RecurrentModel(
     name="FSRS_5",
     states=2,
     default=DEFAULT,
-    lower=lower_bounds(0.01),
-    upper=UPPER,
-    first=first,
-    success=success,
-    failure=failure,
-    same_day=same_day,
+    lower=_lower_bounds(0.01),
+    upper=_UPPER,
+    first=_first,
+    success=_success,
+    failure=_failure,
+    same_day=_same_day,
     recall=recall,
     constants=(0.01,),
     deviation=DEVIATION,
@@ -120,10 +116,10 @@ RECURRENT = RecurrentModel(
 )
 
 
-def recurrent(trials: Trials) -> RecurrentModel:
+def _recurrent(trials: Trials) -> RecurrentModel:
     frozen = (0, 1, 2, 3, 17, 18) if trials.protocol.disable_short_term else ()
     least = least_stability(trials)
-    return replace(RECURRENT, lower=lower_bounds(least), constants=(least,), frozen=frozen)
+    return replace(RECURRENT, lower=_lower_bounds(least), constants=(least,), frozen=frozen)
 
 
 def _as_padded(trials: Trials, first_row: int) -> Trials:
@@ -168,7 +164,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
         start = fit_s0(trials, train, weights, context)
     padded = _as_padded(trials, _shortest(trials, train))
     try:
-        return fit_recurrent(recurrent(trials), padded, train, weights, start, context)
+        return fit_recurrent(_recurrent(trials), padded, train, weights, start, context)
     except NotEnoughData:
         return start
 
@@ -182,7 +178,7 @@ def predict(
     if not len(index):
         return np.empty(0)
     padded = _as_padded(trials, int(index[0]))
-    return predict_recurrent(recurrent(trials), padded, parameters, index)
+    return predict_recurrent(_recurrent(trials), padded, parameters, index)
 
 
 MODELS = (

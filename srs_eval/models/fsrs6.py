@@ -7,8 +7,6 @@ Parameters are w[0] ... w[20] as there; w[21] is no parameter but the least stab
 
 from __future__ import annotations
 
-from typing import Any
-
 from srs_eval.data.trials import Trials
 from srs_eval.models import ANY_FLAG, Model
 from srs_eval.models._fsrs import (
@@ -22,47 +20,44 @@ from srs_eval.models._fsrs import (
     stability_after_failure,
     stability_after_success,
 )
-from srs_eval.training.elementwise import clamp, exp, minimum, power, where
+from srs_eval.training.elementwise import State, Value, clamp, exp, minimum, power, where
 from srs_eval.training.recurrent import START, RecurrentModel, Trainable
 
-_Value = Any  # float, array or vector
-State = tuple[_Value, _Value]  # s, d
 
-
-def forgetting_curve(t: _Value, s: _Value, w: Any) -> _Value:
+def forgetting_curve(t: Value, s: Value, w: Value) -> Value:
     """R(t) = (1 + factor t/s)^-w[20], with factor such that R(s) = 0.9."""
     factor = exp(-LOG_09 / w[20]) - 1.0
     return power(1.0 + factor * t / s, -w[20])
 
 
-def recall(t: _Value, state: State, w: Any) -> _Value:
+def recall(t: Value, state: State, w: Value) -> Value:
     return forgetting_curve(t, state[0], w)
 
 
-def first(rating: _Value, w: Any) -> State:
+def first(rating: Value, w: Value) -> State:
     """S0 and D0."""
     return clamp(init_s(rating, w), w[21], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
 
 
-def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def success(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
     r = forgetting_curve(t, s, w)
     new_s = stability_after_success(s, d, r, rating, w)
     return clamp(new_s, w[21], S_MAX), next_d(d, rating, w)
 
 
-def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def failure(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
     forgotten = stability_after_failure(s, d, forgetting_curve(t, s, w), w)
     new_s = minimum(forgotten, longest_after_failure(s, w))
     return clamp(new_s, w[21], S_MAX), next_d(d, rating, w)
 
 
-def short_term_increase(s: _Value, rating: _Value, w: Any) -> _Value:
+def short_term_increase(s: Value, rating: Value, w: Value) -> Value:
     return exp(w[17] * (rating - 3.0 + w[18])) * power(s, -w[19])
 
 
-def same_day(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def same_day(state: State, t: Value, rating: Value, w: Value) -> State:
     """A review less than a day after the one before; Good and Easy never shorten S."""
     s, d = state
     increase = short_term_increase(s, rating, w)

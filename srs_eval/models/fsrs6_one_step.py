@@ -49,12 +49,11 @@ _S_MIN = 0.001
 _R_MIN = 1e-9  # of the probability that the loss is divided by
 
 
-curve_adjoint: Any = None  # in the kernel, the gradients that `_kernel` says
-success_adjoint: Any = None
-difficulty_adjoint: Any = None
+_gradient: Any = None  # in the kernel, those that `_kernel` says
+_curve_adjoint = _success_adjoint = _difficulty_adjoint = _gradient
 
 
-def bounded_d(d: float) -> float:
+def _bounded_d(d: float) -> float:
     return clamp(d, 1.0, 10.0)
 
 
@@ -82,7 +81,7 @@ def _descend(
             last_t, rating = history_delta_t[k], float(history_rating[k])
             if k == history_start[row]:
                 s = w[history_rating[k] - 1]
-                d = bounded_d(init_d(rating, w))
+                d = _bounded_d(init_d(rating, w))
             elif last_t < 1.0:
                 increase = short_term_increase(s, rating, w)
                 s *= max(increase, 1.0) if rating >= 3.0 else increase
@@ -100,7 +99,7 @@ def _descend(
 
         gradient = np.zeros(21)
         r = min(max(forgetting_curve(t, s, w), _R_MIN), 1.0 - _R_MIN)
-        s_bar = curve_adjoint(t, s, w, (r - y[row]) / (r * (1.0 - r)), gradient)
+        s_bar = _curve_adjoint(t, s, w, (r - y[row]) / (r * (1.0 - r)), gradient)
         if history_end[row] - history_start[row] == 1:
             gradient[history_rating[history_start[row]] - 1] = _S0_FACTOR * s_bar
         else:
@@ -115,8 +114,8 @@ def _descend(
                 gradient[14] += (1.0 - last_r) * s * s_bar
                 d_bar = -w[12] * s / d * s_bar
             else:
-                d_bar = success_adjoint(last_s, d, last_r, rating, w, s_bar, gradient)
-            difficulty_adjoint(last_d, rating, w, d_bar, gradient)
+                d_bar = _success_adjoint(last_s, d, last_r, rating, w, s_bar, gradient)
+            _difficulty_adjoint(last_d, rating, w, d_bar, gradient)
         for k in range(21):
             w[k] = min(max(w[k] - rate * gradient[k], lower[k]), upper[k])
 
@@ -124,21 +123,21 @@ def _descend(
 @cache
 def _kernel() -> Any:
     steps: dict[str, Any] = {
-        "bounded_d": bounded_d,
+        "_bounded_d": _bounded_d,
         "forgetting_curve": forgetting_curve,
         "init_d": init_d,
         "next_d": next_d,
         "short_term_increase": short_term_increase,
         "stability_after_failure": stability_after_failure,
         "stability_after_success": stability_after_success,
-        "curve_adjoint": Gradient(forgetting_curve, ("s",), "w"),
-        "success_adjoint": Gradient(stability_after_success, ("d",), "w"),
-        "difficulty_adjoint": Gradient(raw_next_d, (), "w"),
+        "_curve_adjoint": Gradient(forgetting_curve, ("s",), "w"),
+        "_success_adjoint": Gradient(stability_after_success, ("d",), "w"),
+        "_difficulty_adjoint": Gradient(raw_next_d, (), "w"),
     }
     return specialised(_descend, "FSRS_6", steps, {})
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """The 21 parameters after the last training review; they are not rounded."""
     w = np.array(fit_s0(trials, train, weights, context))
     _kernel()(
@@ -167,7 +166,7 @@ MODELS = (
         parameters=21,
         source="srs-benchmark models/fsrs_v6_one_step.py, commit 1d517ddcf823",
         predict=predict,
-        fit=fit,
+        fit=_fit,
         default=lambda context: list(DEFAULT),
         always_short=True,
         flags=ANY_FLAG - {"recency"},

@@ -32,34 +32,41 @@ from srs_eval.data.trials import Trials
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import S_MAX
 from srs_eval.training.compile import Gradient, specialised
-from srs_eval.training.elementwise import clamp, exp, log, maximum, minimum, power, where
+from srs_eval.training.elementwise import (
+    State,
+    Value,
+    clamp,
+    exp,
+    log,
+    maximum,
+    minimum,
+    power,
+    where,
+)
 from srs_eval.training.recurrent import RecurrentModel, Trainable
-
-_Value = Any  # float, array or vector
-State = tuple[_Value, _Value, _Value]  # s, q, d
 
 _SQUEEZE = 1.0 - 2e-5  # R lies between 1e-5 and 1 - 1e-5
 
 
-def _raw_decay1(q: _Value, w: Any) -> _Value:
+def _raw_decay1(q: Value, w: Value) -> Value:
     return w[23] * power(q, w[33] - 0.3)
 
 
-def _short_recall(t: _Value, q: _Value, w: Any) -> _Value:
+def _short_recall(t: Value, q: Value, w: Value) -> Value:
     """R1(t) = (1 + factor t/q)^-decay, with a decay that depends on q: R1(q) = w25."""
     decay = clamp(_raw_decay1(q, w), 0.01, 0.95)
     factor = exp(minimum(-log(w[25]) * (1.0 / decay), 60.0)) - 1.0
     return power(1.0 + factor * (t * (1.0 / q)), -decay)
 
 
-def _weight_of_short(state: State, w: Any) -> _Value:
+def _weight_of_short(state: State, w: Value) -> Value:
     """w27 q^-w29, as a share of its sum with w28 s^w30 e^((d - 5) (w31 - 0.5))."""
     s, q, d = state
     exponent = w[30] * log(s) + w[29] * log(q) + (d - 5.0) * (w[31] - 0.5)
     return 1.0 / (1.0 + w[28] / w[27] * exp(exponent))
 
 
-def _unsqueezed(t: _Value, state: State, w: Any) -> tuple[_Value, _Value]:
+def _unsqueezed(t: Value, state: State, w: Value) -> tuple[Value, Value]:
     """The mean of R1(t) and R2(t) with weights that depend on q, s and d; R1(t).
 
     R2(t) = (1 + factor t/s)^-w24 with a factor that depends on d: R2(s) = w26 at d = 5.
@@ -71,104 +78,104 @@ def _unsqueezed(t: _Value, state: State, w: Any) -> tuple[_Value, _Value]:
     return r2 + _weight_of_short(state, w) * (r1 - r2), r1
 
 
-def _recalls(t: _Value, state: State, w: Any) -> tuple[_Value, _Value]:
+def _recalls(t: Value, state: State, w: Value) -> tuple[Value, Value]:
     """R(t), and R1(t), which has no bounds."""
     r, r1 = _unsqueezed(t, state, w)
     return _SQUEEZE * r + 1e-5, r1
 
 
-def recall(t: _Value, state: State, w: Any) -> _Value:
+def recall(t: Value, state: State, w: Value) -> Value:
     r, _ = _recalls(t, state, w)
     return r
 
 
-def _unsqueezed_recall(t: _Value, state: State, w: Any) -> _Value:
+def _unsqueezed_recall(t: Value, state: State, w: Value) -> Value:
     """What schedules are made by."""
     r, _ = _unsqueezed(t, state, w)
     return r
 
 
-def init_d(rating: _Value, w: Any) -> _Value:
+def _init_d(rating: Value, w: Value) -> Value:
     return w[4] - exp(w[5] * (rating - 1.0)) + 1.0
 
 
-def _init_s(rating: _Value, w: Any) -> _Value:
+def _init_s(rating: Value, w: Value) -> Value:
     return where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
 
 
-def first(rating: _Value, w: Any) -> State:
+def first(rating: Value, w: Value) -> State:
     """The short-term stability begins at 0.8 of the long-term one."""
     s = _init_s(rating, w)
     return (
         clamp(s, w[34], S_MAX),
         clamp(0.8 * s, w[34], S_MAX),
-        clamp(init_d(rating, w), 1.0, 10.0),
+        clamp(_init_d(rating, w), 1.0, 10.0),
     )
 
 
-def raw_next_d(d: _Value, rating: _Value, surprise: _Value, w: Any) -> _Value:
+def _raw_next_d(d: Value, rating: Value, surprise: Value, w: Value) -> Value:
     """Linear damping towards 10, reversion by 1 % to the difficulty of a first Easy."""
     damped = d - w[6] / 9.0 * (rating - 3.0) * surprise * (10.0 - d)
-    return 0.01 * init_d(4.0, w) + 0.99 * damped
+    return 0.01 * _init_d(4.0, w) + 0.99 * damped
 
 
-def next_d(d: _Value, rating: _Value, surprise: _Value, w: Any) -> _Value:
+def _next_d(d: Value, rating: Value, surprise: Value, w: Value) -> Value:
     """Difficulty after a review; `surprise` is R + 0.1 of a failure, else 1."""
-    return clamp(raw_next_d(d, rating, surprise, w), 1.0, 10.0)
+    return clamp(_raw_next_d(d, rating, surprise, w), 1.0, 10.0)
 
 
 # The updates of both stabilities, with the eight parameters of one as b[0] ... b[7].
 
 
-def forgotten(s: _Value, r: _Value, b: Any) -> _Value:
+def _forgotten(s: Value, r: Value, b: Value) -> Value:
     """Stability after a failure, before the limit that is s."""
     return b[3] * (power(s + 1.0, b[4]) - 1.0) * exp((1.0 - r) * b[5])
 
 
-def _increase(s: _Value, d: _Value, r: _Value, rating: _Value, b: Any) -> _Value:
+def _increase(s: Value, d: Value, r: Value, rating: Value, b: Value) -> Value:
     modifier = where(rating == 2.0, b[6], where(rating == 4.0, b[7], 1.0))
     slope = exp(b[0] - 1.5) * (11.0 - d) * power(s, -b[1])
     return s * (slope * (exp((1.0 - r) * b[2]) - 1.0) * modifier + 1.0)
 
 
-def after_failure(s: _Value, r: _Value, b: Any) -> _Value:
-    return minimum(s, forgotten(s, r, b))
+def _after_failure(s: Value, r: Value, b: Value) -> Value:
+    return minimum(s, _forgotten(s, r, b))
 
 
-def _after_success(s: _Value, d: _Value, r: _Value, rating: _Value, b: Any) -> _Value:
+def _after_success(s: Value, d: Value, r: Value, rating: Value, b: Value) -> Value:
     """Never less than after a failure."""
-    return maximum(after_failure(s, r, b), _increase(s, d, r, rating, b))
+    return maximum(_after_failure(s, r, b), _increase(s, d, r, rating, b))
 
 
-def _long_term(w: Any) -> Any:
+def _long_term(w: Value) -> Value:
     return w[7], w[8], w[9], w[10], w[11], w[12], w[13], w[14]
 
 
-def _short_term(w: Any) -> Any:
+def _short_term(w: Value) -> Value:
     return w[15], w[16], w[17], w[18], w[19], w[20], w[21], w[22]
 
 
-def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def success(state: State, t: Value, rating: Value, w: Value) -> State:
     """The long-term stability answers to R, the short-term one to R1."""
     s, q, d = state
     r, r1 = _recalls(t, state, w)
     return (
         clamp(_after_success(s, d, r, rating, _long_term(w)), w[34], S_MAX),
         clamp(_after_success(q, d, r1, rating, _short_term(w)), w[34], S_MAX),
-        next_d(d, rating, 1.0, w),
+        _next_d(d, rating, 1.0, w),
     )
 
 
-def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def failure(state: State, t: Value, rating: Value, w: Value) -> State:
     """The short-term stability falls to 0.8 of the long-term one or lower."""
     s, q, d = state
     r, r1 = _recalls(t, state, w)
-    new_s = after_failure(s, r, _long_term(w))
-    new_q = minimum(after_failure(q, r1, _short_term(w)), 0.8 * new_s)
+    new_s = _after_failure(s, r, _long_term(w))
+    new_q = minimum(_after_failure(q, r1, _short_term(w)), 0.8 * new_s)
     return (
         clamp(new_s, w[34], S_MAX),
         clamp(new_q, w[34], S_MAX),
-        next_d(d, rating, r + 0.1, w),
+        _next_d(d, rating, r + 0.1, w),
     )
 
 
@@ -193,7 +200,7 @@ UPPER = (
     4, 2, 6, 1.5, 1, 5, 1, 7,
     0.25, 0.95, 0.85, 0.99, 1, 1, 0.9, 1.1, 1, 0.6, 0.6,
 )
-DEVIATION = (
+_DEVIATION = (
     9999, 9999, 9999, 9999, 0.523, 0.2528, 0.4329,
     0.2966, 0.2139, 0.2889, 0.1862, 0.175, 0.3812, 0.3013, 0.9104,
     0.3234, 0.2448, 0.3273, 0.1842, 0.1735, 0.4608, 0.311, 0.864,
@@ -231,15 +238,15 @@ def _penalties() -> Any:
     from srs_eval.training.sweeps import penalties
 
     steps: dict[str, Any] = {
-        "first": first,
-        "first_adjoint": Gradient(first, (), "w"),
-        "success": success,
-        "success_adjoint": Gradient(success, ("state", "t"), "w"),
-        "recall": _unsqueezed_recall,
-        "recall_slope": Gradient(_unsqueezed_recall, ("t",)),
-        "recall_adjoint": Gradient(_unsqueezed_recall, ("state",), "w"),
+        "_first": first,
+        "_first_adjoint": Gradient(first, (), "w"),
+        "_success": success,
+        "_success_adjoint": Gradient(success, ("state", "t"), "w"),
+        "_recall": _unsqueezed_recall,
+        "_recall_slope": Gradient(_unsqueezed_recall, ("t",)),
+        "_recall_adjoint": Gradient(_unsqueezed_recall, ("state",), "w"),
     }
-    return specialised(penalties, "FSRS_7", steps, {"VALUES": len(DEFAULT) + 1})
+    return specialised(penalties, "FSRS_7", steps, {"_VALUES": len(DEFAULT) + 1})
 
 
 def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
@@ -255,7 +262,7 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
         failure=failure,
         recall=recall,
         constants=(0.0001 if secs else 0.01,),
-        deviation=tuple(deviation / math.sqrt(_PENALTY) for deviation in DEVIATION),
+        deviation=tuple(deviation / math.sqrt(_PENALTY) for deviation in _DEVIATION),
         learning_rate=0.0118,
         betas=(0.7, 0.98),
         epochs=9,
@@ -265,10 +272,10 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
     )
 
 
-TRAINABLE = Trainable(
+_TRAINABLE = Trainable(
     lambda trials, context: recurrent(trials.protocol.secs, trials.protocol.sched_penalties)
 )
-predict = TRAINABLE.predict
+predict = _TRAINABLE.predict
 
 
 def recency_weights(n: int) -> FloatArray:
@@ -280,7 +287,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     """The 34 parameters. Recency replaces the weights given by FSRS-7's own."""
     if trials.protocol.recency:
         weights = recency_weights(len(train))
-    return TRAINABLE.fit(trials, train, weights, context)
+    return _TRAINABLE.fit(trials, train, weights, context)
 
 
 MODELS = (

@@ -53,7 +53,7 @@ def _starts_memory(trials: Trials) -> IntArray:
     return ((count == 1) & (trials.elapsed_days > 0)).astype(np.int64)
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """The 21 parameters. `weights` are not used: the package has its own."""
     del weights
     short = trials.sequence_length[train] + 1 <= _LONGEST
@@ -82,7 +82,7 @@ MODELS = (
         inputs="IL, G, SR",
         parameters=21,
         source="fsrs-rs-python 0.9, FSRS.benchmark; open-spaced-repetition/fsrs-rs src/training.rs",
-        fit=fit,
+        fit=_fit,
         predict=fsrs6.predict,
         default=lambda context: list(fsrs6.DEFAULT),
         always_short=True,

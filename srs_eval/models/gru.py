@@ -1,64 +1,34 @@
-"""GRU and plain RNN: a tiny recurrent network that gives a card's stability.
+"""GRU, plain RNN and GRU-P: tiny recurrent networks; of the first two, the output is a stability.
 
-Two hidden units read (interval, rating) review by review; s = exp(fc h) is the stability
-in days, and R(t) = (1 + factor t/s)^-0.5 with R(s) = 0.9, the forgetting curve of FSRS-4.5.
+GRU and RNN: two hidden units read (interval, rating) review by review; s = exp(fc h) is the
+stability in days, and R(t) = (1 + factor t/s)^-0.5 with R(s) = 0.9, as in FSRS-4.5.
 
 Network and training: srs-benchmark other.py `class RNN` and `Trainer` (January 2025):
 AdamW at 0.04 with cosine annealing, 5 epochs, batches of 512 by length, from weights
 pretrained on other learners. RNN, for which nobody has published weights, starts from
 random ones (one seed per user) where none are found.
+
+GRU-P predicts the probability of recall itself: a GRU of 8 hidden units reads a card's history
+and the interval until now, each rating paired with the interval that *follows* it, and
+sigmoid(fc h) of the last state is the probability. There is no forgetting curve: nothing makes it
+fall with time. srs-benchmark other.py `class GRU_P`: the same at a rate of 0.01 and 16 epochs.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.training.networks import (
-    START,
-    Fit,
-    Network,
-    Predict,
-    fit_network,
-    flat,
-    load_weights,
-    predict_network,
-    pretrained,
-    random_start,
-    weight_names,
-)
+from srs_eval.models import ANY_FLAG, Model
+from srs_eval.training.networks import START, Network, functions
 
 GRU = Network(name="GRU", cell=0, head=1, hidden=2)
-RNN = Network(name="RNN", cell=1, head=1, hidden=2)
+RNN = Network(name="RNN", cell=1, head=1, hidden=2, starts_anyhow=True)
+GRU_P = Network(
+    name="GRU-P", cell=0, head=0, hidden=8, following_interval=True, rate=1e-2, epochs=16
+)
 
 
-def _start(network: Network, trials: Trials, context: Context) -> FloatArray:
-    if network is GRU:
-        return pretrained(network, trials, context)
-    names = weight_names(network.name, trials.protocol)
-    tensors = load_weights(names, network.shapes, context)
-    return random_start(network, context) if tensors is None else flat(tensors)
-
-
-def _functions(network: Network) -> tuple[Fit, Predict]:
-    def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-        start = _start(network, trials, context)
-        return fit_network(network, start, trials, train, weights, context)
-
-    def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-        """`parameters` empty: the pretrained ones."""
-        w = np.array(parameters) if len(parameters) else _start(network, trials, context)
-        return predict_network(network, w, trials, index)
-
-    return fit, predict
-
-
-_fit_gru, _predict_gru = _functions(GRU)
-_fit_rnn, _predict_rnn = _functions(RNN)
+_fit_gru, _predict_gru = functions(GRU)
+_fit_rnn, _predict_rnn = functions(RNN)
+_fit_gru_p, _predict_gru_p = functions(GRU_P)
 
 MODELS = (
     Model(
@@ -91,5 +61,22 @@ MODELS = (
         kernels_of="GRU",
         note="Starts from random weights where no pretrained ones are found.",
         extra=True,
+    ),
+    Model(
+        name="GRU-P",
+        family="neural",
+        inputs="IL, G",
+        parameters=297,
+        source="srs-benchmark other.py, class GRU_P",
+        fit=_fit_gru_p,
+        predict=_predict_gru_p,
+        configurations=("GRU-P", "GRU-P-short"),
+        flags=ANY_FLAG,
+        hyperparameters=(*GRU_P.hyperparameters, START),
+        seconds_per_10k=0.1,
+        seconds_to_compile=6.0,
+        kernels_of="GRU",
+        note="Predicts the probability itself, without a forgetting curve: a longer interval "
+        "need not mean a lower one. Retired upstream in 2026.",
     ),
 )

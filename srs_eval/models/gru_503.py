@@ -44,16 +44,16 @@ from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
 _PASSES = hyperparameters.epochs(21)
 _WARM_UP = 6  # passes until the middle learning rate, of 21
-BATCH = hyperparameters.batch_size(8_192)
+_BATCH = hyperparameters.batch_size(8_192)
 BATCH_EXPONENT = 1.1846219825046307  # the loss of n reviews is their mean times n to this power
 _RATES = tuple(
     rate * 16_000 ** (1 - BATCH_EXPONENT)
     for rate in (0.0006251171233448489, 0.009734172583802481, 0.0023871381889009552)
 )
-RATE = hyperparameters.learning_rate(_RATES[1])  # the others go along with it
+_RATE = hyperparameters.learning_rate(_RATES[1])  # the others go along with it
 DECAY = hyperparameters.penalty("decay", 0.2975369763258536)
 PULL = hyperparameters.penalty("pull", 1.8715615952497154e-05)  # towards the pretrained weights
-_HYPERPARAMETERS = (RATE, _PASSES, BATCH, DECAY, PULL, hyperparameters.SEED)
+_HYPERPARAMETERS = (_RATE, _PASSES, _BATCH, DECAY, PULL, hyperparameters.SEED)
 BETAS = (0.1753167630791112, 0.9723760956625273)
 LONGEST_GRADIENT = 167.86289911112
 RECENCY_WEIGHT, RECENCY_DEGREE = 20.328475441783525, 2.8843952981152463
@@ -96,7 +96,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Course:
+class _Course:
     """How the network is trained."""
 
     rates: FloatArray  # of each pass over the batches
@@ -106,14 +106,14 @@ class Course:
     exponent: float = BATCH_EXPONENT
 
 
-def fine_tuning(context: Context) -> Course:
+def fine_tuning(context: Context) -> _Course:
     """The rate goes straight up to the middle one, then straight down."""
     passes = _PASSES.integer(context)
-    begin, middle, end = (rate * (RATE.number(context) / _RATES[1]) for rate in _RATES)
+    begin, middle, end = (rate * (_RATE.number(context) / _RATES[1]) for rate in _RATES)
     warm_up = min(max(1, round(passes * _WARM_UP / 21)), passes)
     up = np.linspace(begin, middle, warm_up, endpoint=False)
     down = np.linspace(middle, end, passes - warm_up, endpoint=False)
-    return Course(np.concatenate([up, down]), DECAY.number(context), PULL.number(context))
+    return _Course(np.concatenate([up, down]), DECAY.number(context), PULL.number(context))
 
 
 def pretrained(context: Context) -> Weights:
@@ -143,7 +143,7 @@ def tune(
     parts: list[IntArray],
     weight_of: FloatArray,
     context: Context,
-    course: Course,
+    course: _Course,
 ) -> Weights:
     """The weights trained on batches of positions, of which each trial has a weight (n,)."""
     from srs_eval.training.compile import compiled
@@ -193,21 +193,21 @@ def tuned(weights: Weights, trials: Trials, train: IntArray, context: Context) -
     rows = shuffled[trials.sequence_length[shuffled] <= trials.protocol.max_seq_len]
     if not len(rows):
         raise NotEnoughData("all histories are too long to train on")
-    size = BATCH.integer(context)
+    size = _BATCH.integer(context)
     parts = [rows[k : k + size] for k in range(0, len(rows), size)]
     return tune(weights, trials, parts, weight_of, context, fine_tuning(context))
 
 
 def gradient(weights: Weights, trials: Trials, index: IntArray) -> FloatArray:
     """Of the log loss summed over the positions `index`, by the weights (503,)."""
-    nowhere = Course(np.array([1e-300]), decay=0.0, pull=0.0, longest=np.inf, exponent=1.0)
+    nowhere = _Course(np.array([1e-300]), decay=0.0, pull=0.0, longest=np.inf, exponent=1.0)
     still = replace(weights, adam_mean=None, adam_square=None, adam_steps=0)
     found = tune(still, trials, [index], np.ones(len(trials)), Context(), nowhere)
     assert found.adam_mean is not None
     return found.adam_mean / (1.0 - BETAS[0])
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> Weights:
+def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> Weights:
     """`weights` are not used: it has recency weights of its own."""
     return tuned(pretrained(context), trials, train, context)
 
@@ -235,7 +235,7 @@ def recall(weights: Weights, trials: Trials, index: IntArray) -> FloatArray:
     return scratch.recall[batches.target]
 
 
-def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """`parameters` empty: the pretrained ones."""
     weights = parameters if isinstance(parameters, Weights) else pretrained(context)
     return recall(weights, trials, index)
@@ -268,8 +268,8 @@ MODELS = (
         inputs="FIL, G, SR",
         parameters=503,
         source="srs-benchmark models/gru.py and reptile/reptile_trainer_gru.py (2026)",
-        fit=fit,
-        predict=predict,
+        fit=_fit,
+        predict=_predict,
         standard=_STANDARD,
         flags=ANY_FLAG - {"recency"},
         hyperparameters=_HYPERPARAMETERS,

@@ -13,23 +13,20 @@ limit to h. Where p rounds to 0 or 1 in single precision a surprise has a gradie
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Model
-from srs_eval.training.elementwise import exp, where
+from srs_eval.training.elementwise import Value, exp, where
 from srs_eval.training.linear import HYPERPARAMETERS, Linear
 
 START = (2.5819, -0.8674, 2.7245)
 _LN2 = math.log(2)
 
-_Value = Any  # float, array or vector
 
-
-def recall_and_slope(z: _Value, t: _Value) -> tuple[_Value, _Value]:
+def recall_and_slope(z: Value, t: Value) -> tuple[Value, Value]:
     """p = 2^(-t / 2^z) and dp/dz."""
     x = _LN2 * t * exp(-_LN2 * z)
     x = where(x > 1000.0, 1000.0, x)  # p and its slope are zero far before

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.reviews import FloatArray, IntArray, run_begins
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training import hyperparameters
@@ -151,12 +151,9 @@ def features(
 
 def make_features(trials: Trials) -> NDArray[np.float32]:
     order = np.argsort(trials.card_id, kind="stable")
-    card = trials.card_id[order]
-    start = np.ones(len(order), np.bool_)
-    start[1:] = card[1:] != card[:-1]
     x = np.empty((len(order), 34), np.float32)
     x[order] = compiled(features)(
-        start,
+        run_begins(trials.card_id[order]),
         trials.history_rating[trials.history_end[order] - 1],
         trials.delta_t[order],
         trials.elapsed_days[order],
@@ -164,7 +161,7 @@ def make_features(trials: Trials) -> NDArray[np.float32]:
     return x
 
 
-def sigmoid(z: float) -> float:
+def _sigmoid(z: float) -> float:
     return 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))
 
 
@@ -182,11 +179,11 @@ def _dot(a: NDArray[np.float32], b: FloatArray) -> float:
     return (s0 + s1) + (s2 + s3)
 
 
-def recall(x: NDArray[np.float32], index: IntArray, coefficients: FloatArray) -> FloatArray:
+def _recall(x: NDArray[np.float32], index: IntArray, coefficients: FloatArray) -> FloatArray:
     """p of the rows `index` of x (n, 34)."""
     p = np.empty(len(index))
     for k in range(len(index)):
-        p[k] = sigmoid(_dot(x[index[k]], coefficients))
+        p[k] = _sigmoid(_dot(x[index[k]], coefficients))
     return p
 
 
@@ -219,10 +216,10 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     return coefficients
 
 
-def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     _need_seconds(trials)
     x = trials.derived(make_features)
-    p: FloatArray = compiled(recall)(x, index, np.array(parameters, np.float64))
+    p: FloatArray = compiled(_recall)(x, index, np.array(parameters, np.float64))
     return p.astype(np.float32).astype(np.float64)
 
 
@@ -239,7 +236,7 @@ MODELS = (
         parameters=34,
         source="srs-benchmark 07166732ccb5, models/logistic_regression.py",
         fit=fit,
-        predict=predict,
+        predict=_predict,
         default=lambda context: MEAN.tolist(),
         standard="LogisticRegression-short-secs-recency",
         hyperparameters=(RATE, EPOCHS, BATCH, DECAY, hyperparameters.SEED),

@@ -48,12 +48,9 @@ from srs_eval.training.networks import (
     Network,
     Predict,
     Tensors,
-    fit_network,
-    flat,
+    functions,
     load_weights,
     no_weights,
-    predict_network,
-    random_start,
     require_finite,
 )
 from srs_eval.training.torch_networks import build, layer, on_device, previous_rows
@@ -61,16 +58,16 @@ from srs_eval.training.torch_networks import build, layer, on_device, previous_r
 INPUTS, HIDDEN, CURVES = 6, 20, 3
 _PASSES = hyperparameters.epochs(20)
 _WARM_UP = 1 / 4  # of the passes, until the middle learning rate
-BATCH = hyperparameters.batch_size(16_384)
-BATCH_EXPONENT = 1.2103  # the loss of n reviews is their mean times n to this power
+_BATCH = hyperparameters.batch_size(16_384)
+_BATCH_EXPONENT = 1.2103  # the loss of n reviews is their mean times n to this power
 _RATES = tuple(
-    rate * 16_000 ** (1 - BATCH_EXPONENT) for rate in (0.0019622, 0.006455344, 0.0034213)
+    rate * 16_000 ** (1 - _BATCH_EXPONENT) for rate in (0.0019622, 0.006455344, 0.0034213)
 )
-RATE = hyperparameters.learning_rate(_RATES[1])  # the others go along with it
-DECAY = hyperparameters.penalty("decay", 0.04855)
-PULL = hyperparameters.penalty("pull", 0.000244)  # towards the pretrained weights
-_HYPERPARAMETERS = (RATE, _PASSES, BATCH, DECAY, PULL, hyperparameters.SEED)
-LONGEST_GRADIENT = 7050.0
+_RATE = hyperparameters.learning_rate(_RATES[1])  # the others go along with it
+_DECAY = hyperparameters.penalty("decay", 0.04855)
+_PULL = hyperparameters.penalty("pull", 0.000244)  # towards the pretrained weights
+_HYPERPARAMETERS = (_RATE, _PASSES, _BATCH, _DECAY, _PULL, hyperparameters.SEED)
+_LONGEST_GRADIENT = 7050.0
 RECENCY_WEIGHT, RECENCY_DEGREE = 6.49, 2.4758
 _SHUFFLE_SEED = 2025
 REVIEWS_AT_ONCE = 16_384  # history rows in one pass through the network: about 100 MB
@@ -78,57 +75,38 @@ _ON_A_GPU_AT_ONCE = 131_072  # a step takes a GPU about as long for few cards as
 
 _UPSTREAM_NAME = "LSTM-short-secs-equalize_test_with_non_secs"
 
-# Tensors of a weight file, and what they are called here.
-TENSORS = {
-    "process.0.weight": "in_1.weight",
-    "process.0.bias": "in_1.bias",
-    "process.2.weight": "in_norm.weight",
-    "process.3.weight": "in_2.weight",
-    "process.3.bias": "in_2.bias",
-    "process.5.module.0.weight": "lstm_1_norm.weight",
-    "process.5.module.1.module.weight_ih_l0": "lstm_1.weight_ih_l0",
-    "process.5.module.1.module.weight_hh_l0": "lstm_1.weight_hh_l0",
-    "process.5.module.1.module.bias_ih_l0": "lstm_1.bias_ih_l0",
-    "process.5.module.1.module.bias_hh_l0": "lstm_1.bias_hh_l0",
-    "process.6.module.0.weight": "lstm_2_norm.weight",
-    "process.6.module.0.bias": "lstm_2_norm.bias",
-    "process.6.module.1.module.weight_ih_l0": "lstm_2.weight_ih_l0",
-    "process.6.module.1.module.weight_hh_l0": "lstm_2.weight_hh_l0",
-    "process.6.module.1.module.bias_ih_l0": "lstm_2.bias_ih_l0",
-    "process.6.module.1.module.bias_hh_l0": "lstm_2.bias_hh_l0",
-    "process.7.module.0.weight": "mix_1_norm.weight",
-    "process.7.module.1.weight": "mix_1.weight",
-    "process.7.module.1.bias": "mix_1.bias",
-    "process.7.module.3.weight": "mix_2_norm.weight",
-    "process.7.module.4.weight": "mix_2.weight",
-    "process.7.module.4.bias": "mix_2.bias",
-    "process.8.weight": "out_norm.weight",
-    "process.9.weight": "out.weight",
-    "process.9.bias": "out.bias",
-    "w_fc.weight": "share.weight",
-    "w_fc.bias": "share.bias",
-    "s_fc.weight": "stability.weight",
-    "s_fc.bias": "stability.bias",
-    "d_fc.weight": "exponent.weight",
-    "d_fc.bias": "exponent.bias",
+# What the network's parts are called in weight files.
+_IN_FILES = {
+    "in_1": "process.0",
+    "in_norm": "process.2",
+    "in_2": "process.3",
+    "lstm_1_norm": "process.5.module.0",
+    "lstm_1": "process.5.module.1.module",
+    "lstm_2_norm": "process.6.module.0",
+    "lstm_2": "process.6.module.1.module",
+    "mix_1_norm": "process.7.module.0",
+    "mix_1": "process.7.module.1",
+    "mix_2_norm": "process.7.module.3",
+    "mix_2": "process.7.module.4",
+    "out_norm": "process.8",
+    "out": "process.9",
+    "share": "w_fc",
+    "stability": "s_fc",
+    "exponent": "d_fc",
 }
+
+
+def name_in_files(name: str) -> str:
+    """Of a tensor of the network."""
+    part, _, kind = name.partition(".")
+    return f"{_IN_FILES[part]}.{kind}"
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    tensors: Tensors  # by their names here
+    tensors: Tensors  # by their names here, in the network's order
     mean: NDArray[np.float32]  # (2,) of ln delay and ln answer time
     deviation: NDArray[np.float32]
-
-
-VALUES = 8869 + 4
-
-
-def as_vector(weights: Weights) -> FloatArray:
-    """All numbers (VALUES,): tensors in the order of TENSORS, mean and deviation of the inputs."""
-    tensors = [weights.tensors[name] for name in TENSORS.values()]
-    parts = [*tensors, weights.mean, weights.deviation]
-    return np.concatenate([np.ravel(part) for part in parts]).astype(np.float64)
 
 
 @cache
@@ -203,26 +181,22 @@ def _network(weights: Weights, device: Any) -> Any:
 
 
 @cache
-def _file_shapes() -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the tensors that a weight file holds."""
-    here = {name: tuple(t.shape) for name, t in build(network_class()).state_dict().items()}
-    return {
-        **{name: here[ours] for name, ours in TENSORS.items()},
-        "input_mean": (2,),
-        "input_std": (2,),
-    }
+def _shapes() -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the tensors."""
+    return {name: tuple(t.shape) for name, t in build(network_class()).state_dict().items()}
 
 
 def _start(fixed: bool, context: Context) -> Weights:
     model = "LSTM-fixed" if fixed else "LSTM"
     names = ("LSTM-fixed",) * fixed + (_UPSTREAM_NAME, "LSTM")
-    found = load_weights(names, _file_shapes(), context)
+    shapes = {name_in_files(name): shape for name, shape in _shapes().items()}
+    found = load_weights(names, {**shapes, "input_mean": (2,), "input_std": (2,)}, context)
     if found is None:
         raise no_weights(model, names, context)
     mean, deviation = found["input_mean"], found["input_std"]
     if not fixed:
         mean, deviation = mean[[0, 0]], deviation[[0, 0]]
-    return Weights({ours: found[name] for name, ours in TENSORS.items()}, mean, deviation)
+    return Weights({name: found[name_in_files(name)] for name in _shapes()}, mean, deviation)
 
 
 # Reviews as the network takes them
@@ -340,8 +314,8 @@ def tune(
     if not len(rows):
         raise NotEnoughData("all histories are too long to train on")
     x = _inputs(trials, weights.mean, weights.deviation)
-    size, passes = BATCH.integer(context), _PASSES.integer(context)
-    pull, faster = PULL.number(context), RATE.number(context) / _RATES[1]
+    size, passes = _BATCH.integer(context), _PASSES.integer(context)
+    pull, faster = _PULL.number(context), _RATE.number(context) / _RATES[1]
     with on_device(context) as device:
         network = _network(weights, device).train()
         parameters = list(network.parameters())
@@ -354,9 +328,9 @@ def tune(
                 here = batch[group.position]
                 y = torch.from_numpy(trials.y[here].astype(np.float32)).to(device)
                 made.append((group, y, torch.from_numpy(weight_of[here]).to(device)))
-            batches.append((made, len(batch) ** (BATCH_EXPONENT - 1)))
+            batches.append((made, len(batch) ** (_BATCH_EXPONENT - 1)))
         optimizer = torch.optim.AdamW(
-            parameters, lr=_RATES[0], betas=(0.0, 0.999), weight_decay=DECAY.number(context)
+            parameters, lr=_RATES[0], betas=(0.0, 0.999), weight_decay=_DECAY.number(context)
         )
         steps = passes * sum(len(made) for made, _ in batches)
         done = 0
@@ -373,7 +347,7 @@ def tune(
                     context.tick(done / steps)
                 for parameter, origin in zip(parameters, start, strict=True):
                     parameter.grad += 2 * pull * (parameter.detach() - origin)
-                torch.nn.utils.clip_grad_norm_(parameters, LONGEST_GRADIENT)
+                torch.nn.utils.clip_grad_norm_(parameters, _LONGEST_GRADIENT)
                 optimizer.step()
         tensors = {name: tensor.cpu().numpy() for name, tensor in network.state_dict().items()}
     require_finite(*tensors.values())
@@ -408,26 +382,13 @@ def _functions(fixed: bool) -> tuple[Fit, Predict]:
     return fit, predict
 
 
-LSTM_489 = Network(name="LSTM-489", cell=2, head=2, hidden=8, one_hot=True, decay=0.0)
-
-
-def _start_489(context: Context) -> FloatArray:
-    tensors = load_weights(("LSTM-489",), LSTM_489.shapes, context)
-    return random_start(LSTM_489, context) if tensors is None else flat(tensors)
-
-
-def _fit_489(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    return fit_network(LSTM_489, _start_489(context), trials, train, weights, context)
-
-
-def _predict_489(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    """`parameters` empty: the random ones."""
-    w = np.array(parameters) if len(parameters) else _start_489(context)
-    return predict_network(LSTM_489, w, trials, index)
-
+LSTM_489 = Network(
+    name="LSTM-489", cell=2, head=2, hidden=8, one_hot=True, decay=0.0, starts_anyhow=True
+)
 
 _fit, _predict = _functions(fixed=False)
 _fit_fixed, _predict_fixed = _functions(fixed=True)
+_fit_489, _predict_489 = functions(LSTM_489)
 
 # It has recency weights of its own and, with `secs`, trains on later days only anyway.
 _FLAGS = ANY_FLAG - {"recency", "no_train_same_day"}

@@ -32,13 +32,10 @@ import numpy as np
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.training.elementwise import clamp, exp, log, power, where
+from srs_eval.training.elementwise import State, Value, clamp, exp, log, power, where
 from srs_eval.training.hyperparameters import Hyperparameter
 from srs_eval.training.networks import flat, load_weights, no_weights, require_finite, weight_names
 from srs_eval.training.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
-
-_Value = Any  # float, array or vector
-State = tuple[_Value, _Value, _Value]  # s, d, lapses
 
 _LOG_09 = -0.10536051565782628
 _S_MAX = 36500.0
@@ -70,34 +67,34 @@ SHAPES = {
 }
 
 
-def sigmoid(x: _Value) -> _Value:
+def _sigmoid(x: Value) -> Value:
     return 1.0 / (1.0 + exp(-x))
 
 
-def _softplus(x: _Value) -> _Value:
+def _softplus(x: Value) -> Value:
     """log(1 + e^x), and x itself above 20, as torch has it."""
     return where(x > 20.0, x, log(1.0 + exp(where(x > 20.0, 20.0, x))))
 
 
-def _mish(x: _Value) -> _Value:
+def _mish(x: Value) -> Value:
     """x tanh(softplus(x))."""
     e = exp(where(x > 20.0, 20.0, x))
     n = e * (e + 2.0)
     return x * n / (n + 2.0)
 
 
-def _theory(t: _Value, s: _Value) -> _Value:
+def _theory(t: Value, s: Value) -> Value:
     return exp(_LOG_09 * t / s)
 
 
 # The five networks: the hidden unit's input, the output before its activation
 
 
-def _rw_hidden(d: _Value, s: _Value, r: _Value, w: Any) -> _Value:
+def _rw_hidden(d: Value, s: Value, r: Value, w: Value) -> Value:
     return w[11] * d + w[12] * s + w[13] * r + w[14]
 
 
-def _real_recall(d: _Value, s: _Value, r: _Value, w: Any) -> _Value:
+def _real_recall(d: Value, s: Value, r: Value, w: Value) -> Value:
     """rw, clamped."""
     return clamp(
         exp(-_softplus(w[15] * _mish(_rw_hidden(d, s, r, w)) + w[16])),
@@ -106,17 +103,17 @@ def _real_recall(d: _Value, s: _Value, r: _Value, w: Any) -> _Value:
     )
 
 
-def next_d(d: _Value, rw: _Value, rating: _Value, w: Any) -> _Value:
+def _next_d(d: Value, rw: Value, rating: Value, w: Value) -> Value:
     u = w[17] * d + w[18] * rw + w[19] * rating + w[20]
-    return sigmoid(w[21] * _mish(u) + w[22])
+    return _sigmoid(w[21] * _mish(u) + w[22])
 
 
-def _post_lapse(rw: _Value, lapses: _Value, w: Any) -> _Value:
+def _post_lapse(rw: Value, lapses: Value, w: Value) -> Value:
     u = w[23] * rw + w[24] * lapses + w[25]
     return _softplus(w[26] * _mish(u) + w[27])
 
 
-def _increase(d: _Value, sr: _Value, rw: _Value, w: Any) -> _Value:
+def _increase(d: Value, sr: Value, rw: Value, w: Value) -> Value:
     """s' / sr after a success."""
     by_formula = 1.0 + exp(w[8]) * (6.0 - 5.0 * d) * power(sr, -w[9]) * exp(-rw * w[10])
     u = w[28] * d + w[29] * sr + w[30] * rw + w[31]
@@ -128,32 +125,32 @@ def _increase(d: _Value, sr: _Value, rw: _Value, w: Any) -> _Value:
 # Steps
 
 
-def first(rating: _Value, w: Any) -> State:
+def first(rating: Value, w: Value) -> State:
     s = where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
     d = where(rating == 1.0, w[4], where(rating == 2.0, w[5], where(rating == 3.0, w[6], w[7])))
     return clamp(s, w[39], _S_MAX), d, where(rating == 1.0, 1.0, 0.0)
 
 
-def _at_review(state: State, t: _Value, w: Any) -> _Value:
+def _at_review(state: State, t: Value, w: Value) -> Value:
     """rw when the review comes."""
     s, d, _ = state
     return _real_recall(d, s, clamp(_theory(t, s), 0.0001, 0.9999), w)
 
 
-def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _success(state: State, t: Value, rating: Value, w: Value) -> State:
     rw = _at_review(state, t, w)
     sr = clamp(_LOG_09 / log(rw) * t, w[39], _S_MAX)
-    d = next_d(state[1], rw, rating, w)
+    d = _next_d(state[1], rw, rating, w)
     return clamp(sr * _increase(d, sr, rw, w), w[39], _S_MAX), d, state[2]
 
 
-def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     rw = _at_review(state, t, w)
     s = clamp(_post_lapse(rw, state[2], w), w[39], _S_MAX)
-    return s, next_d(state[1], rw, rating, w), state[2] + 1.0
+    return s, _next_d(state[1], rw, rating, w), state[2] + 1.0
 
 
-def recall(t: _Value, state: State, w: Any) -> _Value:
+def recall(t: Value, state: State, w: Value) -> Value:
     return _real_recall(state[1], state[0], _theory(t, state[0]), w)
 
 
@@ -166,8 +163,8 @@ _IN_DAYS = RecurrentModel(
     lower=(0.01,) * 4 + (0.0,) * 4 + (-5.0, 0.0, -5.0) + _FREE[0],
     upper=(100.0,) * 4 + (1.0,) * 4 + (5.0, 1.0, 5.0) + _FREE[1],
     first=first,
-    success=success,
-    failure=failure,
+    success=_success,
+    failure=_failure,
     recall=recall,
     constants=(0.01,),
     later_only=(*range(8, 11), *range(17, 39)),  # all but S0, D0 and rw
@@ -177,7 +174,7 @@ _IN_DAYS = RecurrentModel(
     tie_order="quicksort",
     keep="last",
 )
-START = Hyperparameter("start", "pretrained", choices=("pretrained", "default"))
+_START = Hyperparameter("start", "pretrained", choices=("pretrained", "default"))
 _IN_SECONDS = replace(_IN_DAYS, lower=(1e-6,) * 4 + _IN_DAYS.lower[4:], constants=(1e-6,))
 
 
@@ -193,16 +190,16 @@ def model_of(trials: Trials) -> RecurrentModel:
     return _IN_SECONDS if trials.protocol.secs else _IN_DAYS
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     model = model_of(trials)
-    pretrained = START.of(context) == "pretrained"
+    pretrained = _START.of(context) == "pretrained"
     start = _start(trials, context) if pretrained else model.default
     fitted = fit_recurrent(model, trials, train, weights, start, context)
     require_finite(np.array(fitted))
     return fitted
 
 
-def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """`parameters` empty: the pretrained ones."""
     w = parameters if len(parameters) else _start(trials, context)
     return predict_recurrent(model_of(trials), trials, w, index)
@@ -215,10 +212,10 @@ MODELS = (
         inputs="IL, G",
         parameters=39,
         source="srs-benchmark other.py, class NN_17",
-        fit=fit,
-        predict=predict,
+        fit=_fit,
+        predict=_predict,
         flags=ANY_FLAG,
-        hyperparameters=(*_IN_DAYS.hyperparameters, START),
+        hyperparameters=(*_IN_DAYS.hyperparameters, _START),
         seconds_per_10k=0.035,
         seconds_to_compile=2.5,
         version=2,

@@ -33,14 +33,14 @@ from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, compiled, specialised
-from srs_eval.training.elementwise import LANES, clamp, exp, log, minimum, where
+from srs_eval.training.elementwise import LANES, Value, clamp, exp, log, minimum, where
 from srs_eval.training.hyperparameters import Hyperparameter
 from srs_eval.training.optimisers import minimise
 from srs_eval.training.trie import history_trie, trie_batches
 
 START = (-2.803101, 1.386926, 1.739235, -1.819954, 0.529839, -0.886052, -1.393709)
 _SIGMA = np.array([1.754, 1.2339, 0.5003, 0.546, 0.0989, 1.1685, 0.7778])
-PULL = hyperparameters.penalty("pull", 1e-3 * 2000)  # divided by the number of rows
+_PULL = hyperparameters.penalty("pull", 1e-3 * 2000)  # divided by the number of rows
 _LN_S_MIN = math.log(0.001)
 _LN_S_MAX = math.log(36500)
 _LN_T_MIN = math.log(1e-9)
@@ -48,17 +48,15 @@ R_MIN, R_MAX = 1e-6, 1 - 1e-6
 LN_R_MIN, LN_R_MAX = math.log(R_MIN), math.log(R_MAX)
 _MOST_REPEATED = 100  # 2 n
 _ITERATIONS = Hyperparameter("iterations", 200, 20.0, 1, 10_000, whole=True)
-VALUES = 5  # that the steps take
-SHAPES = 104  # 2 n + 1, in whole vectors
-
-_Value = Any  # float, array or vector
+_VALUES = 5  # that the steps take
+_SHAPES = 104  # 2 n + 1, in whole vectors
 
 
 # The steps work on s = ln S, with g that of the review before and beta its beta(n). Their v are
-# the five values that `values` makes of the parameters.
+# the five values that `_values` makes of the parameters.
 
 
-def values(w: _Value) -> tuple[_Value, _Value, _Value, _Value, _Value]:
+def _values(w: Value) -> tuple[Value, Value, Value, Value, Value]:
     """[L, ln rho, v / k, 1 / k, c], within their limits."""
     low = clamp(w[0], _LN_S_MIN, _LN_S_MAX)
     high = clamp(where(w[1] < w[0], w[0], w[1]), _LN_S_MIN, _LN_S_MAX)
@@ -66,43 +64,43 @@ def values(w: _Value) -> tuple[_Value, _Value, _Value, _Value, _Value]:
     return low, (high - low) / 3.0, w[5] / k, 1.0 / k, clamp(w[4], 0.0, math.inf)
 
 
-def shape(n: _Value, w: _Value) -> _Value:
+def _shape(n: Value, w: Value) -> Value:
     """beta(n)."""
     ln_delta, c = clamp(w[6], -30.0, 30.0), clamp(w[4], 0.0, math.inf)
     return exp(clamp(w[3] + c * log(exp(ln_delta) + n), -30.0, 30.0))
 
 
-def first(rating: _Value, v: _Value) -> _Value:
+def _first(rating: Value, v: Value) -> Value:
     return v[0] + v[1] * (rating - 1.0)
 
 
-def whole(s: _Value, ln_t: _Value, g: _Value, v: _Value) -> _Value:
+def _whole(s: Value, ln_t: Value, g: Value, v: Value) -> Value:
     """1 + a / S."""
     return 1.0 + exp(v[3] * ln_t - s) + exp(v[2] - 0.5 * (g * v[1] + s))
 
 
-def recall(s: _Value, ln_t: _Value, g: _Value, beta: _Value, v: _Value) -> _Value:
-    return clamp(exp(-beta * log(whole(s, ln_t, g, v))), R_MIN, R_MAX)
+def _recall(s: Value, ln_t: Value, g: Value, beta: Value, v: Value) -> Value:
+    return clamp(exp(-beta * log(_whole(s, ln_t, g, v))), R_MIN, R_MAX)
 
 
-def loss(
-    s: _Value, ln_t: _Value, g: _Value, beta: _Value, passes: _Value, failures: _Value, v: _Value
-) -> _Value:
+def _loss(
+    s: Value, ln_t: Value, g: Value, beta: Value, passes: Value, failures: Value, v: Value
+) -> Value:
     """Log loss with these weights of passes and failures."""
-    q = beta * log(whole(s, ln_t, g, v))  # -ln R
+    q = beta * log(_whole(s, ln_t, g, v))  # -ln R
     r = clamp(exp(-q), R_MIN, R_MAX)
     return passes * clamp(q, -LN_R_MAX, -LN_R_MIN) - failures * log(1.0 - r)
 
 
-def success(s: _Value, ln_t: _Value, g: _Value, beta: _Value, v: _Value) -> _Value:
+def _success(s: Value, ln_t: Value, g: Value, beta: Value, v: Value) -> Value:
     """S' = S R^(-1 / beta) is S (1 + a / S) where R is within its limits."""
     least, most = minimum(-LN_R_MAX / beta, 30.0), minimum(-LN_R_MIN / beta, 30.0)
-    gain = clamp(log(whole(s, ln_t, g, v)), least, most)
+    gain = clamp(log(_whole(s, ln_t, g, v)), least, most)
     return clamp(s + gain, _LN_S_MIN, _LN_S_MAX)
 
 
-def failure(s: _Value, ln_t: _Value, g: _Value, beta: _Value, v: _Value) -> _Value:
-    lost = v[4] * log(1.0 - recall(s, ln_t, g, beta, v))
+def _failure(s: Value, ln_t: Value, g: Value, beta: Value, v: Value) -> Value:
+    lost = v[4] * log(1.0 - _recall(s, ln_t, g, beta, v))
     return clamp(s + where(lost < -30.0, -30.0, lost), _LN_S_MIN, _LN_S_MAX)
 
 
@@ -132,7 +130,7 @@ class _AllRows(NamedTuple):
     repetitions: FloatArray  # (SHAPES,) n = 0, 0.5, 1 ...
     beta: FloatArray  # (1, SHAPES) beta(n)
     beta_bar: FloatArray  # (1, SHAPES) its gradient
-    v_bar: FloatArray  # (VALUES, LANES) gradient in `values`
+    v_bar: FloatArray  # (VALUES, LANES) gradient in `_values`
     w_bar: FloatArray  # (7, LANES) result, gradient in the parameters
 
 
@@ -144,7 +142,7 @@ def _all_rows(
     batch = trie_batches(trie, trials, [rows], weights)
     nodes = int(batch.first_node[1])
     parent, rating = batch.parent[:nodes], batch.rating[:nodes]
-    repeated = compiled(repeats)(parent, rating, int(batch.end[0]))
+    repeated = compiled(_repeats)(parent, rating, int(batch.end[0]))
     grade, target = rating - 1, batch.target_node[: batch.first_target[1]]
     segments = slice(batch.first_segment[1])
     made = _AllRows(
@@ -165,16 +163,18 @@ def _all_rows(
         recall=np.empty(len(target)),
         state=np.empty((1, nodes)),
         bar=np.empty((1, nodes)),
-        repetitions=np.arange(SHAPES) / 2,
-        beta=np.empty((1, SHAPES)),
-        beta_bar=np.empty((1, SHAPES)),
-        v_bar=np.empty((VALUES, LANES)),
+        repetitions=np.arange(_SHAPES) / 2,
+        beta=np.empty((1, _SHAPES)),
+        beta_bar=np.empty((1, _SHAPES)),
+        v_bar=np.empty((_VALUES, LANES)),
         w_bar=np.empty((len(START), LANES)),
     )
     return made, batch.target
 
 
-def repeats(parent: NDArray[np.int32], rating: FloatArray, first_reviews: int) -> NDArray[np.int32]:
+def _repeats(
+    parent: NDArray[np.int32], rating: FloatArray, first_reviews: int
+) -> NDArray[np.int32]:
     """2 n of each node; the nodes without a parent come first."""
     twice = np.zeros(len(parent), np.int32)
     for v in range(len(parent)):
@@ -193,21 +193,21 @@ def _kernel() -> Any:
     from srs_eval.training.sweeps import full_batch
 
     steps: dict[str, Any] = {
-        "values": values,
-        "values_adjoint": Gradient(values, (), "w"),
-        "shape": shape,
-        "shape_adjoint": Gradient(shape, (), "w"),
-        "first": first,
-        "first_adjoint": Gradient(first, (), "v"),
-        "success": success,
-        "success_adjoint": Gradient(success, ("s", "beta"), "v"),
-        "failure": failure,
-        "failure_adjoint": Gradient(failure, ("s", "beta"), "v"),
-        "recall": recall,
-        "loss": loss,
-        "loss_adjoint": Gradient(loss, ("s", "beta"), "v"),
+        "_values": _values,
+        "_values_adjoint": Gradient(_values, (), "w"),
+        "_shape": _shape,
+        "_shape_adjoint": Gradient(_shape, (), "w"),
+        "_first": _first,
+        "_first_adjoint": Gradient(_first, (), "v"),
+        "_success": _success,
+        "_success_adjoint": Gradient(_success, ("s", "beta"), "v"),
+        "_failure": _failure,
+        "_failure_adjoint": Gradient(_failure, ("s", "beta"), "v"),
+        "_recall": _recall,
+        "_loss": _loss,
+        "_loss_adjoint": Gradient(_loss, ("s", "beta"), "v"),
     }
-    constants = {"PARAMETERS": len(START), "VALUES": VALUES}
+    constants = {"_PARAMETERS": len(START), "_VALUES": _VALUES}
     return specialised(full_batch, "SBD", steps, constants)
 
 
@@ -217,14 +217,14 @@ def loss_and_gradient(rows: _AllRows, w: FloatArray) -> tuple[float, FloatArray]
     return loss, rows.w_bar.sum(axis=1)
 
 
-def recency_weights(n: int) -> FloatArray:
+def _recency_weights(n: int) -> FloatArray:
     return 0.0667 + 0.9333 * (np.arange(n) / n) ** 11.25
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """The 7 parameters, fitted on histories of at most `max_seq_len` reviews."""
     if trials.protocol.recency:
-        weights = recency_weights(len(train))
+        weights = _recency_weights(len(train))
     short = trials.sequence_length[train] <= trials.protocol.max_seq_len
     rows, weight = train[short], weights[short]
     if not len(rows):
@@ -234,7 +234,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     training, _ = _all_rows(trials, rows, weight_of)
     start = np.array(START)
     total = float(weight.sum())
-    pull = PULL.number(context) / len(rows)
+    pull = _PULL.number(context) / len(rows)
     done = [0]
 
     def objective(w: FloatArray) -> tuple[float, FloatArray]:
@@ -262,7 +262,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     return [round(x, decimals) for x in w.tolist()]
 
 
-def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     if not len(index):
         return np.empty(0)
     rows, target = _all_rows(trials, index)
@@ -277,11 +277,11 @@ MODELS = (
         inputs="FIL, G, SR",
         parameters=7,
         source="srs-benchmark 28e255f4b3ff, models/sbd.py",
-        fit=fit,
-        predict=predict,
+        fit=_fit,
+        predict=_predict,
         default=lambda context: list(START),
         standard="SBD-short-secs-recency",
-        hyperparameters=(PULL, _ITERATIONS),
+        hyperparameters=(_PULL, _ITERATIONS),
         seconds_per_10k=0.08,
     ),
 )

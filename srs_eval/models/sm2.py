@@ -1,6 +1,6 @@
-"""SM-2, the scheduler of SuperMemo 2 (1987), read as a model of memory.
+"""Schedulers read as models of memory: SM-2 of SuperMemo 2 (1987), and Memrise's fixed intervals.
 
-SM-2 schedules and predicts nothing. As srs-benchmark does, its interval is taken to
+They schedule and predict nothing. As srs-benchmark does, an interval is taken to
 aim at a retention of 90 % (`Context.sm2_target`) along an exponential curve:
 
     R(t) = 0.9^(t / interval)
@@ -9,6 +9,7 @@ aim at a retention of 90 % (`Context.sm2_target`) along an exponential curve:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import UNTRAINED_FLAGS, Context, Model
+from srs_eval.training.networks import Predict
 from srs_eval.training.trie import before, card_steps
 
 MAXIMUM_INTERVAL = 36_500.0  # days
@@ -73,10 +75,32 @@ def _sm2_intervals(trials: Trials) -> FloatArray:
     return after
 
 
-def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
-    interval = before(trials, trials.derived(_sm2_intervals), index)
-    return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
+_LADDER = np.array([1.0, 6.0, 12.0, 48.0, 96.0, 180.0])  # days
+
+
+def _memrise_intervals(trials: Trials) -> FloatArray:
+    """The interval in days that Memrise gives after each history row (m,).
+
+    A card's first review puts it on the first rung, whatever the answer; then a success
+    takes it to the next rung (the last one stays) and a failure back to the first.
+    """
+    steps = card_steps(trials)
+    after = np.ones(len(trials.history_rating))
+    rung = np.full(len(steps[0]), -1)
+    for rows in steps:
+        success = trials.history_rating[rows] > 1
+        rung = np.where(success, np.minimum(rung[: len(rows)] + 1, len(_LADDER) - 1), 0)
+        after[rows] = _LADDER[rung]
+    return after
+
+
+def _by(intervals: Callable[[Trials], FloatArray]) -> Predict:
+    def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+        """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
+        interval = before(trials, trials.derived(intervals), index)
+        return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
+
+    return predict
 
 
 MODELS = (
@@ -89,7 +113,7 @@ MODELS = (
             "P. A. Wozniak, SuperMemo 2 (1990); "
             "open-spaced-repetition/srs-benchmark other.py `sm2`, `process_untrainable`"
         ),
-        predict=predict,
+        predict=_by(_sm2_intervals),
         configurations=("SM2", "SM2-short"),
         known_decks_only=True,
         flags=UNTRAINED_FLAGS,
@@ -99,5 +123,17 @@ MODELS = (
             "SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %. "
             "On data sets, reviews of missing cards or decks are not judged, as in srs-benchmark."
         ),
+    ),
+    Model(
+        name="Memrise",
+        family="sm2",
+        inputs="IL, G",
+        parameters=0,
+        source="open-spaced-repetition/SSP-MMC-FSRS src/ssp_mmc_fsrs/policies.py `memrise_policy`",
+        predict=_by(_memrise_intervals),
+        flags=UNTRAINED_FLAGS,
+        compiles="never",
+        seconds_per_10k=0.004,
+        note="Memrise predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
     ),
 )

@@ -14,47 +14,43 @@ next success gives w[1] days.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from srs_eval.data.trials import Trials
 from srs_eval.models import Model
 from srs_eval.models.sm2 import MAXIMUM_INTERVAL, log_target
-from srs_eval.training.elementwise import clamp, exp, where
+from srs_eval.training.elementwise import State, Value, clamp, exp, where
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 
-_Value = Any  # float, array or vector
-State = tuple[_Value, _Value, _Value]  # interval, ef, reps
 
-
-def recall(t: _Value, state: State, w: Any) -> _Value:
+def _recall(t: Value, state: State, w: Value) -> Value:
     return exp(w[7] * t / state[0])
 
 
-def _raw_next_ef(ef: _Value, rating: _Value, w: Any) -> _Value:
+def _raw_next_ef(ef: Value, rating: Value, w: Value) -> Value:
     """ef - w3 (q - w4)^2 + w5 with SM-2's grade q = rating + 1."""
     q = rating + 1.0
     return ef - w[3] * (q - w[4]) * (q - w[4]) + w[5]
 
 
-def _next_ef(ef: _Value, rating: _Value, w: Any) -> _Value:
+def _next_ef(ef: Value, rating: Value, w: Value) -> Value:
     return clamp(_raw_next_ef(ef, rating, w), 1.3, 10.0)
 
 
-def first(rating: _Value, w: Any) -> State:
+def _first(rating: Value, w: Value) -> State:
     return clamp(w[0], w[6], MAXIMUM_INTERVAL), _next_ef(w[2], rating, w), 1.0
 
 
-def _interval_after_success(state: State, w: Any) -> _Value:
+def _interval_after_success(state: State, w: Value) -> Value:
     interval, ef, reps = state
     return where(reps == 1.0, w[1], interval * ef)
 
 
-def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _success(state: State, t: Value, rating: Value, w: Value) -> State:
     interval = clamp(_interval_after_success(state, w), w[6], MAXIMUM_INTERVAL)
     return interval, _next_ef(state[1], rating, w), state[2] + 1.0
 
 
-def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     return clamp(w[0], w[6], MAXIMUM_INTERVAL), _next_ef(state[1], rating, w), 1.0
 
 
@@ -69,10 +65,10 @@ def recurrent(least: float, target: float = 0.9) -> RecurrentModel:
         default=DEFAULT,
         lower=(least, least, 1.3, 0, 5, -math.inf),
         upper=(MAXIMUM_INTERVAL, MAXIMUM_INTERVAL, 10, math.inf, math.inf, math.inf),
-        first=first,
-        success=success,
-        failure=failure,
-        recall=recall,
+        first=_first,
+        success=_success,
+        failure=_failure,
+        recall=_recall,
         constants=(least, log_target(target)),
         tie_order="quicksort",
     )
@@ -83,7 +79,7 @@ def _least_interval(trials: Trials) -> float:
     return 1e-6 if trials.protocol.secs else 0.01
 
 
-TRAINABLE = Trainable(
+_TRAINABLE = Trainable(
     lambda trials, context: recurrent(_least_interval(trials), context.sm2_target)
 )
 
@@ -97,8 +93,8 @@ MODELS = (
             "P. A. Wozniak, SuperMemo 2 (1990); "
             "open-spaced-repetition/srs-benchmark other.py, class SM2"
         ),
-        predict=TRAINABLE.predict,
-        fit=TRAINABLE.fit,
+        predict=_TRAINABLE.predict,
+        fit=_TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         hyperparameters=recurrent(0.01).hyperparameters,
         seconds_per_10k=0.008,

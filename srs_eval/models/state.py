@@ -43,7 +43,7 @@ from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import MINIMUM_TRIALS, Trials, recency_weights
 from srs_eval.models import Context, Model, fsrs6, fsrs7
 from srs_eval.training.compile import compiled
-from srs_eval.training.state_features import COUNT, FEATURES, NAMES, state_features, timeline
+from srs_eval.training.state_features import COUNT, NAMES, state_features, timeline
 
 PRIOR_FILE = Path(__file__).with_name("state.json")
 _WARM_UP_REFITS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the reviews before the first judged
@@ -54,10 +54,10 @@ _FILTERS = ((1.0, 1e-4), (0.3, 1e-3))
 """Drift of each filter's weights, and by what it takes the prior's variances."""
 _MEMBERS = (0.25, 0.25, 0.5)  # prior weight of each filter, and of the base
 _SHARE = 1e-3  # of the weight that starts anew with each review
-FLOOR = 100.0  # after so many reviews the base's weight may fall below one half
+_FLOOR = 100.0  # after so many reviews the base's weight may fall below one half
 
 
-SMALLEST = 1e-6  # probability
+_SMALLEST = 1e-6  # probability
 
 
 class Prior(NamedTuple):
@@ -101,12 +101,8 @@ def feature_names(model: str) -> tuple[str, ...]:
 
 def group_slice(group: str) -> tuple[int, int]:
     """First feature of a group and the one after its last."""
-    begin = 0
-    for name, members in FEATURES:
-        if name == group:
-            return begin, begin + len(members)
-        begin += len(members)
-    raise ValueError(f"no group of features is called {group}")
+    places = [place for place, name in enumerate(NAMES) if name.startswith(f"{group}: ")]
+    return places[0], places[-1] + 1
 
 
 def base_logits(trials: Trials, model: Any, context: Context) -> FloatArray:
@@ -129,7 +125,7 @@ def base_logits(trials: Trials, model: Any, context: Context) -> FloatArray:
                 parameters = model.fit(trials, train, recency_weights(len(train)), context)
         p[part] = model.predict(trials, parameters, part, context)
         context.tick((number + 1) / (len(parts) + 1))
-    p = np.clip(p, SMALLEST, 1 - SMALLEST)
+    p = np.clip(p, _SMALLEST, 1 - _SMALLEST)
     logits: FloatArray = np.log(p / (1 - p))
     return logits
 
@@ -160,7 +156,7 @@ def trace(features: FloatArray, y: FloatArray, prior: Prior) -> _Trace:
         )
         members.append(p)
         offsets.append(offset)
-    p = compiled(mixture)(np.array([*members, base]), y, np.array(_MEMBERS), _SHARE, FLOOR)
+    p = compiled(mixture)(np.array([*members, base]), y, np.array(_MEMBERS), _SHARE, _FLOOR)
     return _Trace(p, *offsets[0])
 
 
@@ -235,7 +231,7 @@ def kalman_filter(
             some_spread += x[row] * inner
         offset[at], offset_variance[at] = some, some_spread
         p = 1 / (1 + math.exp(-logit / math.sqrt(1 + math.pi * spread / 8)))
-        p = min(max(p, SMALLEST), 1 - SMALLEST)
+        p = min(max(p, _SMALLEST), 1 - _SMALLEST)
         predicted[at] = p
         h = p * (1 - p)
         damped = 1 / (1 + h * spread)

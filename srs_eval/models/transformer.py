@@ -43,12 +43,12 @@ from srs_eval.training.torch_networks import build, one_thread
 if TYPE_CHECKING:
     from srs_eval.training.transformer_kernel import Batch
 
-NAME = "Transformer"
+_NAME = "Transformer"
 _WIDTH = 2
 _DROPOUT = 0.1
-RATE = hyperparameters.learning_rate(4e-2)
-DECAY = hyperparameters.penalty("decay", 1e-5)
-EPOCHS = hyperparameters.epochs(5)
+_RATE = hyperparameters.learning_rate(4e-2)
+_DECAY = hyperparameters.penalty("decay", 1e-5)
+_EPOCHS = hyperparameters.epochs(5)
 _BATCH_SIZE = hyperparameters.batch_size()
 _PREDICTED_AT_ONCE = 8192
 _FACTOR = 0.9**-2 - 1
@@ -91,10 +91,10 @@ def _shapes() -> dict[str, tuple[int, ...]]:
 
 
 def _start(trials: Trials, context: Context) -> FloatArray:
-    names = weight_names(NAME, trials.protocol)
+    names = weight_names(_NAME, trials.protocol)
     tensors = load_weights(names, _shapes(), context)
     if tensors is None:
-        raise no_weights(NAME, names, context)
+        raise no_weights(_NAME, names, context)
     return flat(tensors)
 
 
@@ -151,8 +151,8 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     order = length_order(trials, training_rows(trials, train))
     weight_of = np.ones(len(trials))
     weight_of[train] = weights
-    size, epochs = _BATCH_SIZE.integer(context, trials.protocol), EPOCHS.integer(context)
-    rate, decay = RATE.number(context), DECAY.number(context)
+    size, epochs = _BATCH_SIZE.integer(context, trials.protocol), _EPOCHS.integer(context)
+    rate, decay = _RATE.number(context), _DECAY.number(context)
     seed = hyperparameters.seed(context)
     parts = [order[first : first + size] for first in range(0, len(order), size)]
     batches = [_batch(trials, rows, weight_of[rows]) for rows in parts]
@@ -193,7 +193,7 @@ def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) 
 
 MODELS = (
     Model(
-        name=NAME,
+        name=_NAME,
         family="neural",
         inputs="IL, G",
         parameters=127,
@@ -201,7 +201,7 @@ MODELS = (
         fit=fit,
         predict=predict,
         flags=ANY_FLAG,
-        hyperparameters=(RATE, EPOCHS, _BATCH_SIZE, DECAY, hyperparameters.SEED),
+        hyperparameters=(_RATE, _EPOCHS, _BATCH_SIZE, _DECAY, hyperparameters.SEED),
         needs="torch",
         seconds_per_10k=0.6,
         seconds_to_compile=10.0,

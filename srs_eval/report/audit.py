@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import count
 
 from srs_eval.benchmark.audit import Audit, Ranking, Tuned
-from srs_eval.benchmark.leaderboard import WEIGHTINGS, Change
+from srs_eval.benchmark.leaderboard import WEIGHTINGS
 from srs_eval.data.errors import counted
 from srs_eval.data.reviews import FloatArray
-from srs_eval.report.document import Document, Section
-from srs_eval.report.table import Cell, Column, Figure, Table, figure, table_of, with_ends
+from srs_eval.report.document import (
+    Cell,
+    Column,
+    Document,
+    Figure,
+    Section,
+    Table,
+    figure,
+    table_of,
+    with_ends,
+)
 from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS
 from srs_eval.training.hyperparameters import setup_in_words
 
@@ -72,38 +80,31 @@ def _lead(audit: Audit) -> list[str]:
 
 
 def _changes(audit: Audit) -> Table:
-    def of_change(value: Callable[[Change], Cell]) -> Callable[[Tuned], Cell]:
-        """A figure of what has changed; none where there are no results."""
-        return lambda each: None if each.change is None else value(each.change)
-
-    def difference(each: Tuned) -> Cell:
-        if each.change is None or not each.found or not all(half.users for half in each.found):
-            return None
-        return with_ends(each.change.differences["LogLoss"][_BY_USERS])
-
-    def spread(each: Tuned, place: int) -> Cell:
-        return figure(each.spread[place]) if each.change and each.spread else None
-
-    return table_of(
+    rows: list[tuple[Cell, ...]] = []
+    for each in audit.tuned:
+        figures: list[Cell] = [None] * 6
+        if (c := each.change) is not None:
+            chosen = each.found and all(half.users for half in each.found)
+            figures = [
+                _mean(c.before.log_loss(c.file.users)),
+                _mean(c.file.metrics["LogLoss"]),
+                with_ends(c.differences["LogLoss"][_BY_USERS]) if chosen else None,
+                c.users,
+                *map(figure, each.spread or (None, None)),
+            ]
+        verdict = "no results" if c is None else _verdict(each)
+        rows.append((each.configuration.words, verdict, *figures))
+    return Table(
         "audit",
         "Log loss on the judged reviews, every user counting the same",
-        audit.tuned,
         (
-            ("configuration", lambda each: each.configuration.words),
-            ("tuning", lambda each: _verdict(each) if each.change else "no results"),
-            (
-                "published",
-                of_change(lambda c: _mean(c.before.log_loss(c.file.users))),
-            ),
-            ("tuned", of_change(lambda change: _mean(change.file.metrics["LogLoss"]))),
-            (Column("tuned − published", by_half_width=False, signed=True), difference),
-            ("users", of_change(lambda change: change.users)),
-            (
-                Column("spread, published", digits=5, note="standard deviation over seeds"),
-                lambda each: spread(each, 0),
-            ),
-            (Column("spread, tuned", digits=5, note="the same"), lambda each: spread(each, 1)),
+            *map(Column, ("configuration", "tuning", "published", "tuned")),
+            Column("tuned − published", by_half_width=False, signed=True),
+            Column("users"),
+            Column("spread, published", digits=5, note="standard deviation over seeds"),
+            Column("spread, tuned", digits=5, note="the same"),
         ),
+        tuple(rows),
     )
 
 
@@ -172,8 +173,8 @@ def _setups(audit: Audit) -> Table:
                     found.users,
                     found.trials,
                     setup_in_words(found.hyperparameters) if found.users else _NOBODY,
-                    _loss(found.published_log_loss),
-                    _loss(found.log_loss),
+                    figure(found.published_log_loss),
+                    figure(found.log_loss),
                     moved or "none",
                     ", ".join(found.on_edge) or "none",
                 )
@@ -197,10 +198,6 @@ def _setups(audit: Audit) -> Table:
         ),
         tuple(rows),
     )
-
-
-def _loss(found: float | None) -> Figure | None:
-    return None if found is None else Figure(found)
 
 
 def _failures(audit: Audit) -> list[Section]:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,13 +15,20 @@ from srs_eval.data.errors import counted
 from srs_eval.data.reviews import FloatArray
 from srs_eval.metrics import KEYS, better
 from srs_eval.report import pictures
-from srs_eval.report.document import Block, Picture, Section
-from srs_eval.report.table import Cell, Column, Figure, Table, figure, table_of, with_ends, written
-from srs_eval.stats.averaging import MODES, Averages, places
-from srs_eval.stats.users import CONFIDENCE
-
-if TYPE_CHECKING:
-    pass
+from srs_eval.report.document import (
+    Block,
+    Cell,
+    Column,
+    Figure,
+    Picture,
+    Section,
+    Table,
+    figure,
+    table_of,
+    with_ends,
+    written,
+)
+from srs_eval.stats.users import CONFIDENCE, MODES, Averages, places
 
 SECONDS = "seconds"
 METRICS = ("LogLoss", "RMSE(bins)", "AUC")
@@ -107,20 +113,9 @@ def comparison_section(
     averages: Sequence[Averages],
 ) -> Section:
     blocks: list[Block] = [_over_whom(comparison, own_users)]
-    undefined = (
-        max(line.undefined["AUC"] for line in comparison.tables[1].lines) if "AUC" in columns else 0
-    )
-    if undefined:
-        blocks.append(
-            f"AUC is not defined for {counted(undefined, 'user')} with one outcome only; they are "
-            "left out of its means, weight included."
-        )
     for table in comparison.tables:
         blocks.append(_means(table, comparison, columns, name, own_users))
     blocks.append(_means_picture(comparison, name))
-    moved = comparison.moved
-    if moved:
-        blocks.append(_places(moved, name))
     if len(comparison.files) > 1:
         blocks.append(_pairs(comparison, heading(comparison.metric), name))
     blocks += [_sizes(comparison, name), _distribution(comparison, name)]
@@ -199,24 +194,12 @@ def _means_picture(comparison: Comparison, name: str) -> Picture:
         (f"by {weighting}", [(m.estimate, m.low, m.high) for m in map(means.__getitem__, labels)])
         for weighting, means in (("users", by_users), ("reviews", by_reviews))
     ]
-    floor = next(
-        (by_users[file.label].estimate for file in comparison.files if file.is_floor), None
-    )
+    labelled = [file.label for file in comparison.files if file.is_floor][:1]
+    floors = [means[label].estimate for label in labelled for means in (by_users, by_reviews)]
     return Picture(
         f"{name}means",
-        f"Mean {heading(metric)} with 99 % intervals" + (", the floor as a line" if floor else ""),
-        f"Mean {heading(metric)} of each model by reviews and by users, as in the tables.",
-        pictures.intervals(labels, series, heading(metric), floor),
-        None,
-    )
-
-
-def _places(moved: Sequence[tuple[str, int, int]], name: str) -> Table:
-    return Table(
-        f"{name}places",
-        "Places by log loss that depend on what counts the same",
-        tuple(map(Column, ("model", "by reviews", "by users"))),
-        tuple(moved),
+        f"Mean {heading(metric)} with 99 % intervals" + (", the floor as lines" if floors else ""),
+        pictures.intervals(labels, series, heading(metric), floors),
     )
 
 
@@ -227,17 +210,13 @@ def _pairs(comparison: Comparison, words: str, name: str) -> Section:
     """Matrices of superiority and effect sizes of each pair; `words` is the metric for people."""
     blocks: list[Block] = [_CAVEAT, _SET_UP]
     title = f"Superiority: users for whom the row's model has the better {words}, in per cent"
-    told = f"Share of users for whom one model has the better {words} than another."
-    blocks += _matrices(comparison, comparison.superiority, None, f"{name}superiority", title, told)
+    blocks += _matrices(comparison, comparison.superiority, None, f"{name}superiority", title)
     for kind, test, effects in (
         ("wilcoxon", "r of Wilcoxon's signed-rank test", comparison.wilcoxon),
         ("cohens-d", "Cohen's d of the paired t-test", comparison.t_test),
     ):
         title = f"{test} of {words}: green where the row's model is better, grey where p > {SURE}"
-        told = f"{test} of {words} for each pair of models."
-        blocks += _matrices(
-            comparison, effects.effect, effects.p_value, f"{name}{kind}", title, told
-        )
+        blocks += _matrices(comparison, effects.effect, effects.p_value, f"{name}{kind}", title)
         p_values = _pair_table(comparison, effects.p_value, f"{name}{kind}-p", "p-values", 3)
         blocks.append(replace(p_values, shown=False))
     return Section(f"Pairs of models by {words}", tuple(blocks))
@@ -249,31 +228,29 @@ def _matrices(
     p_values: FloatArray | None,
     name: str,
     title: str,
-    told: str,
 ) -> list[Block]:
     """Values of pairs as a picture and a table: of readable models and, folded, of all.
 
     With p-values they are effects, without shares.
     """
 
-    def matrix(chosen: Sequence[int], name: str) -> Picture:
-        def colour(row: int, column: int) -> str:
-            pair = chosen[row], chosen[column]
-            if p_values is None:
-                return share_colour(float(values[pair]))
-            return effect_colour(float(values[pair]), float(p_values[pair]))
+    shares = p_values is None
+    shown = Column("", 1, percent=True) if shares else Column("", 2)
 
-        shares = p_values is None
-        shown = Column("", 1, percent=True) if shares else Column("", 2)
-        labels = [comparison.files[k].label for k in chosen]
-        drawn = pictures.matrix(
-            labels,
-            values[np.ix_(chosen, chosen)],
-            colour,
-            lambda value: written(Figure(value), shown).removesuffix(" %"),
-        )
+    def square(pair: tuple[int, int]) -> tuple[str, str] | None:
+        value = float(values[pair])
+        if not math.isfinite(value):
+            return None
+        text = written(Figure(value), shown).removesuffix(" %")
+        if p_values is None:
+            return text, _share_colour(value)
+        return text, _effect_colour(value, float(p_values[pair]))
+
+    def matrix(chosen: Sequence[int], name: str) -> Picture:
         table = _pair_table(comparison, values, name, title, 1 if shares else 3, shares, chosen)
-        return Picture(name, title, told, drawn, table)
+        labels = [comparison.files[k].label for k in chosen]
+        squares = [[square((row, column)) for column in chosen] for row in chosen]
+        return Picture(name, title, pictures.matrix(labels, squares), table)
 
     readable, whole = _readable(comparison), range(len(comparison.files))
     made: list[Block] = [matrix(readable, name)]
@@ -320,7 +297,7 @@ def _readable(comparison: Comparison) -> list[int]:
     return sorted([*others, *floors])
 
 
-def share_colour(share: float) -> str:
+def _share_colour(share: float) -> str:
     """From red (0) to green (1), bright between, as in srs-benchmark's superiority matrix."""
     parts = (
         round(math.sqrt(share * green**2 + (1 - share) * red**2))
@@ -329,7 +306,7 @@ def share_colour(share: float) -> str:
     return "#" + "".join(f"{part:02x}" for part in parts)
 
 
-def effect_colour(effect: float, p_value: float) -> str:
+def _effect_colour(effect: float, p_value: float) -> str:
     """Greens for better, reds for worse, grey where p tells nothing, as srs-benchmark has it."""
     if not p_value <= SURE:
         return _UNSURE_COLOUR
@@ -348,41 +325,25 @@ def _sizes(comparison: Comparison, name: str) -> Section:
     floor = next((k for k, file in enumerate(comparison.files) if file.is_floor), None)
     if floor is not None and floor not in chosen:
         chosen = [*chosen[: _LINES - 1], floor]
-    rows: list[tuple[Cell, ...]] = [
-        (f"{smallest:,} to {largest:,}", users, *map(Figure, means))
-        for smallest, largest, users, means in zip(
-            groups.smallest, groups.largest, groups.users, groups.means.tolist(), strict=True
-        )
-    ]
-    every = Table(
-        f"{name}by-size-all",
+    title = f"Mean {words} over collection size"
+    table = Table(
+        f"{name}by-size",
         f"Mean {words} by size of the collection, every user counting the same",
         tuple(map(Column, ("judged reviews", "users", *labels))),
-        tuple(rows),
-        shown=False,
-    )
-    places = [0, 1, *(2 + k for k in chosen)]
-    table = replace(
-        every,
-        name=f"{name}by-size",
-        columns=tuple(every.columns[k] for k in places),
-        rows=tuple(tuple(row[k] for k in places) for row in every.rows),
-        shown=True,
+        tuple(
+            (f"{sizes.min():,.0f} to {sizes.max():,.0f}", len(sizes), *map(Figure, means.tolist()))
+            for sizes, means in groups
+        ),
     )
     drawn = pictures.lines(
-        groups.median,
-        [(labels[k], groups.means[:, k].tolist()) for k in chosen],
+        [float(np.median(sizes)) for sizes, _ in groups],
+        [(labels[k], [float(means[k]) for _, means in groups]) for k in chosen],
         "judged reviews of a user (median of each group)",
         f"mean {words}",
         logarithmic=True,
     )
-    title = f"Mean {words} over collection size"
-    told = f"{title} for {listed([labels[k] for k in chosen])}."
-    several = len(groups.users) > 1
-    blocks: list[Block] = [Picture(table.name, title, told, drawn, table) if several else table]
-    if len(chosen) < len(labels):
-        blocks.append(every)
-    return Section("By size of the collection", tuple(blocks))
+    picture = Picture(table.name, title, drawn, table)
+    return Section("By size of the collection", (picture if len(groups) > 1 else table,))
 
 
 def _distribution(comparison: Comparison, name: str) -> Section:
@@ -401,7 +362,6 @@ def _distribution(comparison: Comparison, name: str) -> Section:
     picture = Picture(
         f"{name}distribution",
         f"{words[0].upper()}{words[1:]} over users: 1 to 99 %, 5 to 95 %, 25 to 75 %, median",
-        table.title,
         pictures.spreads(labels, comparison.percentiles, words),
         table,
     )
@@ -422,24 +382,16 @@ def _averages(averages: Sequence[Averages], name: str) -> Section:
     ]
     for metric in metrics:
         by_mode = {mode: places(averages, mode, metric) for mode in modes}
-        rows = tuple(
-            (
-                each.label,
-                *(
-                    cell
-                    for mode in modes
-                    for cell in (
-                        Figure(each.means[mode][metric]) if mode in each.means else None,
-                        by_mode[mode][k],
-                    )
-                ),
-            )
-            for k, each in enumerate(averages)
-        )
+        rows: list[list[Cell]] = [[each.label] for each in averages]
         heads = [Column("model")]
         for mode in modes:
             heads += [Column(f"by {mode}" if mode != "global" else mode), Column(f"place, {mode}")]
-        blocks.append(Table(f"{name}averages-{metric}", _arrow(metric), tuple(heads), rows))
+            for k, (row, each) in enumerate(zip(rows, averages, strict=True)):
+                row += [figure(each.means.get(mode, {}).get(metric)), by_mode[mode][k]]
+        table = Table(
+            f"{name}averages-{metric}", _arrow(metric), tuple(heads), tuple(map(tuple, rows))
+        )
+        blocks.append(table)
         changing = [
             each.label
             for k, each in enumerate(averages)

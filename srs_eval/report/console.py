@@ -65,17 +65,13 @@ def show(text: str) -> None:
 # --- run -----------------------------------------------------------------------
 
 
-def _bars(
-    console: Console, *, share: bool = False, left: bool = True, stays: bool = False
-) -> Progress:
+def _bars(console: Console, *, left: bool = True, stays: bool = False) -> Progress:
     """A line for each task: its description, a bar, how much is done, the time, the time left.
 
-    `share`: how much is told in per cent, else as a count; `stays`: the lines are not removed at
-    the end.
+    `stays`: the lines are not removed at the end.
     """
     from rich.progress import (
         BarColumn,
-        MofNCompleteColumn,
         Progress,
         TaskProgressColumn,
         TextColumn,
@@ -86,7 +82,7 @@ def _bars(
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
-        TaskProgressColumn() if share else MofNCompleteColumn(),
+        TaskProgressColumn(),
         TimeElapsedColumn(),
         *([TextColumn("left"), TimeRemainingColumn()] if left else []),
         console=console,
@@ -100,79 +96,51 @@ def _bars(
 class _Progress:
     """Lines of progress on stderr, while the block lasts; none without a terminal."""
 
-    def __init__(self) -> None:
-        self.console = console_for(sys.stderr)
-        self.live = self.console.is_terminal
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
+    def __init__(self, **how: bool) -> None:
+        self._progress = _bars(console_for(sys.stderr), **how)
+        self._live = self._progress.console.is_terminal
+        self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._progress is not None:
+        if self._live:
             self._progress.stop()
 
-    def _begin(self, words: str, total: float | None, **how: bool) -> None:
-        if self.live:
-            self._progress = _bars(self.console, **how)
-            self._task = self._progress.add_task(words, total=total)
+    def _begin(self, task: str, words: str, total: float) -> None:
+        if self._live:
             self._progress.start()
+        self._tasks[task] = self._progress.add_task(words, total=total)
 
 
 class RunProgress(_Progress):
     """Follows the engine's events on stderr: one bar for all, one for each model at work."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._tasks: dict[str, TaskID] = {}
+        super().__init__(left=False)
 
     def show(self, event: Event) -> None:
-        from srs_eval.engine.run import Failed, Finished, Prepared, Progress, Skipped, Started
+        from srs_eval.engine.run import Prepared, Progress, Started
 
-        if isinstance(event, Prepared) and not self.live:
-            words = f"{counted(event.reviews, 'review')}, {event.judged:,} judged; "
-            say(f"{words}{counted(len(event.configurations), 'configuration')}")
         if isinstance(event, Prepared):
-            words = f"{event.judged:,} reviews judged"
-            self._begin(words, len(event.configurations), share=True, left=False)
-        if self._progress is None:
+            configurations = len(event.configurations)
+            if not self._live:
+                words = f"{counted(event.reviews, 'review')}, {event.judged:,} judged; "
+                say(f"{words}{counted(configurations, 'configuration')}")
+            self._begin("", f"{event.judged:,} reviews judged", configurations)
             return
+        name, words = event.configuration.name, event.configuration.words
         match event:
             case Started():
                 note = " (preparing, first run only)" if event.compiles else ""
-                self._tasks[event.configuration.name] = self._progress.add_task(
-                    event.configuration.words + note, total=1.0
-                )
-            case Progress():
-                self._progress.update(
-                    self._tasks[event.configuration.name],
-                    description=event.configuration.words,
-                    completed=event.fraction,
-                )
-            case Finished() | Failed() | Skipped():
-                task = self._tasks.pop(event.configuration.name, None)
-                if task is not None:
-                    self._progress.remove_task(task)
-                if self._task is not None:
-                    self._progress.advance(self._task)
-
-
-class ReportProgress(_Progress):
-    """Which question a report is at, on stderr; `tell` is a `report.build.Told`."""
-
-    def __enter__(self) -> Self:
-        if not self.live:
-            say("Answering questions about settings and days ...")
-        self._begin("", None)
-        return self
-
-    def tell(self, number: int, of: int, question: str) -> None:
-        if self._progress is not None and self._task is not None:
-            from srs_eval.advice.questions import REGISTRY
-
-            words = REGISTRY[question].title
-            self._progress.update(self._task, total=of, completed=number - 1, description=words)
+                self._begin(name, words + note, 1.0)
+            case Progress(fraction=fraction):
+                self._progress.update(self._tasks[name], description=words, completed=fraction)
+            case _:
+                if name in self._tasks:
+                    self._progress.remove_task(self._tasks.pop(name))
+                self._progress.advance(self._tasks[""])
 
 
 def show_run(run: Run, console: Console) -> None:
@@ -220,28 +188,22 @@ class BatchProgress(_Progress):
     """Follows a batch on stderr: rate and time left; a line a minute without a terminal."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._plan: Planned | None = None
+        super().__init__(stays=True)
+        self._units = self._failed = 0
         self._start = self._told = time.monotonic()
-        self._failed = self._skipped = 0
 
     def show(self, event: BatchEvent) -> None:
-        from srs_eval.benchmark.plan import Ended, Planned, UnitDone
+        from srs_eval.benchmark.plan import Planned, UnitDone
 
         match event:
             case Planned():
-                self._plan = event
                 self._say(event)
             case UnitDone():
                 self._failed += event.unit.status == "failed"
-                self._skipped += event.unit.status == "skipped"
                 self._advance(event.finished, event.share)
-            case Ended():
-                if self._progress is not None:
-                    self._progress.stop()
 
     def _say(self, plan: Planned) -> None:
-        self._start = self._told = time.monotonic()
+        self._units, self._start = plan.units, time.monotonic()
         before = plan.present + plan.skipped_before
         words = (
             f"{counted(plan.users, 'user')}, "
@@ -266,17 +228,16 @@ class BatchProgress(_Progress):
             lines = counted(plan.damaged, "damaged line")
             say(f"{lines} of the journal {are} ignored and evaluated again")
         if plan.units:
-            self._begin("starting", 1.0, share=True, stays=True)
+            self._begin("", "starting", 1.0)
 
     def _advance(self, finished: int, share: float) -> None:
-        assert self._plan is not None
         now = time.monotonic()
         gone = max(now - self._start, 1e-9)
-        words = f"{finished:,}/{self._plan.units:,} units  {finished / gone:,.1f}/s"
+        words = f"{finished:,}/{self._units:,} units  {finished / gone:,.1f}/s"
         if self._failed:
             words += f"  {self._failed:,} failed"
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=share, description=words)
+        if self._live:
+            self._progress.update(self._tasks[""], completed=share, description=words)
         elif now - self._told >= _PLAIN_SECONDS:
             self._told = now
             say(f"{words}  about {clock(gone * (1 - share) / max(share, 1e-9))} left")
@@ -288,7 +249,7 @@ def share_done(console: Console, words: str) -> Iterator[Callable[[str, float], 
 
     Gives a function of these words and the share (0-1) that lies behind.
     """
-    with _bars(console, share=True) as progress:
+    with _bars(console) as progress:
         task = progress.add_task(words, total=1.0)
 
         def tell(words: str, share: float) -> None:
@@ -299,11 +260,6 @@ def share_done(console: Console, words: str) -> Iterator[Callable[[str, float], 
 
 # --- compare -------------------------------------------------------------------
 
-WORKLOAD = (
-    "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
-    "for habits like those of so far (docs/workload.md). --preset NAME asks about another preset; "
-    "srs-eval compare --question parameters judges the parameters in force."
-)
 ANKI_ROWS = (
     "Reviews are those that Anki's optimizer takes (--rows anki); "
     "a verdict speaks of reviews like these. An interval beyond 0 is none yet where "
@@ -355,5 +311,6 @@ def print_answers(
             console.print()
             for part in table_text(figures(table, ""), width, elsewhere=None):
                 console.print(part, width=width)
-    console.print(f"\n{closing}", width=width, style="dim")
+    if shown:
+        console.print(f"\n{closing}", width=width, style="dim")
     return shown

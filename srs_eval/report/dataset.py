@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from srs_eval.benchmark.leaderboard import (
     WEIGHTINGS,
     Change,
     Comparison,
     Standing,
-    fitted_percentiles,
+    changes,
+    compare,
 )
-from srs_eval.benchmark.result_files import ResultFolder
-from srs_eval.data.errors import counted
+from srs_eval.benchmark.result_files import ResultFile, ResultFolder, read_folders
+from srs_eval.data.errors import InputError, counted
 from srs_eval.data.paths import VERSION
 from srs_eval.report.comparison import (
     METRICS,
@@ -24,51 +27,135 @@ from srs_eval.report.comparison import (
     listed,
     title_of,
 )
-from srs_eval.report.document import Block, Document, Section
-from srs_eval.report.table import Cell, Column, Figure, Table, table_of, with_ends
-from srs_eval.stats.averaging import Averages
-from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, RESAMPLES
+from srs_eval.report.document import Block, Cell, Column, Document, Section, table_of, with_ends
+from srs_eval.stats.users import (
+    COLUMNS,
+    CONFIDENCE,
+    FEWEST_USERS,
+    MODES,
+    RESAMPLES,
+    Averages,
+    averages,
+    read_predictions,
+)
 
 _ChangeColumn = tuple[str | Column, Callable[[Change], Cell]]
 
 
-def dataset_document(
-    folders: Sequence[ResultFolder],
-    comparisons: Sequence[Comparison],
+def dataset_report(
+    paths: Sequence[Path],
     *,
+    metric: str = "LogLoss",
     columns: Sequence[str] = METRICS,
-    own_users: bool = False,
-    baseline: Sequence[ResultFolder] = (),
-    changes: Sequence[Change] = (),
-    averages: Sequence[Sequence[Averages]] = (),
+    users: str = "common",
+    average: Sequence[str] = ("user",),
+    baseline: Path | None = None,
 ) -> Document:
-    """Everything about some folders of results; `averages` are by comparison."""
-    files = sum(len(folder.files) for folder in folders)
-    users = max(len(comparison.users) for comparison in comparisons)
-    named = [
-        f"{number}-" if len(comparisons) > 1 else "" for number in range(1, len(comparisons) + 1)
-    ]
+    """The report on some folders; raises InputError for what they do not hold."""
+    folders = read_folders(paths)
+    files = [file for folder in folders for file in folder.files]
+    known = dict.fromkeys(name for file in files for name in file.metrics)
+    if not known:
+        raise InputError(
+            f'"{paths[0]}": no line holds a metric; name a folder with results of srs-eval or '
+            "srs-benchmark."
+        )
+    metric = _named("--metric", metric, known)
+    columns = [_named("--columns", each.strip(), [*known, SECONDS]) for each in columns]
+    modes = [_named("--average", each.strip(), MODES) for each in average]
+    before = read_folders([baseline]) if baseline is not None else []
+    metrics = [each for each in columns if each != SECONDS]
+    own_users = users == "each"
+    comparisons = compare(files, metric, metrics=metrics, users="each" if own_users else "common")
     sections = [
-        comparison_section(comparison, columns, name, own_users, of_comparison)
-        for comparison, name, of_comparison in zip(
-            comparisons, named, averages or [()] * len(comparisons), strict=True
+        comparison_section(
+            comparison,
+            columns,
+            f"{number}-" if len(comparisons) > 1 else "",
+            own_users,
+            averages,
+        )
+        for number, (comparison, averages) in enumerate(
+            zip(comparisons, _averaged(folders, comparisons, modes), strict=True), start=1
         )
     ]
-    metric = comparisons[0].metric
-    if baseline:
-        sections.insert(0, _changes(changes, metric, folders, baseline))
+    if before:
+        sections.insert(0, _changes(files, before, metric, metrics))
+    most = max(len(comparison.users) for comparison in comparisons)
     return Document(
-        title=f"{counted(files, 'configuration')}, {counted(users, 'user')}",
+        title=f"{counted(len(files), 'configuration')}, {counted(most, 'user')}",
         lead=(
-            *_data_sets([*folders, *baseline]),
+            *_data_sets([*folders, *before]),
             *(each for comparison in comparisons for each in _lead(comparison)),
         ),
         sections=(
             *sections,
-            *_median_parameters(folders),
-            _card(folders, comparisons, columns, own_users, baseline),
+            *_median_parameters(files),
+            _card(folders, comparisons, columns, own_users, before),
         ),
     )
+
+
+def _named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> str:
+    """The one of some names that is meant, case and spaces aside."""
+    for each in known:
+        if _plain(each) == _plain(name):
+            return each
+    raise InputError(f'{option} takes {", ".join(known)}, not "{name}".')
+
+
+def _plain(name: str) -> str:
+    return "".join(name.lower().split()).replace("_", "")
+
+
+def _averaged(
+    folders: Sequence[ResultFolder], comparisons: Sequence[Comparison], modes: Sequence[str]
+) -> list[list[Averages]]:
+    """By comparison: averages of those of its files that have predictions.
+
+    Over the users of whom all of these hold every judged review, and no others.
+    """
+    if list(modes) == ["user"]:
+        return [[] for _ in comparisons]
+    homes = {file.path: folder.path for folder in folders for file in folder.files}
+    found: list[list[Averages]] = []
+    for comparison in comparisons:
+        users = comparison.users
+        sizes = dict(zip(users.tolist(), comparison.sizes.tolist(), strict=True))
+        files = list(comparison.files)
+        made: dict[str, tuple[int, Averages]] = {}  # with the number of users that it is over
+        # Users only drop out, so that a second turn is needed only where some did.
+        while stale := [f for f in files if f.label not in made or made[f.label][0] > len(users)]:
+            for file in stale:
+                predictions = read_predictions(homes[file.path], file.spelled)
+                if predictions is None:
+                    files.remove(file)
+                    continue
+                here = np.array([sizes[user] for user in users.tolist()])
+                users = predictions.complete(users, here)
+                if not len(users):
+                    raise InputError(
+                        f'--average: the predictions of {file.label} in "{homes[file.path]}" are '
+                        "not of the reviews and users that results and other predictions are of: "
+                        "evaluate again with --raw."
+                    )
+                averaged = averages(
+                    file.label, predictions.of(users), modes, is_floor=file.is_floor
+                )
+                made[file.label] = len(users), averaged
+        found.append([made[file.label][1] for file in files])
+    if not any(found):
+        raise InputError(
+            f"--average {','.join(modes)} needs predictions, and there are none in a folder raw "
+            f'beside the results of "{folders[0].path}": evaluate with --raw.'
+        )
+    for mode in modes:
+        if not any(mode in each.means for averaged in found for each in averaged):
+            raise InputError(
+                f"--average {mode}: no predictions in raw tell the {mode}s of reviews; parquet "
+                f"files with a column {COLUMNS[mode]} do."
+            )
+    return found
 
 
 # What it comes to
@@ -165,19 +252,11 @@ def _best_by(comparison: Comparison) -> str:
 # Parameters, averages, changes
 
 
-def _median_parameters(folders: Sequence[ResultFolder]) -> list[Section]:
-    files = [
-        file
-        for folder in folders
-        for file in folder.files
-        if file.parameters is not None and file.parameter_count != 0
-    ]
-    if not files:
-        return []
+def _median_parameters(files: Sequence[ResultFile]) -> list[Section]:
     fits = [
-        (file.label, file.parameters, fitted_percentiles(file.parameters))
+        (file.label, file.parameters)
         for file in files
-        if file.parameters is not None
+        if file.parameters is not None and file.parameter_count != 0
     ]
     table = table_of(
         "median-parameters",
@@ -186,40 +265,32 @@ def _median_parameters(folders: Sequence[ResultFolder]) -> list[Section]:
         (
             ("model", lambda fit: fit[0]),
             (Column("fits", note="users, or partitions of users"), lambda fit: len(fit[1])),
-            ("medians", lambda fit: ", ".join(f"{each:.4f}" for each in fit[2][1])),
+            ("medians", lambda fit: ", ".join(f"{each:.4f}" for each in np.median(fit[1], axis=0))),
         ),
     )
-    spread = Table(
-        "parameters",
-        "Fitted parameters",
-        tuple(map(Column, ("model", "parameter", "5 %", "median", "95 %"))),
-        tuple(
-            (label, number, *map(Figure, each))
-            for label, _, percentiles in fits
-            for number, each in enumerate(percentiles.T.tolist())
-        ),
-        shown=False,
-    )
-    return [Section("Median parameters", (table, spread), folded=True)]
+    return [Section("Median parameters", (table,), folded=True)] if fits else []
 
 
 def _changes(
-    changes: Sequence[Change],
-    metric: str,
-    folders: Sequence[ResultFolder],
+    files: Sequence[ResultFile],
     baseline: Sequence[ResultFolder],
+    metric: str,
+    metrics: Sequence[str],
 ) -> Section:
+    old = [file for folder in baseline for file in folder.files]
+    found = changes(files, old, metric, metrics)
+    shown = dict.fromkeys((metric, *metrics))
+
     def difference(metric: str, place: int) -> _ChangeColumn:
         head = Column(f"{heading(metric)} by {WEIGHTINGS[place]}", signed=True)
         return head, lambda change: with_ends(change.differences[metric][place])
 
-    metrics = list(changes[0].differences) if changes else []
     columns: list[_ChangeColumn] = [
         ("model", lambda change: change.file.label),
         (Column("users", note="in both runs, judged on as many reviews"), lambda c: c.users),
         (Column("verdict by users", note=f"on {heading(metric)}"), lambda c: c.verdict("users")),
         ("by reviews", lambda change: change.verdict("reviews")),
-        *(difference(each, place) for each in metrics for place in (1, 0)),
+        *(difference(each, place) for each in shown for place in (1, 0)),
         ("users better", lambda change: change.better),
         ("worse", lambda change: change.worse),
         ("only before", lambda change: change.only_before),
@@ -233,10 +304,9 @@ def _changes(
         "New minus old, paired by user, with the ends of the 99 % interval in brackets; a verdict "
         "needs an interval that leaves out 0."
     ]
-    if changes:
-        blocks.append(table_of("changes", "", changes, columns))
-    now = {file.name: file.label for folder in folders for file in folder.files}
-    before = {file.name: file.label for folder in baseline for file in folder.files}
+    if found:
+        blocks.append(table_of("changes", "", found, columns))
+    now, before = ({file.name: file.label for file in each} for each in (files, old))
     for words, missing in (
         ("Only in the baseline", [before[name] for name in before if name not in now]),
         ("Not in the baseline", [now[name] for name in now if name not in before]),

@@ -1,18 +1,169 @@
-"""What a report consists of: sections of sentences, tables and pictures, without a layout."""
+"""What a report consists of: sections of sentences, tables and pictures, without a layout.
+
+Its renderers are `terminal`, `page` and `files` (Markdown, CSV, JSON). Cells hold figures, not
+text, so that a page can sort them and CSV has every digit.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from srs_eval.report.table import Table
+from srs_eval.report.formats import half, with_sign
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-    from srs_eval.report.pictures import Palette
+    from srs_eval.stats.intervals import Interval
+    from srs_eval.stats.users import MeanInterval
+
+_Item = TypeVar("_Item")
+_MOST_DIGITS = 7  # of an end of an interval that lies near 0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number of a table, perhaps with its interval: half the width, or both ends."""
+
+    value: float  # nan: there is none
+    half_width: float = math.nan
+    strong: bool = False  # the best of its column
+    ends: tuple[float, float] | None = None  # of an interval that need not be symmetric
+
+
+Cell = str | int | Figure | None
+
+
+def figure(value: float | Interval | MeanInterval | None, strong: bool = False) -> Figure | None:
+    """The cell of a number or of an interval; None where there is none."""
+    if value is None:
+        return None
+    if isinstance(value, (int, float)):
+        return Figure(value, strong=strong)
+    return Figure(value.estimate, value.half_width, strong)
+
+
+def with_ends(interval: MeanInterval | None) -> Figure | None:
+    """The cell of an interval by its ends: whether 0 lies between is what a verdict rests on."""
+    if interval is None:
+        return None
+    return Figure(interval.estimate, ends=(interval.low, interval.high))
+
+
+@dataclass(frozen=True)
+class Column:
+    """How a column is headed and how its figures are written."""
+
+    title: str
+    digits: int = 4
+    by_half_width: bool = True  # figures with an interval are rounded by its width (`rounded`)
+    signed: bool = False
+    percent: bool = False  # figures are shares
+    in_words: Callable[[Figure], str] | None = None
+    """How a figure is told where it has no sign of its own: "0.0021 worse ±.0012"."""
+    note: str = ""  # what it means, in a few words
+    minor: bool = False  # left out where a page is as narrow as a phone
+    from_width: int = 0  # of a terminal that shows it
+    gives: Literal["", "fold", "cut"] = ""  # what is done with its words in a narrow terminal
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells, one for each column."""
+
+    name: str  # of its CSV file, without the ending
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    shown: bool = True  # else it is a CSV file only
+    own: int | None = None  # the row that is the reader's own
+    brief: tuple[int, ...] | None = None  # rows that are enough for a forum; None: all of them
+    faint: tuple[int, ...] = ()  # rows that step back, such as the floor
+
+    @property
+    def right(self) -> list[bool]:
+        """Which columns hold numbers, and stand to the right."""
+        return [
+            bool(self.rows) and all(not isinstance(row[k], str) for row in self.rows)
+            for k in range(len(self.columns))
+        ]
+
+    def texts(self) -> list[list[str]]:
+        """The rows as people read them."""
+        return [list(map(written, row, self.columns)) for row in self.rows]
+
+
+def table_of(
+    name: str,
+    title: str,
+    items: Iterable[_Item],
+    columns: Sequence[tuple[str | Column, Callable[[_Item], Cell]]],
+    **more: Any,
+) -> Table:
+    """A row for each item: headings, and what stands below them; `more` are fields of `Table`."""
+    heads = (each if isinstance(each, Column) else Column(each) for each, _ in columns)
+    rows = tuple(tuple(cell(item) for _, cell in columns) for item in items)
+    return Table(name, title, tuple(heads), rows, **more)
+
+
+def written(cell: Cell, column: Column) -> str:
+    """A cell as people read it: "0.325±0.0081", "−0.004 [−0.012, −0.001]", "–" for nothing."""
+    match cell:
+        case None:
+            return "–"
+        case str():
+            return cell
+        case int():
+            return f"{cell:,}"
+    if math.isnan(cell.value):
+        return "–"
+    if column.in_words is not None:
+        return column.in_words(cell)
+    scale, unit = (100, " %") if column.percent else (1, "")
+    if cell.ends is not None and all(map(math.isfinite, cell.ends)):
+        low, high = (scale * end for end in cell.ends)
+        digits = _decimals((high - low) / 2) if column.by_half_width else column.digits
+        while digits < _MOST_DIGITS and any(end and not round(end, digits) for end in (low, high)):
+            digits += 1  # on which side of 0 an end lies is what a verdict rests on
+        middle, low_end, high_end = (
+            with_sign(f"{each:.{digits}f}", column.signed)
+            for each in (scale * cell.value, low, high)
+        )
+        return f"{middle} [{low_end}, {high_end}]{unit}"
+    text, width = f"{scale * cell.value:.{column.digits}f}", scale * cell.half_width
+    around = half(width, column.digits)
+    if column.by_half_width and not math.isnan(width):
+        text, around = _rounded(scale * cell.value, width)
+        around = f"±{around}"
+    return f"{with_sign(text, column.signed)}{around}{unit}"
+
+
+def _rounded(value: float, half_width: float) -> tuple[str, str]:
+    """A mean and its half-width with the digits of srs-benchmark's tables (evaluate.py).
+
+    The half-width has two significant digits, the mean one decimal fewer than it. Where rounding
+    carries the half-width into the next power of ten, both lose one more decimal.
+    """
+    if half_width == 0:
+        return f"{value:.4f}", "0"
+    decimals = _decimals(half_width)
+    return f"{value:.{max(decimals - 1, 0)}f}", f"{half_width:.{decimals}f}"
+
+
+def _decimals(half_width: float) -> int:
+    """Decimals with which a half-width has two significant digits."""
+    if half_width == 0:
+        return 4
+    decimals = 1 - math.floor(math.log10(half_width))
+    if round(half_width, decimals) >= 10 ** (2 - decimals):
+        decimals -= 1
+    return max(decimals, 0)
+
+
+# --- sections
 
 
 @dataclass(frozen=True)
@@ -28,9 +179,8 @@ class Picture:
 
     name: str  # of its file, without the ending
     title: str
-    told: str  # the same in words, for who does not see it
-    draw: Callable[[Palette], Drawing]
-    table: Table | None  # None where a table beside it shows the same
+    draw: Callable[[], Drawing]
+    table: Table | None = None  # None where a table beside it shows the same
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from srs_eval.data.dataset_check import Description
+from srs_eval.data.dataset_hub import Description
 from srs_eval.data.errors import missing
 from srs_eval.data.paths import VERSION
 from srs_eval.data.printable import csv_text, escaped
@@ -21,30 +21,21 @@ from srs_eval.metrics import KEYS
 from srs_eval.models import Model, all_models
 from srs_eval.models.configurations import Configuration, Names, listed_names, resolve
 from srs_eval.models.published import spelled
+from srs_eval.report.document import Cell, Column, Table, figure, table_of
+from srs_eval.report.formats import THAN_AVERAGE, against_floor, better
 from srs_eval.stats.intervals import Interval
 
 _JSON_LAYOUT = 2
+# Columns from which a terminal shows the more of a ranking.
+_WIDE, _PLAIN, _BROAD = 115, 80, 70
+_DIFFERENCES = ("to_best", "to_floor", "to_reference")
 _CSV_COLUMNS = (
-    "group",
-    "place",
-    "configuration",
-    "words",
-    "model",
-    "parameters",
-    "status",
-    "reason",
-    "size",
+    *("group", "place", "configuration", "words", "model"),
+    *("parameters", "status", "reason", "size"),
     *KEYS,
-    "log_loss_half_width",
-    "standing",
-    "to_best",
-    "to_best_half_width",
-    "to_floor",
-    "to_floor_half_width",
-    "to_reference",
-    "to_reference_half_width",
-    "against_floor_percent",
-    "seconds",
+    *("log_loss_half_width", "standing"),
+    *(column for name in _DIFFERENCES for column in (name, f"{name}_half_width")),
+    *("against_floor_percent", "seconds"),
 )
 
 
@@ -127,9 +118,7 @@ def _ranked(group: int, line: Ranked, names: Names) -> dict[str, Any]:
         "log_loss_half_width": _rounded(line.log_loss.half_width),
         "standing": line.standing,
         "flattered_reviews": line.result.flattered,
-        "to_best": _difference(line.to_best),
-        "to_floor": _difference(line.to_floor),
-        "to_reference": _difference(line.to_reference),
+        **{name: _difference(getattr(line, name)) for name in _DIFFERENCES},
         "against_floor_percent": None if share is None else _rounded(100 * share, 3),
         "seconds": round(line.result.seconds, 6),
         "cached": line.result.cached,
@@ -242,7 +231,7 @@ def run_csv(
     for result in document["results"]:
         line = {key: value for key, value in result.items() if key in _CSV_COLUMNS}
         line["parameters"] = result["parameter_count"]
-        for name in ("to_best", "to_floor", "to_reference"):
+        for name in _DIFFERENCES:
             difference = result[name] or {}
             line[name] = difference.get("difference")
             line[f"{name}_half_width"] = difference.get("half_width")
@@ -250,18 +239,57 @@ def run_csv(
         lines.append({**line, **metrics, "status": "done"})
     for status in ("failed", "skipped"):
         for entry in document[status]:
-            configuration = by_name[entry["configuration"]]
-            lines.append(
-                {
-                    "configuration": entry["configuration"],
-                    "words": configuration.words,
-                    "model": configuration.model.name,
-                    "parameters": configuration.parameters,
-                    "status": status,
-                    "reason": entry["reason"],
-                }
-            )
+            known = by_name[entry["configuration"]]
+            about = {"words": known.words, "model": known.model.name}
+            lines.append({**entry, **about, "parameters": known.parameters, "status": status})
     return csv_text([_CSV_COLUMNS, *(map(line.get, _CSV_COLUMNS) for line in lines)])
+
+
+def ranking_table(group: Group) -> Table:
+    """The ranking on one set of reviews, the floor as a line between the places."""
+    columns: list[tuple[str | Column, Callable[[Ranked], Cell]]] = [
+        (Column("model", gives="fold"), lambda line: line.configuration.words),
+        (Column("place", from_width=52), lambda line: line.place),
+        (
+            Column("log loss", by_half_width=False, note="with its 95 % interval over days"),
+            lambda line: figure(line.log_loss, line.place == 1),
+        ),
+        (
+            Column(
+                "to the best",
+                in_words=lambda cell: better(Interval(cell.value, cell.half_width)),
+                note="paired difference in log loss",
+                minor=True,
+                from_width=_WIDE,
+            ),
+            lambda line: figure(line.to_best),
+        ),
+        (
+            Column("RMSE(bins)", 2, percent=True, minor=True, from_width=_BROAD),
+            lambda line: figure(line.result.metrics.rmse_bins),
+        ),
+        (
+            Column("AUC", 3, minor=True, from_width=_BROAD),
+            lambda line: figure(line.result.metrics.auc),
+        ),
+        (
+            Column(
+                THAN_AVERAGE,
+                in_words=lambda cell: against_floor(cell.value).strip(),
+                note="how much less or more log loss than the average has",
+                minor=True,
+                from_width=_PLAIN,
+            ),
+            lambda line: figure(line.against_floor),
+        ),
+        (
+            Column("parameters", minor=True, from_width=_WIDE),
+            lambda line: line.configuration.parameters,
+        ),
+        (Column("verdict", from_width=50), lambda line: line.verdict_words),
+    ]
+    floors = tuple(number for number, line in enumerate(group.lines) if line.is_floor)
+    return table_of("ranking", group.title, group.lines, columns, faint=floors)
 
 
 def _flags(protocol: Protocol) -> dict[str, Any]:

@@ -8,14 +8,13 @@ from dataclasses import replace
 from srs_eval.advice import shown
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.overview import Line
-from srs_eval.advice.questions import MODELS, OF_PRESETS, OVER_ALL, REGISTRY
+from srs_eval.advice.questions import OF_PRESETS, REGISTRY
 from srs_eval.advice.sentences import parameter_line, where_to_paste
+from srs_eval.advice.shown.costs import OF_DRAWS
 from srs_eval.advice.tables import SHARES, is_difference
 from srs_eval.advice.tables import Table as AnswerTable
-from srs_eval.advice.workload.answers import answers as answers_of
 from srs_eval.advice.workload.estimate import Workload
-from srs_eval.report.document import Block, Code, Section
-from srs_eval.report.table import Cell, Column, Figure, Table, figure
+from srs_eval.report.document import Block, Code, Column, Section, Table, figure
 from srs_eval.stats.intervals import Interval
 
 _ALL = ("all presets", "all reviews")  # subjects that need no name
@@ -28,13 +27,9 @@ _FROM_BENCHMARK = (
     "Reviews are those of the benchmark. A verdict speaks of reviews like these. FSRS-6 is fitted "
     "to the reviews before each fold."
 )
-_OF_DRAWS = (
-    "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
-    "for habits like those of so far."
-)
 
 
-def presets_section(lines: Sequence[Line], fsrs_is_off: bool) -> list[Section]:
+def presets_section(lines: Sequence[Line]) -> list[Section]:
     """What to do with each preset, with the parameters to paste."""
     lines = [line for line in lines if line.question == OF_PRESETS and line.way]
     if not lines:
@@ -45,26 +40,11 @@ def presets_section(lines: Sequence[Line], fsrs_is_off: bool) -> list[Section]:
         (
             Column("preset"),
             Column("what to do"),
-            Column("now", note="log loss with the parameters in force"),
-            Column("fresh", note="log loss with freshly optimized parameters", minor=True),
-            Column("defaults", note="log loss with the defaults", minor=True),
-            Column("how sure", note="the difference that makes, with its 95 % interval"),
+            Column("how sure", note="that it is at least as good as leaving things as they are"),
         ),
-        tuple(
-            (
-                line.title,
-                line.way.capitalize(),
-                *map(_estimate, (line.figures[0], line.figures[1], _of_defaults(line))),
-                line.text,
-            )
-            for line in lines
-        ),
+        tuple((line.title, line.way.capitalize(), line.text) for line in lines),
     )
-    blocks: list[Block] = [
-        f"Log loss {'of SM-2' if fsrs_is_off else 'with the parameters'} of now, with "
-        "freshly optimized parameters and with the defaults; lower is better.",
-        table,
-    ]
+    blocks: list[Block] = [table]
     for line in lines:
         if line.parameters is not None:
             where = next(where_to_paste(each) for each in line.answers if each.parameters)
@@ -72,34 +52,18 @@ def presets_section(lines: Sequence[Line], fsrs_is_off: bool) -> list[Section]:
             blocks.append(Section(f"Parameters for {line.title}", copied, folded=True))
     for number, line in enumerate(lines, start=1):
         rests_on = [
-            evidence(replace(answer, parameters=None), f"{OF_PRESETS}-{number}")
+            evidence(replace(answer, parameters=None), f"{answer.question}-{number}")
             for answer in line.answers
         ]
         blocks.append(Section(f"Why: {line.title}", _flat(rests_on), folded=True))
     return [Section("Your presets", tuple(blocks))]
 
 
-def _estimate(interval: Interval | None) -> Cell:
-    return None if interval is None else Figure(interval.estimate)
-
-
-def _of_defaults(line: Line) -> Interval | None:
-    """The log loss of a preset's reviews with FSRS's defaults, of however few reviews."""
-    tables = shown.tables(line.answers[0])
-    found = tables[0].column("log loss").get("defaults") if tables else None
-    return found if isinstance(found, Interval) else None
-
-
-def of_benchmark(answers: Sequence[Finding]) -> bool:
-    """Whether they rest on the benchmark's rows."""
-    return all(each.question in (MODELS, *OVER_ALL) for each in answers)
-
-
 def answers_section(
     answers: Sequence[Finding] | str,
+    rows: str,
     lines: Sequence[Line],
     workload: Workload | str,
-    load: Finding | None,
 ) -> list[Section]:
     """A line for each question, opened for what it rests on."""
     if isinstance(answers, str):
@@ -112,6 +76,7 @@ def answers_section(
     }
     preset_lines = [line for line in lines if line.question == OF_PRESETS and line.way]
     told = {id(answer) for line in preset_lines for answer in line.answers}
+    told_of_presets = {answer.question for line in preset_lines for answer in line.answers}
     blocks: list[Block] = []
     for question, about in REGISTRY.items():
         of_question = [
@@ -122,9 +87,10 @@ def answers_section(
         subject = of_question[0].subject
         first = "" if subject in _ALL else f"{subject}: "
         first += "".join(shown.sentences(of_question[0])[:1]).rstrip(".")
+        said_before = len(preset_lines) if question in told_of_presets else 0
         rests_on = [
             evidence(answer, f"{question}-{number}")
-            for number, answer in enumerate(of_question, start=1)
+            for number, answer in enumerate(of_question, start=1 + said_before)
         ]
         blocks.append(
             Section(
@@ -134,8 +100,8 @@ def answers_section(
                 said=said.get(question, first),
             )
         )
-    blocks += _workload(workload, load)
-    blocks.append(_FROM_BENCHMARK if of_benchmark(answers) else _FROM_ANKI)
+    blocks += _workload(workload)
+    blocks.append(_FROM_ANKI if rows == "anki" else _FROM_BENCHMARK)
     return [Section("Answers", tuple(blocks))]
 
 
@@ -174,15 +140,12 @@ def figures(table: AnswerTable, name: str) -> Table:
     )
 
 
-def _workload(found: Workload | str, load: Finding | None) -> list[Section | str]:
-    """What a desired retention costs, in a line and behind it."""
+def _workload(found: Workload | str) -> list[Section | str]:
+    """What a desired retention costs, in a line and behind it; its table is with the picture."""
     title = REGISTRY["workload"].title
     if isinstance(found, str):
         return [Section(title, (), folded=True, said=found)] if found else []
-    (answer,) = answers_of(found)
-    tables = [
-        figures(table, f"workload-{number}")
-        for number, table in enumerate(shown.tables(answer)[1:], start=2)
-    ]
-    said = shown.conclusion(answer) if load is None else shown.sentences(load)[0]
-    return [Section(title, (*shown.sentences(answer), *tables, _OF_DRAWS), folded=True, said=said)]
+    sentences = shown.sentences(found.finding)
+    said, more = " ".join(sentences[:2]), sentences[2:]
+    closing = (OF_DRAWS,) if found.drawn else ()
+    return [Section(title, (*more, *closing), folded=True, said=said)]

@@ -116,7 +116,7 @@ def metric(metrics: Metrics, field: str) -> str:
 
 
 @dataclass(frozen=True)
-class Family:
+class _Family:
     """Models that have something in common."""
 
     letter: str  # before the names of its models
@@ -124,14 +124,14 @@ class Family:
     meaning: str
 
 
-FAMILIES: Mapping[str, Family] = {
-    "fsrs": Family("F", "FSRS", "FSRS: difficulty, stability, retrievability"),
-    "sm2": Family("S", "SM-2", "SM-2 and its kin"),
-    "history": Family("H", "formulas", "formulas over a card's history"),
-    "neural": Family("N", "networks", "neural networks"),
-    "online": Family("O", "learns", "learn while they are judged"),
-    "floor": Family("–", "floor", "know no card: the floor"),
-    "other": Family("·", "others", "others"),
+FAMILIES: Mapping[str, _Family] = {
+    "fsrs": _Family("F", "FSRS", "FSRS: difficulty, stability, retrievability"),
+    "sm2": _Family("S", "SM-2", "SM-2 and its kin"),
+    "history": _Family("H", "formulas", "formulas over a card's history"),
+    "neural": _Family("N", "networks", "neural networks"),
+    "online": _Family("O", "learns", "learn while they are judged"),
+    "floor": _Family("–", "floor", "know no card: the floor"),
+    "other": _Family("·", "others", "others"),
 }
 
 

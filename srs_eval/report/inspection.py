@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from srs_eval.advice.sentences import parameter_line
+from srs_eval.data.errors import counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.printable import printable
 from srs_eval.data.reviews import MISSING, Deck, IntArray, Preset, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
 from srs_eval.models.own_parameters import fault_of, version_of, why_left_out
-from srs_eval.report.table import Cell, Column, Table, figure, table_of
+from srs_eval.report.document import Block, Cell, Column, Section, Table, figure, table_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -107,7 +109,6 @@ class Inspection:
     deleted_cards: int  # cards that are gone but have entries
     entries_of_deleted_cards: int
     rows: Mapping[str, _RowCounts]  # by kind of rows
-    anki_items: Mapping[str, int]  # what Anki's optimizer would count, by search
     decks: tuple[DeckReport, ...]
     presets: tuple[PresetReport, ...]
     notes: tuple[str, ...]
@@ -159,7 +160,6 @@ def inspect_log(log: ReviewLog) -> Inspection:
         deleted_cards=len(np.unique(deleted)),
         entries_of_deleted_cards=len(deleted),
         rows={kind: _row_counts(selection) for kind, selection in selections.items()},
-        anki_items=_anki_items(log) if log.entries is not None else {},
         decks=deck_reports,
         presets=preset_reports,
         notes=(*log.receipt.notes, *why_left_out(log).values()),
@@ -174,28 +174,6 @@ def _row_counts(selection: Selection) -> _RowCounts:
         later_days=int((rows.elapsed_days > 0).sum()),
         dropped=dict(selection.dropped),
     )
-
-
-def _anki_items(log: ReviewLog) -> dict[str, int]:
-    """FSRS items as Anki counts them, from the widest search to the deck-options screen's."""
-    choices = {
-        "all reviews, deleted cards too": (True, True, False),
-        "existing cards": (False, True, False),
-        "existing cards that are not suspended": (False, False, False),
-        "as the deck options: not suspended, ignore-before dates": (False, False, True),
-    }
-    return {
-        words: _row_counts(
-            select_rows(
-                log,
-                "anki",
-                include_deleted=with_deleted,
-                include_suspended=with_suspended,
-                apply_ignore_before=with_date,
-            )
-        ).later_days
-        for words, (with_deleted, with_suspended, with_date) in choices.items()
-    }
 
 
 def _groups(
@@ -283,7 +261,7 @@ def _iso(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def entries_table(inspection: Inspection) -> Table:
+def _entries_table(inspection: Inspection) -> Table:
     """What each rule keeps of the entries, and why it leaves out the others."""
     of_kinds = list(inspection.rows.values())
     reasons = dict.fromkeys(reason for counts in of_kinds for reason in counts.dropped)
@@ -295,6 +273,36 @@ def entries_table(inspection: Inspection) -> Table:
         rows.append((reason, *(counts.dropped.get(reason, 0) for counts in of_kinds)))
     columns = (Column("entries", gives="fold"), *map(Column, inspection.rows))
     return Table("rows", "Which entries count", columns, tuple(rows))
+
+
+def summary_section(inspection: Inspection, with_notes: bool) -> Section:
+    """What was read, as a section of a report."""
+    span = [each[:10] for each in (inspection.first_review, inspection.last_review) if each]
+    facts = [
+        f"{inspection.format}, {inspection.entries_read:,} entries"
+        + (f", {span[0]} to {span[1]}" if len(span) == 2 else "")
+        + f", {counted(inspection.days, 'day')} from first to last.",
+        f"Days begin as: {inspection.day_boundaries}.",
+    ]
+    presets = Table(
+        "presets",
+        "Presets",
+        tuple(map(Column, ("preset", "decks", "cards", "entries", "parameters"))),
+        tuple(
+            (
+                preset.name or str(preset.id),
+                preset.decks,
+                preset.counts.cards,
+                preset.counts.entries,
+                parameter_line(preset.parameters) if preset.parameters else preset.schedules_with,
+            )
+            for preset in inspection.presets
+        ),
+    )
+    blocks: list[Block] = [*facts, _entries_table(inspection)]
+    if inspection.presets:
+        blocks.append(Section("Presets", (presets,), folded=True))
+    return Section("What was read", (*blocks, *(inspection.notes if with_notes else ())))
 
 
 def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType:
@@ -348,7 +356,7 @@ def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType
         ],
     )
     parts: list[RenderableType] = [facts_text(facts.items())]
-    for table in (entries_table(inspection), decks, presets):
+    for table in (_entries_table(inspection), decks, presets):
         if table.rows:
             parts += ["", *table_text(table, width)]
     return Group(*parts, *(Text(f"• {note}") for note in inspection.notes))

@@ -2,43 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from srs_eval.advice.over_time import Month
-from srs_eval.advice.overview import Line, Overview
-from srs_eval.advice.questions import MODELS, REGISTRY, Finding
-from srs_eval.advice.sentences import parameter_line
+import numpy as np
+
+from srs_eval.advice.candidates import knows_presets
+from srs_eval.advice.findings import Days, Month
+from srs_eval.advice.over_time import dates, months
+from srs_eval.advice.overview import Overview
+from srs_eval.advice.questions import (
+    DAYS,
+    MODELS,
+    OVER_ALL,
+    REGISTRY,
+    Asked,
+    Finding,
+    ask,
+    questions_for,
+    rows_of,
+    tasks_of,
+)
 from srs_eval.advice.shown import sentences, tables
-from srs_eval.advice.tables import Table as AnswerTable
-from srs_eval.advice.workload.answers import answers as answers_of
-from srs_eval.advice.workload.estimate import MINUTES, Workload
-from srs_eval.data.errors import counted
+from srs_eval.advice.shown.memory import days_table
+from srs_eval.advice.workload.estimate import MINUTES, Workload, workload
+from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
-from srs_eval.engine.ranking import Group
+from srs_eval.data.reviews import ReviewLog
+from srs_eval.data.selection import anonymous as without_names
+from srs_eval.engine.ranking import Group, own_scheduler
 from srs_eval.engine.run import Run
+from srs_eval.engine.workers import send
 from srs_eval.report import formats as words
 from srs_eval.report import pictures
 from srs_eval.report.console import STATE_CLOSING
-from srs_eval.report.document import Block, Document, Picture, Section
+from srs_eval.report.document import (
+    Block,
+    Cell,
+    Column,
+    Document,
+    Figure,
+    Picture,
+    Section,
+    Table,
+    figure,
+)
+from srs_eval.report.export import ranking_table
+from srs_eval.report.files import write_as
 from srs_eval.report.findings import (
     answers_section,
     evidence,
     figures,
-    of_benchmark,
     presets_section,
 )
-from srs_eval.report.inspection import Inspection, entries_table
-from srs_eval.report.table import Cell, Column, Figure, Table
-from srs_eval.stats.calibration_graph import CalibrationGraph
-from srs_eval.stats.intervals import Interval
+from srs_eval.report.inspection import Inspection, inspect_log, summary_section
+from srs_eval.stats.intervals import CalibrationGraph, Interval, calibration_graph
+from srs_eval.training.context import Context
 
 _FIRST_ROWS = 15  # of a ranking in a forum, with one's own and the average
 _PICTURED = (
     "On the diagonal of the calibration, 90 % predicted is 90 % recalled; below it a model expects "
     "too much. Bars and bands are 95 % intervals, of the workload 90 % of the draws."
 )
+_CALIBRATION_BINS = 20
 _MONTHS_IN_BRIEF = 6  # the latest, in a forum
 
 
@@ -49,37 +78,166 @@ class Learner:
     inspection: Inspection
     protocol: Protocol
     run: Run
+    rows: str  # that the answers rest on
     answers: Sequence[Finding] | str
     state: Sequence[Finding] | str
-    days: AnswerTable | None
     workload: Workload | str  # of the preset with the most reviews
-    load: Finding | None  # the same in short, as the app's answers have it
     calibration: Mapping[str, CalibrationGraph]  # by words of a configuration
-    months: Mapping[str, Sequence[Month]]  # of the model in words that predicts
+    predictor: str  # in words: the model whose months are told
+    months: Sequence[Month]
     narrowed_to: Mapping[str, str | None]
     anonymous: bool
     own: str | None = None  # the configuration that stands for the learner's scheduler
     fsrs_is_off: bool = False
 
 
+def learner_report(
+    log: ReviewLog,
+    run: Run,
+    protocol: Protocol,
+    *,
+    context: Context | None = None,
+    narrowed_to: Mapping[str, str | None] | None = None,
+    anonymous: bool = False,
+    tell: Callable[[int, int, str], object] = lambda *at: send(at),
+    known: Sequence[Finding] = (),
+    costs: Workload | None = None,
+) -> Document:
+    """The report on one learner whose ranking is in `run`; asks the questions, too.
+
+    Only those of which nothing is `known` of the same log; with any, what retentions cost is a
+    first estimate, unless it is known (`costs`). `tell` hears of each question before it is worked
+    on: its number, of how many, and its name; in a worker, whoever runs that does. `anonymous`
+    leaves out names of decks, presets and the file, and asks all anew.
+    """
+    if anonymous:
+        log, known, costs = without_names(log), (), None
+    asked_of = {each for task in tasks_of(log) for each in task}
+    over_all = [each for each in OVER_ALL if each in asked_of]
+    questions = list(dict.fromkeys([*over_all, *questions_for(log)]))
+    every = [*questions, "day", "workload"]
+
+    def at(question: str) -> None:
+        tell(every.index(question) + 1, len(every), question)
+
+    asked = Asked(log, context, run.equivalence)
+    answers, state = _answers(asked, questions, at, known), _answers(asked, ["day"], at, known)
+    at("workload")
+    costs_or_why = costs or _workload(log, context, at_once=bool(known))
+    groups = run.groups()
+    best = groups[0].best if groups else None
+    own = own_scheduler(log)
+    shown = [name for name in (own, best and best.configuration.name) if name in run.results()]
+    by_name = {each.name: each.words for each in run.configurations}
+    return learner_document(
+        Learner(
+            inspection=inspect_log(log),
+            protocol=protocol,
+            run=run,
+            rows=rows_of(log, questions),
+            answers=answers,
+            state=state,
+            workload=costs_or_why,
+            calibration={
+                by_name[name]: calibration_graph(
+                    run.results()[name].y, run.results()[name].p, _CALIBRATION_BINS
+                )
+                for name in dict.fromkeys(shown)
+            },
+            predictor=by_name[shown[0]] if shown else "",
+            months=months(run.results()[shown[0]], dates(log, protocol)) if shown else (),
+            narrowed_to=narrowed_to or {},
+            anonymous=anonymous,
+            own=own,
+            fsrs_is_off=log.receipt.fsrs_enabled is False,
+        )
+    )
+
+
+def _answers(
+    asked: Asked, questions: Sequence[str], at: Callable[[str], None], known: Sequence[Finding]
+) -> list[Finding] | str:
+    """The answers to all questions, or why there are none."""
+    found: list[Finding] = []
+    try:
+        for question in questions:
+            at(question)
+            told_by = DAYS if question in DAYS else (question,)
+            found += [each for each in known if each.question in told_by] or ask(question, asked)
+    except NotEnoughData as error:
+        return f"Too little data to answer: {error}."
+    return found
+
+
+def export_learner(
+    log: ReviewLog,
+    run: Run,
+    protocol: Protocol,
+    *,
+    form: str,
+    path: Path,
+    context: Context | None = None,
+    narrowed_to: Mapping[str, str | None] | None = None,
+    anonymous: bool = False,
+    known: Sequence[Finding] = (),
+    costs: Workload | None = None,
+) -> list[Path]:
+    """Write the report on one learner in a form of `report.files.write_as`; what was written.
+
+    Works first on the questions of which nothing is `known` (`learner_report`): call it in a
+    worker. Raises InputError where the files cannot be written.
+    """
+    document = learner_report(
+        *(log, run, protocol),
+        context=context,
+        narrowed_to=narrowed_to,
+        anonymous=anonymous,
+        known=known,
+        costs=costs,
+    )
+    return write_as(document, form, path)
+
+
+def _workload(log: ReviewLog, context: Context | None, *, at_once: bool = False) -> Workload | str:
+    """What a desired retention costs; a sentence, or none, where that cannot be told.
+
+    `at_once`: a first estimate.
+    """
+    if not knows_presets(log):
+        return ""
+    try:
+        coming = workload(log, context=context)
+        with closing(coming):
+            if at_once:
+                return next(coming)
+            *_, found = coming
+    except NotEnoughData as error:
+        return f"Too little data to tell what a desired retention costs: {error}."
+    except InputError as error:
+        # Where it lies is nobody's business.
+        return str(error).replace(log.receipt.path, "the file")
+    return found
+
+
 def learner_document(learner: Learner) -> Document:
     """Answers first, then what they rest on."""
     groups = learner.run.groups()
-    lines = _lines(learner)
+    overview = _overview(learner)
+    lines = [] if overview is None else overview.lines
     sections = [
-        *presets_section(lines, learner.fsrs_is_off),
+        *presets_section(lines),
         *_in_pictures(learner),
-        *answers_section(learner.answers, lines, learner.workload, learner.load),
+        *answers_section(learner.answers, learner.rows, lines, learner.workload),
         *(
             _group(group, number, len(groups), learner)
             for number, group in enumerate(groups, start=1)
         ),
-        *_over_time(learner.months),
-        *_state(learner.state, learner.days),
-        _receipt(learner),
+        *_over_time(learner.predictor, learner.months),
+        *_state(learner.state),
+        summary_section(learner.inspection, with_notes=not learner.anonymous),
         _card(learner),
     ]
-    return Document(_title(learner), tuple(_lead(learner, groups)), tuple(sections))
+    return Document(_title(learner), tuple(_lead(learner.run, overview)), tuple(sections))
 
 
 def _title(learner: Learner) -> str:
@@ -90,17 +248,15 @@ def _title(learner: Learner) -> str:
     return f"{name}, {' and '.join(only)}" if only else name
 
 
-def _lead(learner: Learner, groups: Sequence[Group]) -> list[str]:
+def _lead(run: Run, overview: Overview | None) -> list[str]:
     """How well FSRS predicts, and which model predicts best."""
-    overview = _overview(learner)
     lead = []
     if overview is not None:
         models = (sentences(each)[0] for each in overview.of(MODELS))
         lead = [each for each in (overview.headline, *models) if each]
-    so_far = learner.run.so_far
-    so_far = f" (so far: {so_far})" if so_far else ""
-    ranked = (f"{group.title}{so_far}: {group.answer}" for group in groups[:1] if group.answer)
-    return [*lead, *ranked]
+    so_far = f" (so far: {run.so_far})" if run.so_far else ""
+    groups = run.groups()[:1]
+    return [*lead, *(f"{each.title}{so_far}: {each.answer}" for each in groups if each.answer)]
 
 
 # Answers
@@ -110,14 +266,7 @@ def _overview(learner: Learner) -> Overview | None:
     """The answers as the app has them."""
     if isinstance(learner.answers, str):
         return None
-    rows = "benchmark" if of_benchmark(learner.answers) else "anki"
-    return Overview(rows, learner.fsrs_is_off, answers=list(learner.answers))
-
-
-def _lines(learner: Learner) -> list[Line]:
-    """The answers in one line each, presets first, as the app shows them."""
-    overview = _overview(learner)
-    return [] if overview is None else overview.lines
+    return Overview(learner.rows, learner.fsrs_is_off, answers=list(learner.answers))
 
 
 # Ranking
@@ -126,45 +275,6 @@ def _lines(learner: Learner) -> list[Line]:
 def _group(group: Group, number: int, groups: int, learner: Learner) -> Section:
     so_far = learner.run.so_far
     name = f"{number}-" if groups > 1 else ""
-    heads = (
-        Column("model"),
-        Column("place"),
-        Column("log loss", by_half_width=False, note="with its 95 % interval over days"),
-        Column(
-            "to the best",
-            in_words=lambda cell: words.better(Interval(cell.value, cell.half_width)),
-            note="paired difference in log loss",
-            minor=True,
-        ),
-        Column("verdict"),
-        Column("RMSE(bins)", percent=True, digits=2, minor=True),
-        Column("AUC", digits=3, minor=True),
-        Column(
-            "against the average",
-            in_words=lambda cell: words.against_floor(cell.value).strip(),
-            note="how much less or more log loss than the average has",
-            minor=True,
-        ),
-        Column("parameters", minor=True),
-    )
-    rows = []
-    for line in group.lines:
-        metrics = line.result.metrics
-        rows.append(
-            (
-                line.configuration.words,
-                line.place,
-                Figure(line.log_loss.estimate, line.log_loss.half_width, line.place == 1),
-                None
-                if line.to_best is None
-                else Figure(line.to_best.estimate, line.to_best.half_width),
-                line.verdict_words,
-                Figure(metrics.rmse_bins),
-                None if metrics.auc is None else Figure(metrics.auc),
-                None if line.against_floor is None else Figure(line.against_floor),
-                line.configuration.parameters,
-            )
-        )
     names = [line.configuration.name for line in group.lines]
     own = names.index(learner.own) if learner.own in names else None
     floor = None if group.floor is None else names.index(group.floor.configuration.name)
@@ -173,17 +283,17 @@ def _group(group: Group, number: int, groups: int, learner: Learner) -> Section:
         [line.configuration.words for line in group.lines],
         [("log loss", [_bounds(line.log_loss) for line in group.lines])],
         "log loss, 95 % intervals",
-        None if group.floor is None else group.floor.log_loss.estimate,
+        [] if group.floor is None else [group.floor.log_loss.estimate],
         own=own,
         width=pictures.SMALL[0],
     )
     blocks: list[Block] = [f"So far: {so_far}."] if so_far else []
     blocks += [group.answer] if group.answer else []
-    blocks.append(Table(f"{name}ranking", "", heads, tuple(rows), own=own, brief=tuple(brief)))
+    table = ranking_table(group)
+    blocks.append(replace(table, name=f"{name}ranking", title="", own=own, brief=tuple(brief)))
     if len(group.lines) > 1:
-        told = "Log loss of each model with its interval, as in the table."
         title = "Log loss, the average as a line"
-        blocks.append(Picture(f"{name}ranking", title, told, drawn, None))
+        blocks.append(Picture(f"{name}ranking", title, drawn))
     return Section(group.title, tuple(blocks))
 
 
@@ -197,7 +307,7 @@ def _bounds(interval: Interval) -> tuple[float, float, float]:
 def _in_pictures(learner: Learner) -> list[Section]:
     drawn = (
         *_calibration(learner.calibration),
-        *_recall_by_month(learner.months),
+        *_recall_by_month(learner.predictor, learner.months),
         *_curve(learner.workload),
     )
     return [Section("In pictures", drawn, said=_PICTURED, side_by_side=True)] if drawn else []
@@ -208,15 +318,13 @@ def _calibration(graphs: Mapping[str, CalibrationGraph]) -> list[Picture]:
         return []
     rows: list[tuple[Cell, ...]] = []
     for name, graph in graphs.items():
+        columns = graph.predicted, graph.observed, graph.low, graph.high
         rows += [
             (
                 name,
                 f"{100 * graph.edges[k]:.0f} to {100 * graph.edges[k + 1]:.0f} %",
                 int(graph.count[k]),
-                Figure(float(graph.predicted[k])),
-                Figure(float(graph.observed[k])),
-                Figure(float(graph.low[k])),
-                Figure(float(graph.high[k])),
+                *(Figure(float(each[k])) for each in columns),
             )
             for k in range(len(graph.count))
             if graph.count[k]
@@ -228,17 +336,16 @@ def _calibration(graphs: Mapping[str, CalibrationGraph]) -> list[Picture]:
             Column("model"),
             Column("predicted between"),
             Column("reviews"),
-            Column("predicted", digits=1, percent=True),
-            Column("recalled", digits=1, percent=True),
-            Column("95 % from", digits=1, percent=True),
-            Column("to", digits=1, percent=True),
+            *(
+                Column(each, digits=1, percent=True)
+                for each in ("predicted", "recalled", "95 % from", "to")
+            ),
         ),
         tuple(rows),
         brief=(),
     )
-    told = f"Calibration of {' and '.join(graphs)}: recalled over predicted recall."
     drawn = pictures.calibration(list(graphs.items()), pictures.SMALL)
-    return [Picture("calibration", "Calibration", told, drawn, table)]
+    return [Picture("calibration", "Calibration", drawn, table)]
 
 
 def _months_table(name: str, months: Sequence[Month]) -> Table:
@@ -256,9 +363,9 @@ def _months_table(name: str, months: Sequence[Month]) -> Table:
             (
                 month.name,
                 month.reviews,
-                Figure(month.recalled.estimate, month.recalled.half_width),
-                Figure(month.predicted),
-                Figure(month.log_loss.estimate, month.log_loss.half_width),
+                figure(month.recalled),
+                figure(month.predicted),
+                figure(month.log_loss),
             )
             for month in months
         ),
@@ -266,82 +373,65 @@ def _months_table(name: str, months: Sequence[Month]) -> Table:
     )
 
 
-def _recall_by_month(by_model: Mapping[str, Sequence[Month]]) -> list[Picture]:
-    made = []
-    for name, months in by_model.items():
-        if len(months) < 2:
-            continue
-        drawn = pictures.lines(
-            list(range(len(months))),
-            [
-                ("recalled", [100 * month.recalled.estimate for month in months]),
-                (f"predicted by {name}", [100 * month.predicted for month in months]),
-            ],
-            "",
-            "per cent",
-            ticks=[month.name for month in months],
-            half_widths={"recalled": [100 * month.recalled.half_width for month in months]},
-            size=pictures.SMALL,
-        )
-        told = f"Recalled and predicted month by month, by {name}."
-        title = "Month by month: recalled and predicted"
-        made.append(Picture("recall-by-month", title, told, drawn, None))
-    return made
+def _recall_by_month(name: str, months: Sequence[Month]) -> list[Picture]:
+    if len(months) < 2:
+        return []
+    drawn = pictures.lines(
+        range(len(months)),
+        [
+            ("recalled", [100 * month.recalled.estimate for month in months]),
+            (f"predicted by {name}", [100 * month.predicted for month in months]),
+        ],
+        "",
+        "per cent",
+        ticks=[month.name for month in months],
+        half_widths={"recalled": [100 * month.recalled.half_width for month in months]},
+    )
+    title = "Month by month: recalled and predicted"
+    return [Picture("recall-by-month", title, drawn)]
 
 
-def _over_time(by_model: Mapping[str, Sequence[Month]]) -> list[Section]:
-    made: list[Block] = []
-    for name, months in by_model.items():
-        table = _months_table(name, months)
-        if len(months) < 2:
-            made.append(table)
-            continue
+def _over_time(name: str, months: Sequence[Month]) -> list[Section]:
+    if not months:
+        return []
+    table = _months_table(name, months)
+    made: Block = table
+    if len(months) > 1:
         drawn = pictures.lines(
-            list(range(len(months))),
+            range(len(months)),
             [("log loss", [month.log_loss.estimate for month in months])],
             "",
             "log loss",
             ticks=[month.name for month in months],
             half_widths={"log loss": [month.log_loss.half_width for month in months]},
-            size=pictures.SMALL,
         )
-        told = f"Log loss month by month, by {name}."
-        made.append(Picture("loss-by-month", "Log loss: was I predictable?", told, drawn, table))
-    return [Section("Over time", tuple(made), side_by_side=True)] if made else []
+        made = Picture("loss-by-month", "Log loss: was I predictable?", drawn, table)
+    return [Section("Over time", (made,), side_by_side=True)]
 
 
 def _curve(found: Workload | str) -> list[Picture]:
     """Minutes a day by desired retention."""
     if isinstance(found, str):
         return []
-    (answer,) = answers_of(found)
-    low, high = found.band
+    low, high = found.band if found.drawn else (found.median, found.median)
+    minutes = np.stack([each[:, MINUTES] for each in (found.median, low, high)], axis=1)
     drawn = pictures.band(
-        list(
-            zip(
-                found.median[:, MINUTES].tolist(),
-                low[:, MINUTES].tolist(),
-                high[:, MINUTES].tolist(),
-                strict=True,
-            )
-        ),
+        minutes.tolist(),
         [f"{100 * each:.0f} %" for each in found.retentions],
         "minutes a day",
         mark=found.at(found.desired),
-        size=pictures.SMALL,
     )
     return [
         Picture(
             "workload",
             f"Minutes a day by desired retention, {found.preset}; the line is today's",
-            f"Minutes a day by desired retention for {found.preset}, 90 % of the draws as a band.",
             drawn,
-            figures(tables(answer)[0], "workload-1"),
+            figures(tables(found.finding)[0], "workload-1"),
         )
     ]
 
 
-def _state(state: Sequence[Finding] | str, days: AnswerTable | None) -> list[Section]:
+def _state(state: Sequence[Finding] | str) -> list[Section]:
     if isinstance(state, str):
         return [Section("Your days", (state,))] if state else []
     blocks: list[Block] = []
@@ -349,60 +439,25 @@ def _state(state: Sequence[Finding] | str, days: AnswerTable | None) -> list[Sec
         rests_on = evidence(answer, f"{answer.question}-{number}").blocks[1:]
         title = REGISTRY[answer.question].title
         blocks.append(Section(title, rests_on, folded=True, said=sentences(answer)[0]))
-    if days is not None and len(days.rows) > 1:
-        states = [row[-1] for row in days.rows]
+    by_day = [each.evidence.days for each in state if isinstance(each.evidence, Days)]
+    for days in by_day:
+        if len(days) < 2:
+            continue
         drawn = pictures.band(
-            [_bounds(each) for each in states if isinstance(each, Interval)],
-            [str(row[0]) for row in days.rows],
+            [_bounds(each.state) for each in days],
+            [each.name for each in days],
             "state in logits",
             zero=True,
-            size=pictures.SMALL,
         )
-        told = "Your state on each day with reviews: above 0 you recalled more than usual."
         blocks.append(
             Picture(
                 "state",
                 "Your state, day by day",
-                told,
                 drawn,
-                replace(figures(days, "days"), brief=()),
+                replace(figures(days_table(days), "days"), brief=()),
             )
         )
     return [Section("Your days", (*blocks, STATE_CLOSING))]
-
-
-# What was read, and the card
-
-
-def _receipt(learner: Learner) -> Section:
-    inspection = learner.inspection
-    span = [each[:10] for each in (inspection.first_review, inspection.last_review) if each]
-    facts = [
-        f"{inspection.format}, {inspection.entries_read:,} entries"
-        + (f", {span[0]} to {span[1]}" if len(span) == 2 else "")
-        + f", {counted(inspection.days, 'day')} from first to last.",
-        f"Days begin as: {inspection.day_boundaries}.",
-    ]
-    presets = Table(
-        "presets",
-        "Presets",
-        tuple(map(Column, ("preset", "decks", "cards", "entries", "parameters"))),
-        tuple(
-            (
-                preset.name or str(preset.id),
-                preset.decks,
-                preset.counts.cards,
-                preset.counts.entries,
-                parameter_line(preset.parameters) if preset.parameters else preset.schedules_with,
-            )
-            for preset in inspection.presets
-        ),
-    )
-    notes = () if learner.anonymous else inspection.notes
-    blocks: list[Block] = [*facts, entries_table(inspection)]
-    if inspection.presets:
-        blocks.append(Section("Presets", (presets,), folded=True))
-    return Section("What was read", (*blocks, *notes))
 
 
 def _card(learner: Learner) -> Section:
@@ -422,11 +477,8 @@ def _card(learner: Learner) -> Section:
             f"{counted(len(run.results()), 'configuration')} evaluated."
         )
     reasons: dict[str, list[str]] = {}
-    for name, reason in (
-        *((name, failed.reason) for name, failed in run.failed.items()),
-        *((name, skipped.reason) for name, skipped in run.skipped.items()),
-    ):
-        reasons.setdefault(reason, []).append(name)
+    for name, without in {**run.failed, **run.skipped}.items():
+        reasons.setdefault(without.reason, []).append(name)
     facts += [
         f"Not evaluated: {', '.join(names)}: {reason.rstrip('.')}."
         for reason, names in reasons.items()

@@ -1,21 +1,33 @@
 """A document as one self-contained page: opens offline, asks nobody for anything.
 
-Pictures are inline SVG in the page's colours, dark or light as the reader's system has it. Tables
-sort by a click on a heading; what does that is the only script.
+Pictures are SVG, which the page's style inverts where the reader's system is dark. Tables sort by a
+click on a heading; what does that is the only script.
 """
 
 from __future__ import annotations
 
 import math
-import re
+from base64 import b64encode
 from html import escape
 from importlib import resources
 
 from srs_eval.data.outputs import GENERATOR, MADE_BY
-from srs_eval.report.document import Block, Code, Document, Picture, Section, with_commands
-from srs_eval.report.table import Cell, Column, Figure, Table, written
+from srs_eval.report.document import (
+    Block,
+    Cell,
+    Code,
+    Column,
+    Document,
+    Figure,
+    Picture,
+    Section,
+    Table,
+    with_commands,
+    written,
+)
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+_DENSE = 900  # points from which a picture is read at its full width only
 _LONG = 60  # characters from which a cell is wrapped
 
 
@@ -25,7 +37,6 @@ def page(document: Document) -> str:
     links = "".join(
         f'<li><a href="#{place}">{escape(section.title)}</a></li>' for place, section in numbered
     )
-    drawn = _Counter()
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en">',
@@ -43,7 +54,7 @@ def page(document: Document) -> str:
         f"<h1>{escape(document.title)}</h1>",
         f'<div class="lead">{"".join(_paragraph(each) for each in document.lead)}</div>',
         f"<nav><ul>{links}</ul></nav>" if len(numbered) > 2 else "",
-        *(_section(section, 2, drawn, place) for place, section in numbered),
+        *(_section(section, 2, place) for place, section in numbered),
         f"<footer>{MADE_BY}</footer>",
         "</main>",
         f"<script>\n{_beside('page.js')}</script>",
@@ -58,19 +69,8 @@ def _beside(name: str) -> str:
     return resources.files("srs_eval.report").joinpath(name).read_text(encoding="utf-8")
 
 
-class _Counter:
-    """Numbers the pictures, whose inner names must not meet on one page."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def next(self) -> int:
-        self.count += 1
-        return self.count
-
-
-def _section(section: Section, level: int, drawn: _Counter, place: str = "") -> str:
-    blocks = "\n".join(_block(each, level, drawn) for each in section.blocks)
+def _section(section: Section, level: int, place: str = "") -> str:
+    blocks = "\n".join(_block(each, level) for each in section.blocks)
     title = escape(section.title)
     name = f' id="{place}"' if place else ""
     if section.folded:
@@ -84,18 +84,18 @@ def _section(section: Section, level: int, drawn: _Counter, place: str = "") -> 
     return f"<section{name}>\n<{tag}>{title}</{tag}>\n{said}{blocks}\n</section>"
 
 
-def _block(block: Block, level: int, drawn: _Counter) -> str:
+def _block(block: Block, level: int) -> str:
     match block:
         case str():
             return _paragraph(block)
         case Table():
             return _table(block) if block.shown else ""
         case Picture():
-            return _figure(block, drawn.next())
+            return _figure(block)
         case Code():
             return f"<pre>{escape(block.text)}</pre>"
         case Section():
-            return _section(block, level + 1, drawn)
+            return _section(block, level + 1)
 
 
 def _paragraph(text: str) -> str:
@@ -109,11 +109,16 @@ def _inline(text: str) -> str:
     )
 
 
-def _figure(picture: Picture, number: int) -> str:
+def _figure(picture: Picture) -> str:
     from srs_eval.report.pictures import svg
 
-    told = f' role="img" aria-label="{escape(picture.told)}"'
-    drawn = re.sub(r"<svg\b", f"<svg{told}", svg(picture, f"p{number}"), count=1)
+    content, width = svg(picture)
+    least = width * (0.75 if width < _DENSE else 1)  # then it scrolls
+    drawn = (
+        f'<img alt="{escape(picture.title)}" '
+        f'style="max-width:{width:.0f}px;min-width:{least:.0f}px" '
+        f'src="data:image/svg+xml;base64,{b64encode(content).decode()}">'
+    )
     table = ""
     if picture.table is not None:
         folded = "<details><summary>The same as a table</summary>"

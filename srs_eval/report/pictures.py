@@ -1,19 +1,14 @@
-"""Charts, drawn with matplotlib: as SVG in the colours of the page, or as PNG.
-
-SVG is drawn in colours that stand for the page's (`Palette`), which then take their place: so
-one drawing serves dark and light.
-"""
+"""Charts, drawn with matplotlib for a light background; a page in the dark inverts them."""
 
 from __future__ import annotations
 
-import functools
 import io
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import wraps
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
@@ -27,7 +22,7 @@ if TYPE_CHECKING:
     from srs_eval.engine.results import Result
     from srs_eval.engine.session import Session
     from srs_eval.models.configurations import Configuration
-    from srs_eval.stats.calibration_graph import CalibrationGraph
+    from srs_eval.stats.intervals import CalibrationGraph
 
 _Given = ParamSpec("_Given")
 _Series = Sequence[tuple[str, Sequence[tuple[float, float, float]]]]
@@ -36,177 +31,109 @@ _DOTS_PER_INCH = 72  # so that a point is a unit of the SVG
 _PNG_SCALE = 2.5
 _WIDTH = 860.0
 SMALL = 440.0, 330.0  # points of a picture that stands beside others, or fills a phone
-
-
-@dataclass(frozen=True)
-class Palette:
-    """Colours of a drawing; `series` tell lines apart, also for the colour-blind."""
-
-    ink: str
-    soft: str
-    rule: str
-    paper: str
-    series: tuple[str, ...]
-
-
-_SERIES = (
+_INK, _SOFT, _RULE = "#1b1f24", "#5b6570", "#d5dade"
+# Told apart by the colour-blind, too.
+_COLOURS = (
     *("#0072b2", "#d55e00", "#009e73", "#a8478a"),
     *("#b07d00", "#3d97d3", "#6b4fc8", "#6f7780"),
 )
-LIGHT = Palette(
-    ink="#1b1f24",
-    soft="#5b6570",
-    rule="#d5dade",
-    paper="#ffffff",
-    series=tuple(
-        ["#0072b2", "#d55e00", "#009e73", "#a8478a", "#b07d00", "#3d97d3", "#6b4fc8", "#6f7780"]
-    ),
-)
-# Colours that nothing else has; each is replaced by a variable of the page's style.
-_STAND_IN = Palette(
-    ink="#010203",
-    soft="#010204",
-    rule="#010205",
-    paper="#010206",
-    series=tuple(f"#0103{number:02x}" for number in range(1, 9)),
-)
-_VARIABLES = {
-    _STAND_IN.ink: "--ink",
-    _STAND_IN.soft: "--soft",
-    _STAND_IN.rule: "--rule",
-    _STAND_IN.paper: "--paper",
-    **{colour: f"--c{number}" for number, colour in enumerate(_STAND_IN.series, 1)},
+_STYLE: dict[Any, Any] = {
+    **{f"axes.spines.{side}": False for side in ("top", "right")},
+    **{f"{axis}tick.major.size": 3 for axis in "xy"},
+    **{f"{axis}tick.labelsize": 11 for axis in "xy"},
+    **{f"{axis}tick.labelcolor": _INK for axis in "xy"},
+    **{f"{axis}tick.color": _RULE for axis in "xy"},
+    "axes.axisbelow": True,
+    "axes.edgecolor": _RULE,
+    "axes.facecolor": "none",
+    "axes.labelcolor": _SOFT,
+    "axes.labelsize": 11,
+    "grid.color": _RULE,
+    "grid.linewidth": 0.6,
+    "font.sans-serif": ["DejaVu Sans", "Arial"],
+    "svg.fonttype": "none",
 }
+_GUIDE: dict[str, Any] = {"color": _SOFT, "linewidth": 1, "linestyle": (0, (4, 3))}
+"""How a line to be held against is drawn."""
 _MARKERS = "osD^vPX*"
 _NARROW_LABEL = 30  # letters of a line of a label, in a narrow picture
-_TICKS = 10  # words below an axis
+_TICKS = 5  # words below an axis
 _FAR_OFF = 3.0  # times the middle's way from the best: what lies beyond that would hide the rest
 _LEAST_CUT = 5  # labels from which an axis leaves out what is far off
 _FEWEST_IN_BIN = 10  # reviews of a point of a calibration graph
 
 
-def _drawn(
-    draw: Callable[Concatenate[Palette, _Given], Figure],
-) -> Callable[_Given, Callable[[Palette], Figure]]:
-    """A drawing that waits for its colours."""
+def _drawn(draw: Callable[_Given, Figure]) -> Callable[_Given, Callable[[], Figure]]:
+    """A drawing that waits until somebody looks, for matplotlib takes its time to load."""
 
-    def waiting(*given: _Given.args, **options: _Given.kwargs) -> Callable[[Palette], Figure]:
-        return lambda palette: draw(palette, *given, **options)
+    @wraps(draw)
+    def waiting(*given: _Given.args, **options: _Given.kwargs) -> Callable[[], Figure]:
+        return lambda: draw(*given, **options)
 
-    return functools.wraps(draw)(waiting)
+    return waiting
 
 
-def svg(picture: Picture, name: str) -> str:
-    """A picture as an SVG element whose inner names begin with `name`."""
-    import matplotlib
-
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        text = io.StringIO()
-        drawing = picture.draw(_STAND_IN)
-        drawing.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    found = text.getvalue()
-    found = found[found.index("<svg") :].strip()
-    found = re.sub(r"<metadata>.*?</metadata>", "", found, flags=re.S)
-    found = re.sub(r"<!--.*?-->", "", found, flags=re.S)
-    for colour, variable in _VARIABLES.items():
-        found = found.replace(colour, f"var({variable})")
-    found = found.replace("xlink:href", "href")
-    found = re.sub(r'\sxmlns:xlink="[^"]*"|\sversion="[^"]*"', "", found)
-    found = re.sub(r"font-family: [^;\"]*;? ?", "", found)  # the page's
-    found = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", found)
-    found = re.sub(r"(\d\.\d\d)\d+", r"\1", found)
-    found = re.sub(r' transform="rotate\(-?0 [^"]*\)"', "", found)
-    needed = set(re.findall(r"(?:url\(#|href=\"#)([^)\"]+)", found))
-    found = re.sub(
-        r' id="([^"]*)"',
-        lambda match: f' id="{name}-{match[1]}"' if match[1] in needed else "",
-        found,
-    )
-    found = re.sub(r"(url\(#|href=\"#)", rf"\g<1>{name}-", found)
-    width = float(drawing.get_size_inches()[0]) * _DOTS_PER_INCH
-    # What is dense scrolls on a small screen; what is small shrinks to it.
-    least = width if width > _WIDTH else 640.0 if width > 640 else 330.0
-    found = re.sub(
-        r'<svg [^>]*viewBox="([^"]*)"[^>]*>',
-        rf'<svg viewBox="\1" xmlns="http://www.w3.org/2000/svg" '
-        rf'style="max-width:{width:.0f}px;min-width:{least:.0f}px">',
-        found,
-        count=1,
-    )
-    return re.sub(r"\n\s*", "\n", found)
+def svg(picture: Picture) -> tuple[bytes, float]:
+    """A picture as a document in SVG, and its width in points."""
+    content, width = _saved(picture, format="svg", transparent=True, metadata={"Date": None})
+    content = re.sub(rb"<metadata>.*?</metadata>|<!--.*?-->", b"", content, flags=re.S)
+    return re.sub(rb"(\d\.\d\d)\d+", rb"\1", content), width
 
 
 def png(picture: Picture) -> bytes:
-    """A picture as PNG for a light background."""
+    """A picture as PNG."""
+    how = {"format": "png", "facecolor": "#ffffff", "metadata": {"Software": None}}
+    return _saved(picture, dpi=_DOTS_PER_INCH * _PNG_SCALE, **how)[0]
+
+
+def _saved(picture: Picture, **how: Any) -> tuple[bytes, float]:
+    import matplotlib
+
     content = io.BytesIO()
-    drawing = picture.draw(LIGHT)
-    dots = _DOTS_PER_INCH * _PNG_SCALE
-    drawing.savefig(
-        content, format="png", dpi=dots, facecolor=LIGHT.paper, metadata={"Software": None}
-    )
-    return content.getvalue()
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": picture.name}):
+        drawing = picture.draw()
+        drawing.savefig(content, **how)
+    return content.getvalue(), float(drawing.get_size_inches()[0]) * _DOTS_PER_INCH
 
 
-def _canvas(palette: Palette, width: float, height: float) -> tuple[Figure, Axes]:
+def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
     """An empty drawing of some points with thin axes on two sides."""
     from matplotlib.figure import Figure
 
-    figure = Figure(
-        figsize=(width / _DOTS_PER_INCH, height / _DOTS_PER_INCH),
-        dpi=_DOTS_PER_INCH,
-        layout="constrained",
-    )
-    axes = figure.add_subplot()
-    axes.set_facecolor("none")
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(palette.rule)
-    axes.tick_params(colors=palette.ink, labelsize=11, length=3, color=palette.rule)
-    axes.xaxis.label.set_color(palette.soft)
-    axes.yaxis.label.set_color(palette.soft)
-    axes.xaxis.label.set_fontsize(11)
-    axes.yaxis.label.set_fontsize(11)
-    return figure, axes
+    size = width / _DOTS_PER_INCH, height / _DOTS_PER_INCH
+    figure = Figure(figsize=size, dpi=_DOTS_PER_INCH, layout="constrained")
+    return figure, figure.add_subplot()
 
 
-def _guide(palette: Palette) -> dict[str, Any]:
-    """How a line to be held against is drawn."""
-    return {"color": palette.soft, "linewidth": 1, "linestyle": (0, (4, 3))}
-
-
-def _grid(axes: Axes, palette: Palette, of: Literal["both", "x", "y"] = "both") -> None:
-    """Thin lines behind everything."""
-    axes.grid(axis=of, color=palette.rule, linewidth=0.6)
-    axes.set_axisbelow(True)
+def _colour(number: int) -> str:
+    return _COLOURS[number % len(_COLOURS)]
 
 
 @_drawn
 def intervals(
-    palette: Palette,
     labels: Sequence[str],
     series: _Series,
     unit: str,
-    floor: float | None = None,
+    floors: Sequence[float] = (),
     own: int | None = None,
     width: float = _WIDTH,
 ) -> Figure:
     """A dot with whiskers for each label and series; (estimate, low, high), nan for none.
 
-    `floor` is a line through all; figures at the right are those of the first series. What lies
-    far beyond the others is told by an arrow and its figure. `own` is a label that stands out.
+    `floors` are lines through all, of each series its own. What lies far beyond the others is told
+    by an arrow and its figure. `own` is a label that stands out.
     """
     from matplotlib.ticker import MaxNLocator
 
     last, unit_said = _last_that_matters(series), unit
     step = 17.0 * len(series) + 7
     shown = labels if width >= _WIDTH else [fill(each, _NARROW_LABEL) for each in labels]
-    figure, axes = _canvas(palette, width, 70 + step * len(labels))
+    figure, axes = _canvas(width, 70 + step * len(labels))
     places = np.arange(len(labels), dtype=float)
     for number, (name, values) in enumerate(series):
         estimate, low, high = np.array(values, dtype=float).reshape(-1, 3).T
         where = places + (number - (len(series) - 1) / 2) * 0.62 / max(len(series), 1)
-        colour = palette.series[number % len(palette.series)]
+        colour = _colour(number)
         axes.hlines(where, low, high, color=colour, linewidth=2)
         axes.plot(
             estimate, where, _MARKERS[number], color=colour, markersize=6, label=name, zorder=3
@@ -220,29 +147,30 @@ def intervals(
                 ha="right",
                 va="center",
                 fontsize=10,
-                color=palette.ink,
+                color=_INK,
             )
         if number == 0 and own is not None:
-            standing_out = palette.series[1]
+            standing_out = _COLOURS[1]
             axes.hlines(where[own], low[own], high[own], color=standing_out, linewidth=3)
             axes.plot(estimate[own], where[own], "*", color=standing_out, markersize=13, zorder=4)
     if np.isfinite(last):
         least = _least(series)
         axes.set_xlim(least - 0.04 * (last - least), last)
         unit_said = f"{unit}; →: beyond the axis"
-    if floor is not None:
-        axes.axvline(floor, **_guide(palette), zorder=0)
+    for number, floor in enumerate(floors):
+        of_series = {"color": _colour(number)} if len(series) > 1 else {}
+        axes.axvline(floor, **{**_GUIDE, **of_series}, zorder=0)
     axes.set_yticks(places, shown)
     if width < _WIDTH:
         axes.tick_params(axis="y", labelsize=9)
         axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_ylim(len(labels) - 0.4, -0.6)
     if own is not None:
-        axes.get_yticklabels()[own].set(color=palette.series[1], weight="bold")
+        axes.get_yticklabels()[own].set(color=_COLOURS[1], weight="bold")
     axes.set_xlabel(unit_said)
-    _grid(axes, palette, "x")
+    axes.grid(axis="x")
     if len(series) > 1:
-        _legend(axes, palette)
+        _legend(axes)
     return figure
 
 
@@ -264,7 +192,6 @@ def _least(series: _Series) -> float:
 
 @_drawn
 def lines(
-    palette: Palette,
     x: Sequence[float],
     series: Sequence[tuple[str, Sequence[float]]],
     x_label: str,
@@ -273,15 +200,14 @@ def lines(
     logarithmic: bool = False,
     ticks: Sequence[str] = (),
     half_widths: Mapping[str, Sequence[float]] | None = None,
-    size: tuple[float, float] = (_WIDTH, 400),
 ) -> Figure:
     """A line with markers for each series, perhaps with whiskers.
 
-    `ticks` are words for the x; of many only some are shown.
+    `ticks` are words for the x, of a small picture; of many only some are shown.
     """
-    figure, axes = _canvas(palette, *size)
+    figure, axes = _canvas(*(SMALL if ticks else (_WIDTH, 400)))
     for number, (name, values) in enumerate(series):
-        colour = palette.series[number % len(palette.series)]
+        colour = _colour(number)
         axes.plot(
             x,
             values,
@@ -289,7 +215,7 @@ def lines(
             marker=_MARKERS[number % len(_MARKERS)],
             markersize=5,
             linewidth=1.8,
-            linestyle="-" if number < len(palette.series) else "--",
+            linestyle="-" if number < len(_COLOURS) else "--",
             label=name,
         )
         if half_widths and name in half_widths:
@@ -300,57 +226,52 @@ def lines(
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     if ticks:
-        every = -(-len(ticks) // _most_ticks(size))
-        axes.set_xticks(list(x)[::every], list(ticks)[::every])
+        _name_ticks(axes, ticks)
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
-    _grid(axes, palette)
+    axes.grid()
     if len(series) > 1:
-        _legend(axes, palette)
+        _legend(axes)
     return figure
 
 
 @_drawn
 def band(
-    palette: Palette,
     values: Sequence[tuple[float, float, float]],
     ticks: Sequence[str],
     y_label: str,
     *,
     zero: bool = False,
     mark: int | None = None,
-    size: tuple[float, float] = (_WIDTH, 300),
 ) -> Figure:
     """A line through (estimate, low, high) with its band; perhaps lines through 0, at a place."""
-    figure, axes = _canvas(palette, *size)
+    figure, axes = _canvas(*SMALL)
     estimate, low, high = np.array(values, dtype=float).reshape(-1, 3).T
     x = np.arange(len(estimate))
-    colour = palette.series[0]
+    colour = _COLOURS[0]
     axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
     axes.plot(x, estimate, color=colour, linewidth=1.2)
     if zero:
-        axes.axhline(0, **_guide(palette))
+        axes.axhline(0, **_GUIDE)
     if mark is not None:
-        axes.axvline(mark, **_guide(palette))
-    every = max(1, -(-len(ticks) // _most_ticks(size)))
-    axes.set_xticks(x[::every], list(ticks)[::every])
+        axes.axvline(mark, **_GUIDE)
+    _name_ticks(axes, ticks)
     axes.set_ylabel(y_label)
-    _grid(axes, palette, "y")
+    axes.grid(axis="y")
     return figure
 
 
 @_drawn
 def calibration(
-    palette: Palette,
     graphs: Sequence[tuple[str, CalibrationGraph]],
     size: tuple[float, float] = (520, 480),
 ) -> Figure:
     """Recalled over predicted recall with 95 % intervals; the diagonal is perfect."""
-    figure, axes = _canvas(palette, *size)
+    figure, axes = _canvas(*size)
     least = 1.0
     for number, (name, graph) in enumerate(graphs):
         filled = graph.count >= _FEWEST_IN_BIN
-        colour = palette.series[number % len(palette.series)]
+        colour = _colour(number)
         axes.vlines(graph.predicted[filled], graph.low[filled], graph.high[filled], color=colour)
         axes.plot(
             graph.predicted[filled],
@@ -363,7 +284,7 @@ def calibration(
         )
         least = min([least, *graph.predicted[filled], *graph.low[filled]])
     least = max(0.0, least - 0.03)
-    axes.plot([least, 1], [least, 1], **_guide(palette))
+    axes.plot([least, 1], [least, 1], **_GUIDE)
     axes.set_xlim(least, 1.005)
     axes.set_ylim(least, 1.005)
     axes.set_aspect("equal")
@@ -371,8 +292,8 @@ def calibration(
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     axes.set_xlabel("predicted recall")
     axes.set_ylabel("recalled")
-    _grid(axes, palette)
-    _legend(axes, palette)
+    axes.grid()
+    _legend(axes)
     return figure
 
 
@@ -380,45 +301,38 @@ def calibration_png(
     session: Session, configuration: Configuration, user: int, result: Result
 ) -> bytes:
     """One configuration on one user, for `srs-eval batch --plot`."""
-    from srs_eval.stats.calibration_graph import calibration_graph
+    from srs_eval.stats.intervals import calibration_graph
 
     name = f"{configuration.name}, user {user}"
     drawn = calibration([(name, calibration_graph(result.y, result.p))])
-    return png(Picture(name, name, name, drawn, None))
+    return png(Picture(name, name, drawn))
 
 
 @_drawn
 def spreads(
-    palette: Palette,
     labels: Sequence[str],
     percentiles: FloatArray,
     unit: str,
 ) -> Figure:
     """A bar for each label from percentiles (7, k): thin 1-99, thicker 5-95, box 25-75, median."""
-    figure, axes = _canvas(palette, _WIDTH, 70 + 24 * len(labels))
+    figure, axes = _canvas(_WIDTH, 70 + 24 * len(labels))
     places = np.arange(len(labels))
     p1, p5, p25, p50, p75, p95, p99 = percentiles
-    colour = palette.series[0]
+    colour = _COLOURS[0]
     axes.hlines(places, p1, p99, color=colour, linewidth=1)
     axes.hlines(places, p5, p95, color=colour, linewidth=3)
     axes.barh(places, p75 - p25, left=p25, height=0.55, color=colour)
-    axes.vlines(p50, places - 0.4, places + 0.4, color=palette.ink, linewidth=2.5)
+    axes.vlines(p50, places - 0.4, places + 0.4, color=_INK, linewidth=2.5)
     axes.set_yticks(places, labels)
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.set_xlabel(unit)
-    _grid(axes, palette, "x")
+    axes.grid(axis="x")
     return figure
 
 
 @_drawn
-def matrix(
-    palette: Palette,
-    labels: Sequence[str],
-    values: FloatArray,
-    colour: Callable[[int, int], str],
-    text: Callable[[float], str],
-) -> Figure:
-    """A coloured square for each pair, the row's model against the column's; nan stays empty."""
+def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, str] | None]]) -> Figure:
+    """A square with a text and a colour for each pair, the row's model against the column's."""
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Rectangle
 
@@ -426,49 +340,40 @@ def matrix(
     cell = 46.0 if count <= 14 else max(24.0, 1040.0 / count)
     size = 10.0 if count <= 14 else cell * 0.31
     side = cell * count + 8.5 * size + 40
-    figure, axes = _canvas(palette, side, side)
+    figure, axes = _canvas(side, side)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    for row in range(count):
-        for column in range(count):
-            value = values[row, column]
-            if not np.isfinite(value):
+    for row, of_row in enumerate(squares):
+        for column, square in enumerate(of_row):
+            if square is None:
                 continue
-            shade = colour(row, column)
-            axes.add_patch(
-                Rectangle((column - 0.48, row - 0.48), 0.96, 0.96, color=shade, linewidth=0)
-            )
-            red, green, blue = to_rgb(shade)
-            dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
-            axes.text(
-                column,
-                row,
-                text(value),
-                ha="center",
-                va="center",
-                fontsize=size,
-                color="#ffffff" if dark else "#000000",
-            )
+            text, shade = square
+            place = column - 0.48, row - 0.48
+            axes.add_patch(Rectangle(place, 0.96, 0.96, color=shade, linewidth=0))
+            dark = np.dot(to_rgb(shade), (0.299, 0.587, 0.114)) < 0.55
+            ink = "#ffffff" if dark else "#000000"
+            axes.text(column, row, text, ha="center", va="center", fontsize=size, color=ink)
     axes.set_xlim(-0.5, count - 0.5)
     axes.set_ylim(count - 0.5, -0.5)
     axes.set_aspect("equal")
-    options: dict[str, Any] = {"fontsize": max(size, 7.5), "color": palette.ink}
+    options: dict[str, Any] = {"fontsize": max(size, 7.5), "color": _INK}
     axes.set_xticks(range(count), labels, rotation=50, ha="left", rotation_mode="anchor", **options)
     axes.set_yticks(range(count), labels, **options)
     axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
     return figure
 
 
-def _most_ticks(size: tuple[float, float]) -> int:
-    return _TICKS if size[0] >= _WIDTH else _TICKS // 2
+def _name_ticks(axes: Axes, ticks: Sequence[str]) -> None:
+    every = -(-len(ticks) // _TICKS)
+    axes.set_xticks(range(0, len(ticks), every), ticks[::every])
 
 
-def _legend(axes: Axes, palette: Palette) -> None:
+def _legend(axes: Axes) -> None:
     axes.figure.legend(
         *axes.get_legend_handles_labels(),
         loc="outside upper left",
         ncols=4 if axes.bbox.width > SMALL[0] else 1,
         frameon=False,
         fontsize=11,
-        labelcolor=palette.ink,
+        labelcolor=_INK,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,22 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from srs_eval.data.dataset_check import Description
+from srs_eval.data.dataset_hub import Description
 from srs_eval.data.errors import counted
-from srs_eval.engine.ranking import Group, Ranked
-from srs_eval.report import formats as words
-from srs_eval.report.document import Document, Picture, Section
-from srs_eval.report.table import Cell, Column, Figure, Table, figure, table_of
-from srs_eval.stats.intervals import Interval
+from srs_eval.engine.ranking import Group
+from srs_eval.report.document import (
+    Column,
+    Document,
+    Figure,
+    Picture,
+    Section,
+    Table,
+    table_of,
+)
+from srs_eval.report.export import ranking_table
 
 _LONGEST_CELL = 40
-_LEAST_NAME = 18  # of a column that folds
-_WIDE = 110  # columns from which file names and more differences are shown
-_PLAIN = 80  # from which a ranking has all its columns beside names and verdicts
-_BROAD = 67  # from which it has RMSE(bins) and AUC
+_LEAST_NAME = 14  # of a column that folds
 _INPUTS = {
     "IL": "interval lengths in days",
     "FIL": "interval lengths in fractions of a day",
@@ -35,42 +39,11 @@ _INPUTS = {
 }
 
 
-def _better(cell: Figure) -> str:
-    return words.better(Interval(cell.value, cell.half_width))
-
-
-def _against(cell: Figure) -> str:
-    return words.against_floor(cell.value)
-
-
 def run_table(group: Group, width: int) -> RenderableType:
     """The ranking on one set of reviews, the floor as a line between the places."""
-
-    def name_of(line: Ranked) -> str:
-        name = line.configuration.title if width >= _WIDE else line.configuration.words
-        return name + ("*" if line.result.notes else "")
-
-    columns: list[tuple[str | Column, Callable[[Ranked], Cell]]] = [
-        ("", lambda line: line.place),
-        (Column("model", gives="fold"), name_of),
-        (Column("log loss ±", by_half_width=False), lambda line: figure(line.log_loss)),
-        (
-            Column("to the best", in_words=_better, from_width=_WIDE),
-            lambda line: figure(line.to_best),
-        ),
-        (
-            Column("RMSE(bins)", 2, percent=True, from_width=_BROAD),
-            lambda line: figure(line.result.metrics.rmse_bins),
-        ),
-        (Column("AUC", 3, from_width=_BROAD), lambda line: figure(line.result.metrics.auc)),
-        (
-            Column(words.THAN_AVERAGE, in_words=_against, from_width=_PLAIN),
-            lambda line: figure(line.against_floor),
-        ),
-        (Column("", from_width=50), lambda line: line.verdict_words),
-    ]
-    floors = tuple(number for number, line in enumerate(group.lines) if line.is_floor)
-    table = table_of("ranking", group.title, group.lines, columns, faint=floors)
+    table = ranking_table(group)
+    model, place, *others = table.columns
+    table = replace(table, columns=(model, replace(place, title="#"), *others))
     return Lines(*table_text(table, width, gap=1), Text(group.answer), "")
 
 

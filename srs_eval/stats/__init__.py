@@ -1,1 +1,1 @@
-"""Intervals, verdicts, tests over users and averages."""
+"""Intervals, verdicts and calibration of one learner; tests and averages over users."""

@@ -3,10 +3,12 @@
 Intervals here are 95 % intervals over days, not over reviews: on a bad day everything is
 forgotten more often, so the reviews of a day (and of a week) say less than their number
 suggests. Where days matter, intervals that take reviews as independent hold the truth in
-about two cases of three. The half-width of a mean is the largest of three, each Student's
+about two cases of three. The half-width of a mean is the largest of four, each Student's
 t(0.975) times a standard error: clustered by day (Liang & Zeger, 1986, Biometrika 73), of
-daily sums with the weights of Newey & West (1987, Econometrica 55), and clustered by blocks of
-seven review days. docs/metrics.md has the formulas.
+daily sums with the weights of Newey & West (1987, Econometrica 55), clustered by blocks of
+seven review days, and of the slowest cosine waves of the daily sums, for good and bad times that
+last (Lazarus, Lewis, Stock & Watson, 2018, Journal of Business & Economic Statistics 36).
+docs/metrics.md has the formulas.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from srs_eval.data.protocol import EQUIVALENT
 from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.metrics import ascending, checked_pair, lowess_knots
 
 FEWEST_REVIEWS, FEWEST_DAYS = 1_000, 20  # below either nothing is concluded
 TOO_MANY_MORE = 20  # times as many reviews as there are: nobody waits for these
@@ -85,6 +89,9 @@ def mean_interval(values: FloatArray, day: IntArray) -> Interval:
     if blocks >= FEWEST_BLOCKS:
         by_block = np.add.reduceat(daily, np.arange(0, days, BLOCK_DAYS))
         errors.append((_clustered(by_block, count), blocks - 1))
+    waves = int(0.41 * days ** (2 / 3))
+    if days >= FEWEST_DAYS:
+        errors.append((_of_waves(daily, waves, count), waves))
     half_width = max(error * _t_quantile(freedom) for error, freedom in errors)
     return Interval(mean, half_width, count, days, tuple(errors))
 
@@ -113,6 +120,14 @@ def _newey_west(daily: FloatArray, count: int) -> float:
     for lag in range(1, lags + 1):
         variance += 2 * (1 - lag / (lags + 1)) * float(daily[lag:] @ daily[:-lag])
     return math.sqrt(max(variance, 0.0) * days / (days - 1)) / count
+
+
+def _of_waves(daily: FloatArray, waves: int, count: int) -> float:
+    """The same from the slowest cosine waves of the daily sums, all weighing the same."""
+    days = len(daily)
+    phase = np.pi * (np.arange(days) + 0.5) / days
+    power = sum(float(daily @ np.cos(k * phase)) ** 2 for k in range(1, waves + 1))
+    return math.sqrt(2 * power / waves) / count
 
 
 # Student's t distribution
@@ -219,3 +234,95 @@ def more_reviews(difference: Interval, *, equivalence: float = EQUIVALENT) -> in
         return None
     unit = 10 ** math.floor(math.log10(more))
     return math.ceil(more / unit) * int(unit)
+
+
+# The calibration graph: how often were reviews recalled that a model gave so much?
+
+
+_Z = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationGraph:
+    """Predicted against observed recall; perfect calibration is the diagonal.
+
+    Bins are in order of p; of empty ones all but `count` and `edges` is NaN.
+    """
+
+    edges: FloatArray  # (bins + 1,) from 0 to 1; a bin holds its lower edge, the last both
+    count: IntArray  # (bins,)
+    predicted: FloatArray  # (bins,) mean p
+    observed: FloatArray  # (bins,) mean y
+    low: FloatArray  # (bins,) 95 % Wilson interval of `observed`
+    high: FloatArray  # (bins,)
+    mae: float  # mean over reviews of their bin's |predicted - observed|
+    trend: tuple[float, float] | None
+    """Intercept and slope of observed on predicted, bins weighted by their counts.
+
+    None where fewer than two bins are filled.
+    """
+    smooth_p: FloatArray  # (k,) rising; the curve without bins, linear between its points
+    smooth_y: FloatArray  # (k,) lowess of y on p, kept within [0, 1]
+
+
+def wilson_interval(recalled: ArrayLike, count: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """95 % score interval of a proportion (Wilson, 1927); NaN where `count` is 0."""
+    hits = np.asarray(recalled, np.float64)
+    n = np.asarray(count, np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        middle = (hits + _Z**2 / 2) / (n + _Z**2)
+        half = _Z / (n + _Z**2) * np.sqrt(hits * (n - hits) / n + _Z**2 / 4)
+    # The bounds are exactly 0 or 1 at the ends; rounding must not say otherwise.
+    low = np.where(hits == 0, 0.0, middle - half)
+    high = np.where(hits == n, 1.0, middle + half)
+    empty = n == 0
+    return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
+
+
+def calibration_graph(
+    y: ArrayLike, p: ArrayLike, bins: int = 40, log_bins: bool = False
+) -> CalibrationGraph:
+    """Reliability diagram over bins of p, with a trend line and a smooth curve.
+
+    Bins are of equal width or, with `log_bins`, narrower the higher p is, as most predictions
+    are high: bin k ends at log(k + 1) / log(bins + 1) (fsrs-optimizer, `get_bin`).
+    """
+    outcome, forecast = checked_pair(y, p)
+    if bins < 1:
+        raise ValueError("a graph needs one bin at least")
+    edges = np.linspace(0.0, 1.0, bins + 1)
+    if log_bins:
+        edges = np.log1p(np.arange(bins + 1)) / np.log1p(bins)
+    place = np.minimum(np.searchsorted(edges, forecast, side="right") - 1, bins - 1)
+    count = np.bincount(place, minlength=bins)
+    recalled = np.bincount(place, outcome, bins)
+    with np.errstate(invalid="ignore"):
+        predicted = np.bincount(place, forecast, bins) / count
+        observed = recalled / count
+    low, high = wilson_interval(recalled, count)
+    filled = count > 0
+    order = ascending(forecast)
+    p_sorted = forecast[order]
+    smooth_p, smooth_y = lowess_knots(p_sorted, outcome[order], mean_of_ties=True)
+    gaps = np.abs(predicted[filled] - observed[filled])
+    return CalibrationGraph(
+        edges=edges,
+        count=count,
+        predicted=predicted,
+        observed=observed,
+        low=low,
+        high=high,
+        mae=float((gaps * count[filled]).sum() / count.sum()),
+        trend=_weighted_line(predicted[filled], observed[filled], count[filled]),
+        smooth_p=smooth_p,
+        smooth_y=np.clip(smooth_y, 0.0, 1.0),
+    )
+
+
+def _weighted_line(x: FloatArray, y: FloatArray, weight: IntArray) -> tuple[float, float] | None:
+    """Intercept and slope of weighted least squares, None where x has one value only."""
+    if len(x) < 2:
+        return None
+    x_mean, y_mean = np.average(x, weights=weight), np.average(y, weights=weight)
+    slope = (weight * (x - x_mean) * (y - y_mean)).sum() / (weight * (x - x_mean) ** 2).sum()
+    return float(y_mean - slope * x_mean), float(slope)

@@ -13,37 +13,40 @@ import numpy as np
 
 LANES = 8  # numbers in a vector
 
-_Value = Any  # a float, an array or, compiled, a vector of LANES floats
+Value = Any
+"""A float, an array or, compiled, a vector of LANES floats; or a tuple of these."""
+State = tuple[Value, ...]
+"""What a recurrent model knows of a card."""
 
 
-def exp(x: _Value) -> _Value:
+def exp(x: Value) -> Value:
     return np.exp(x)
 
 
-def log(x: _Value) -> _Value:
+def log(x: Value) -> Value:
     return np.log(x)
 
 
-def where(condition: _Value, a: _Value, b: _Value) -> _Value:
+def where(condition: Value, a: Value, b: Value) -> Value:
     """a where the condition holds, else b; both are computed."""
     return np.where(condition, a, b)
 
 
-def power(x: _Value, y: _Value) -> _Value:
+def power(x: Value, y: Value) -> Value:
     """x ** y for x > 0."""
     return exp(y * log(x))
 
 
-def clamp(x: _Value, low: _Value, high: _Value) -> _Value:
+def clamp(x: Value, low: Value, high: Value) -> Value:
     """x between low and high; at either, its gradient passes whole, as torch has it."""
     return np.clip(x, low, high)
 
 
-def minimum(a: _Value, b: _Value) -> _Value:
+def minimum(a: Value, b: Value) -> Value:
     """The smaller one; where they are equal, each gets half of the gradient, as torch has it."""
     return np.minimum(a, b)
 
 
-def maximum(a: _Value, b: _Value) -> _Value:
+def maximum(a: Value, b: Value) -> Value:
     """The larger one; where they are equal, each gets half of the gradient, as torch has it."""
     return np.maximum(a, b)

@@ -20,6 +20,8 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.training.compile import compiled
 
+_Point = tuple[float, float, float]
+"""A step, the loss there and its slope."""
 _Problem = tuple[FloatArray, FloatArray, FloatArray, float, float, float]
 """Intervals, recall, counts, default, decay and pull, as `_loss` takes them."""
 _W1 = 0.41  # log S(Hard) lies between Again and Good, by weight
@@ -87,18 +89,12 @@ def fit_initial_stability(
         mine = there & (groups.rating == rating)
         if not mine.any():
             continue
-        fitted[rating] = compiled(_minimise)(
-            groups.delta_t[mine],
-            recall[mine],
-            count[mine],
-            settings.default[rating - 1],
-            settings.decay,
-            settings.minimum,
-            settings.maximum,
-            settings.pull,
-            int(count[mine].sum()),
-        )
         reviews[rating] = float(count[mine].sum())
+        default = settings.default[rating - 1]
+        problem = groups.delta_t[mine], recall[mine], count[mine], default, settings.decay
+        fitted[rating] = compiled(_minimise)(
+            (*problem, settings.pull), settings.minimum, settings.maximum, int(reviews[rating])
+        )
     return ordered_and_complete(fitted, reviews, settings)
 
 
@@ -169,15 +165,8 @@ def _complete(fitted: dict[int, float], default: Sequence[float]) -> list[float]
     return [fitted[k] if k in fitted else math.exp(s[k]) for k in range(1, 5)]
 
 
-def _loss(
-    s: float,
-    delta_t: FloatArray,
-    recall: FloatArray,
-    count: FloatArray,
-    default: float,
-    decay: float,
-    pull: float,
-) -> float:
+def _loss(s: float, problem: _Problem) -> float:
+    delta_t, recall, count, default, decay, pull = problem
     factor = 0.9 ** (-1.0 / decay) - 1.0
     loss = 0.0
     for k in range(len(delta_t)):
@@ -186,24 +175,15 @@ def _loss(
     return loss + abs(s - default) * pull
 
 
-def _slope(
-    s: float,
-    value: float,
-    high: float,
-    delta_t: FloatArray,
-    recall: FloatArray,
-    count: FloatArray,
-    default: float,
-    decay: float,
-    pull: float,
-) -> float:
+def _slope(s: float, value: float, high: float, problem: _Problem) -> float:
     h = 1e-8 if s + 1e-8 <= high else -1e-8
     moved = s + h
-    return (_loss(moved, delta_t, recall, count, default, decay, pull) - value) / (moved - s)
+    return (_loss(moved, problem) - value) / (moved - s)
 
 
-def _cubic(a: float, fa: float, ga: float, b: float, fb: float, gb: float) -> tuple[float, float]:
+def _cubic(first: _Point, second: _Point) -> tuple[float, float]:
     """theta and root of the cubic through two points with slopes."""
+    (a, fa, ga), (b, fb, gb) = first, second
     theta = 3.0 * (fa - fb) / (b - a) + ga + gb
     scale = max(abs(theta), abs(ga), abs(gb))
     inner = (theta / scale) ** 2 - (ga / scale) * (gb / scale)
@@ -211,25 +191,15 @@ def _cubic(a: float, fa: float, ga: float, b: float, fb: float, gb: float) -> tu
 
 
 def _next_trial(
-    x: float,
-    fx: float,
-    gx: float,
-    y: float,
-    fy: float,
-    gy: float,
-    t: float,
-    ft: float,
-    gt: float,
-    bracketed: bool,
-    low: float,
-    high: float,
+    best: _Point, end: _Point, tried: _Point, bracketed: bool, low: float, high: float
 ) -> tuple[float, bool]:
     """Next step of Moré and Thuente's search, and whether a minimum is bracketed.
 
-    x is the best step so far, y the other end of the interval, t the step just tried.
+    From the best step so far, the other end of the interval, and the step just tried.
     """
+    (x, fx, gx), (t, ft, gt), y = best, tried, end[0]
     if ft > fx:  # the minimum lies between: cubic, or halfway to the quadratic
-        theta, root = _cubic(x, fx, gx, t, ft, gt)
+        theta, root = _cubic(best, tried)
         if t < x:
             root = -root
         share = ((root - gx) + theta) / (((root - gx) + root) + gt)
@@ -239,7 +209,7 @@ def _next_trial(
             return cubic, True
         return cubic + (quadratic - cubic) / 2.0, True
     if gt * math.copysign(1.0, gx) < 0.0:  # slopes of opposite sign: between, too
-        theta, root = _cubic(x, fx, gx, t, ft, gt)
+        theta, root = _cubic(best, tried)
         if t > x:
             root = -root
         share = ((root - gt) + theta) / (((root - gt) + root) + gx)
@@ -247,7 +217,7 @@ def _next_trial(
         secant = t + (gt / (gt - gx)) * (x - t)
         return (cubic if abs(cubic - t) > abs(secant - t) else secant), True
     if abs(gt) < abs(gx):  # same sign, flatter: the minimum may lie beyond
-        theta, root = _cubic(x, fx, gx, t, ft, gt)
+        theta, root = _cubic(best, tried)
         if t > x:
             root = -root
         share = ((root - gt) + theta) / ((root + (gx - gt)) + root)
@@ -261,10 +231,10 @@ def _next_trial(
         step = cubic if abs(cubic - t) > abs(secant - t) else secant
         return max(low, min(high, step)), False
     if bracketed:
-        theta, root = _cubic(t, ft, gt, y, fy, gy)
+        theta, root = _cubic(tried, end)
         if t > y:
             root = -root
-        share = ((root - gt) + theta) / (((root - gt) + root) + gy)
+        share = ((root - gt) + theta) / (((root - gt) + root) + end[2])
         return t + share * (y - t), True
     return (high if t > x else low), False
 
@@ -300,8 +270,8 @@ def _searched(
             return t, ft, s_new, g_new, True
         tries += 1
         s_new = target if t == 1.0 else s + t * d
-        ft = _loss(s_new, *problem)
-        g_new = _slope(s_new, ft, high, *problem)
+        ft = _loss(s_new, problem)
+        g_new = _slope(s_new, ft, high, problem)
         gt = g_new * d
         line = f_start + t * enough
         if first_stage and ft <= line and gt >= 0.0:
@@ -316,15 +286,9 @@ def _searched(
             break
         tilt = enough if first_stage and ft <= fx and ft > line else 0.0
         step, bracketed = _next_trial(
-            x,
-            fx - x * tilt,
-            gx - tilt,
-            y,
-            fy - y * tilt,
-            gy - tilt,
-            t,
-            ft - t * tilt,
-            gt - tilt,
+            (x, fx - x * tilt, gx - tilt),
+            (y, fy - y * tilt, gy - tilt),
+            (t, ft - t * tilt, gt - tilt),
             bracketed,
             t_low,
             t_high,
@@ -350,23 +314,12 @@ def _searched(
     return t, ft, s_new, g_new, False
 
 
-def _minimise(
-    delta_t: FloatArray,
-    recall: FloatArray,
-    count: FloatArray,
-    default: float,
-    decay: float,
-    low: float,
-    high: float,
-    pull: float,
-    most: int,
-) -> float:
-    """The stability in [low, high] where L-BFGS-B from `default` stops, after at most
+def _minimise(problem: _Problem, low: float, high: float, most: int) -> float:
+    """The stability in [low, high] where L-BFGS-B from the default stops, after at most
     `most` iterations."""
-    s = default
-    problem = delta_t, recall, count, default, decay, pull
-    f = _loss(s, *problem)
-    g = _slope(s, f, high, *problem)
+    s = problem[3]
+    f = _loss(s, problem)
+    g = _slope(s, f, high, problem)
     curvature = 1.0
     learned = False  # curvature is from a step, not the initial guess
     # L-BFGS-B keeps its products of earlier steps as it goes, but not where the next point

@@ -26,11 +26,11 @@ from srs_eval.training.optimisers import adam_step, annealed
 from srs_eval.training.orders import permutations, quicksort_order
 from srs_eval.training.trie import LANES
 
-SEED = 2023  # of the order of batches
-RATE = hyperparameters.learning_rate(0.04)
-EPOCHS = hyperparameters.epochs(5)
+_SEED = 2023  # of the order of batches
+_RATE = hyperparameters.learning_rate(0.04)
+_EPOCHS = hyperparameters.epochs(5)
 BATCH_SIZE = hyperparameters.batch_size()
-HYPERPARAMETERS = (RATE, EPOCHS, BATCH_SIZE, hyperparameters.SEED)
+HYPERPARAMETERS = (_RATE, _EPOCHS, BATCH_SIZE, hyperparameters.SEED)
 
 _Recall = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -77,7 +77,7 @@ def _kernel(name: str, model: _Recall, parameters: int) -> Any:
     from srs_eval.training.sweeps import visit_batches
 
     return specialised(
-        visit_batches, f"linear_{name}", {"recall_and_slope": model}, {"PARAMETERS": parameters}
+        visit_batches, f"linear_{name}", {"_recall_and_slope": model}, {"_PARAMETERS": parameters}
     )
 
 
@@ -121,7 +121,7 @@ class Linear:
         order = quicksort_order(np.zeros(len(train), np.int64))
         rows = train[order]
         size = BATCH_SIZE.integer(context, trials.protocol)
-        epochs, rate = EPOCHS.integer(context), RATE.number(context)
+        epochs, rate = _EPOCHS.integer(context), _RATE.number(context)
         x = trials.derived(self.features)[rows]
         batches = _row_batches(x, trials.delta_t[rows], trials.y[rows], weights[order], size)
         n_batches = math.ceil(len(rows) / size)
@@ -130,7 +130,7 @@ class Linear:
         visit = _kernel(self.name, self.recall_and_slope, len(w))
         steps = epochs * n_batches
         every = np.arange(n_batches)
-        orders = permutations(n_batches, SEED + hyperparameters.seed(context))
+        orders = permutations(n_batches, _SEED + hyperparameters.seed(context))
         best, best_loss = w.copy(), np.inf
         for epoch in range(epochs + 1):
             loss = visit(every, -1, w, batches, mean, square, rate, steps)
@@ -174,10 +174,10 @@ def adam(
     best, best_loss = start.copy(), np.inf
     mean = np.zeros_like(w)
     square = np.zeros_like(w)
-    rate, n_epoch = RATE.number(context), EPOCHS.integer(context)
+    rate, n_epoch = _RATE.number(context), _EPOCHS.integer(context)
     steps = n_epoch * n_batches
     step = 0
-    orders = permutations(n_batches, SEED + hyperparameters.seed(context))
+    orders = permutations(n_batches, _SEED + hyperparameters.seed(context))
     for _ in range(n_epoch):
         loss = total_loss(w)
         if loss < best_loss:

@@ -216,6 +216,7 @@ class Network:
     rate: float = 4e-2
     decay: float = 1e-5
     epochs: int = 5
+    starts_anyhow: bool = False  # from random weights, where no pretrained ones are found
 
     @property
     def hyperparameters(self) -> tuple[hyperparameters.Hyperparameter, ...]:
@@ -251,13 +252,13 @@ START = hyperparameters.Hyperparameter("start", "pretrained", choices=("pretrain
 
 def pretrained(network: Network, trials: Trials, context: Context) -> FloatArray:
     """Where training begins (p,). Raises InputError where there are no weights."""
-    if START.of(context) == "random":
-        return random_start(network, context)
     names = weight_names(network.name, trials.protocol)
-    tensors = load_weights(names, network.shapes, context)
-    if tensors is None:
-        raise no_weights(network.name, names, context)
-    return flat(tensors)
+    tensors = None
+    if START.of(context) == "pretrained":
+        tensors = load_weights(names, network.shapes, context)
+        if tensors is None and not network.starts_anyhow:
+            raise no_weights(network.name, names, context)
+    return random_start(network, context) if tensors is None else flat(tensors)
 
 
 def random_start(network: Network, context: Context) -> FloatArray:
@@ -353,6 +354,21 @@ def predict_network(
         scratch,
     )
     return scratch.recall[batches.target].astype(np.float32).astype(np.float64)
+
+
+def functions(network: Network) -> tuple[Fit, Predict]:
+    """`fit` and `predict` of a `Model`."""
+
+    def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+        start = pretrained(network, trials, context)
+        return fit_network(network, start, trials, train, weights, context)
+
+    def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+        """`parameters` empty: those that training begins with."""
+        w = np.array(parameters) if len(parameters) else pretrained(network, trials, context)
+        return predict_network(network, w, trials, index)
+
+    return fit, predict
 
 
 def _shape(network: Network) -> Any:

@@ -146,44 +146,28 @@ class Scratch(NamedTuple):
     tape: FloatArray  # what the steps of a batch leave for their gradients
 
 
-def new_descent(
-    start: FloatArray,
-    share: FloatArray,
-    *,
-    rate: float,
-    steps: int,
-    lower: FloatArray | None = None,
-    upper: FloatArray | None = None,
-    pull: FloatArray | None = None,
-    free: FloatArray | None = None,
-    betas: tuple[float, float] = (0.9, 0.999),
-    not_below: IntArray | None = None,
-    idle: Int32Array | None = None,
-    penalised: bool = False,
-) -> Descent:
-    """Adam before its first step, without bounds or pull where none are given."""
+def new_descent(start: FloatArray, share: FloatArray, *, rate: float, steps: int) -> Descent:
+    """Adam before its first step, without bounds, pull or parameters that rest."""
     p = len(start)
-    pairs = np.zeros((0, 2), np.int64) if not_below is None else not_below
-    idle = np.zeros((0, p), np.int32) if idle is None else idle
     return Descent(
-        lower=np.full(p, -np.inf) if lower is None else lower,
-        upper=np.full(p, np.inf) if upper is None else upper,
+        lower=np.full(p, -np.inf),
+        upper=np.full(p, np.inf),
         start=start,
-        pull=np.zeros(p) if pull is None else pull,
+        pull=np.zeros(p),
         slope=np.zeros(p),
-        penalised=int(penalised),
-        free=np.ones(p) if free is None else free,
+        penalised=0,
+        free=np.ones(p),
         mean=np.zeros(p),
         square=np.zeros(p),
         share=share,
         rate=rate,
         steps=steps,
-        beta_mean=betas[0],
-        beta_square=betas[1],
-        not_below=pairs,
-        pairs=len(pairs),
-        idle=idle,
-        any_idle=int(len(idle) > 0),
+        beta_mean=0.9,
+        beta_square=0.999,
+        not_below=np.zeros((0, 2), np.int64),
+        pairs=0,
+        idle=np.zeros((0, p), np.int32),
+        any_idle=0,
         passed_by=np.zeros(p, np.int64),
     )
 
@@ -272,30 +256,25 @@ def _descent(
     gamma: float,
 ) -> Descent:
     """Before the first of `steps` steps on these batches of `rows` rows; histories' `length`."""
-    p = len(start)
-    pull = np.zeros(p)
-    if model.deviation is not None:
-        pull = gamma / np.square(np.array(model.deviation))
-    free = np.ones(p)
-    free[list(model.frozen)] = 0.0
-    idle = np.zeros((len(parts), p) if model.later_only else (0, 0), np.int32)
-    if model.later_only:
-        of_firsts = [int(length[part].max()) == 1 for part in parts]
-        idle[np.ix_(of_firsts, model.later_only)] = 1
-    return new_descent(
-        start,
-        np.array([len(part) for part in parts]) / rows,
-        rate=model.learning_rate,
-        steps=steps,
+    shares = np.array([len(part) for part in parts]) / rows
+    descent = new_descent(start, shares, rate=model.learning_rate, steps=steps)._replace(
         lower=np.array(model.lower, np.float64),
         upper=np.array(model.upper, np.float64),
-        pull=pull,
-        free=free,
-        betas=model.betas,
+        penalised=int(model.penalty is not None),
+        beta_mean=model.betas[0],
+        beta_square=model.betas[1],
         not_below=np.array(model.not_below, np.int64).reshape(-1, 2),
-        idle=idle,
-        penalised=model.penalty is not None,
+        pairs=len(model.not_below),
     )
+    descent.free[list(model.frozen)] = 0.0
+    if model.deviation is not None:
+        descent.pull[:] = gamma / np.square(np.array(model.deviation))
+    if not model.later_only:
+        return descent
+    idle = np.zeros((len(parts), len(start)), np.int32)
+    of_firsts = [int(length[part].max()) == 1 for part in parts]
+    idle[np.ix_(of_firsts, model.later_only)] = 1
+    return descent._replace(idle=idle, any_idle=1)
 
 
 class SummedLoss:
@@ -308,7 +287,8 @@ class SummedLoss:
         p = len(model.default)
         batches = trie_batches(history_trie(trials, model.same_day is not None), trials, [index])
         # A step of length 0, whose running mean is the gradient itself (beta 0).
-        self._still = new_descent(np.zeros(p), np.ones(1), rate=0.0, steps=1, betas=(0.0, 0.999))
+        still = new_descent(np.zeros(p), np.ones(1), rate=0.0, steps=1)
+        self._still = still._replace(beta_mean=0.0)
         self._w = _values(model, np.zeros(p))
         self._pass = _kernel_of(model)
         self._kept = batches, self._still, _scratch(model, (batches,))
@@ -441,18 +421,19 @@ def _kernel(name: str, steps: _Steps, states: int, parameters: int, constants: i
     from srs_eval.training.recurrent_kernel import recurrent_pass
 
     _check_states(steps, states, parameters + constants)
+    named: dict[str, Any] = {**dict(steps), **_gradients(steps, parameters)}
     return specialised(
         recurrent_pass,
         re.sub(r"\W", "_", name),
-        {**dict(steps), **_gradients(steps, parameters)},
+        {f"_{key}": step for key, step in named.items()},
         {
-            "STATES": states,
-            "PARAMETERS": parameters,
-            "VALUES": parameters + constants,
-            "HAS_SAME_DAY": int("same_day" in dict(steps)),
-            "TAPE": _tape_length(steps, states, parameters, constants),
+            "_STATES": states,
+            "_PARAMETERS": parameters,
+            "_VALUES": parameters + constants,
+            "_HAS_SAME_DAY": int("same_day" in dict(steps)),
+            "_TAPE": _tape_length(steps, states, parameters, constants),
         },
-        taped=[key for key, _ in steps if key in _TAPED],
+        taped=[f"_{key}" for key, _ in steps if key in _TAPED],
     )
 
 

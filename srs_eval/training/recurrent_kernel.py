@@ -32,21 +32,14 @@ from srs_eval.training.simd import (
 )
 from srs_eval.training.trie import FIRST, SAME_DAY, SUCCESS, TrieBatches
 
-STATES = 0
-PARAMETERS = 0
-VALUES = 0  # parameters and constants
-HAS_SAME_DAY = 0
-TAPE = 0  # numbers that a step leaves for its gradient
-first: Any = None
-first_adjoint: Any = None
-success: Any = None
-success_adjoint: Any = None
-failure: Any = None
-failure_adjoint: Any = None
-same_day: Any = None
-same_day_adjoint: Any = None
-recall: Any = None
-recall_adjoint: Any = None
+_STATES = 0
+_PARAMETERS = 0
+_VALUES = 0  # parameters and constants
+_HAS_SAME_DAY = 0
+_TAPE = 0  # numbers that a step leaves for its gradient
+_step: Any = None  # of a model, in its kernel
+_first = _first_adjoint = _success = _success_adjoint = _failure = _failure_adjoint = _step
+_same_day = _same_day_adjoint = _recall = _recall_adjoint = _step
 
 
 def recurrent_pass(
@@ -68,10 +61,10 @@ def recurrent_pass(
     means, squares = descent.mean, descent.square
     sums = rows_of(scratch.w_bar)
     tape = scratch.tape
-    width = TAPE if done >= 0 else 0  # nobody reads it without learning
+    width = _TAPE if done >= 0 else 0  # nobody reads it without learning
     loss = broadcast(0.0)
     for b in order:
-        w = as_tuple(weights, VALUES)
+        w = as_tuple(weights, _VALUES)
         base = batches.first_node[b]
         first_segment, end_segment = batches.first_segment[b], batches.first_segment[b + 1]
         for segment in range(first_segment, end_segment):
@@ -79,37 +72,37 @@ def recurrent_pass(
             begin, end = starts[segment], ends[segment]
             if kind == FIRST:
                 for i in range(begin, end, LANES):
-                    store_state(state, i - base, first(load(ratings, i), w))
+                    store_state(state, i - base, _first(load(ratings, i), w))
                 continue
-            if HAS_SAME_DAY:  # noqa: SIM102 - decided before compilation
+            if _HAS_SAME_DAY:  # noqa: SIM102 - decided before compilation
                 if kind == SAME_DAY:
                     for i in range(begin, end, LANES):
-                        old = gather_state(state, parent, i, STATES)
+                        old = gather_state(state, parent, i, _STATES)
                         dt, rating = load(delta_t, i), load(ratings, i)
                         left = rows_from(tape, (i - base) * width)
-                        store_state(state, i - base, same_day(old, dt, rating, w, left))
+                        store_state(state, i - base, _same_day(old, dt, rating, w, left))
                     continue
             if kind == SUCCESS:
                 for i in range(begin, end, LANES):
-                    old = gather_state(state, parent, i, STATES)
+                    old = gather_state(state, parent, i, _STATES)
                     dt, rating = load(delta_t, i), load(ratings, i)
                     left = rows_from(tape, (i - base) * width)
-                    store_state(state, i - base, success(old, dt, rating, w, left))
+                    store_state(state, i - base, _success(old, dt, rating, w, left))
             else:
                 for i in range(begin, end, LANES):
-                    old = gather_state(state, parent, i, STATES)
+                    old = gather_state(state, parent, i, _STATES)
                     dt, rating = load(delta_t, i), load(ratings, i)
                     left = rows_from(tape, (i - base) * width)
-                    store_state(state, i - base, failure(old, dt, rating, w, left))
+                    store_state(state, i - base, _failure(old, dt, rating, w, left))
 
         if done >= 0:
-            set_zero(bar, batches.first_node[b + 1] - base, STATES)
-            for k in range(PARAMETERS):
+            set_zero(bar, batches.first_node[b + 1] - base, _STATES)
+            for k in range(_PARAMETERS):
                 sums[k] = broadcast(0.0)
         for i in range(batches.first_target[b], batches.first_target[b + 1], LANES):
-            now = gather_state(state, target_node, i, STATES)
+            now = gather_state(state, target_node, i, _STATES)
             dt = load(target_delta_t, i)
-            r = recall(dt, now, w)
+            r = _recall(dt, now, w)
             passes, failures = load(batches.passes, i), load(batches.failures, i)
             if done < 0:
                 # torch holds each logarithm at -100 or above
@@ -123,7 +116,7 @@ def recurrent_pass(
                 both = r * (1.0 - r)
                 both = where(both < 1e-12, 1e-12, both)
                 r_bar = (passes * (r - 1.0) + failures * r) / both
-                old_bar = recall_adjoint(dt, now, w, r_bar, sums)
+                old_bar = _recall_adjoint(dt, now, w, r_bar, sums)
                 scatter_add(bar, target_node, i, old_bar)
         if done < 0:
             continue
@@ -133,33 +126,33 @@ def recurrent_pass(
             begin, end = starts[segment], ends[segment]
             if kind == FIRST:
                 for i in range(begin, end, LANES):
-                    first_adjoint(load(ratings, i), w, load_state(bar, i - base, STATES), sums)
+                    _first_adjoint(load(ratings, i), w, load_state(bar, i - base, _STATES), sums)
                 continue
-            if HAS_SAME_DAY:  # noqa: SIM102 - decided before compilation
+            if _HAS_SAME_DAY:  # noqa: SIM102 - decided before compilation
                 if kind == SAME_DAY:
                     for i in range(begin, end, LANES):
-                        old = gather_state(state, parent, i, STATES)
+                        old = gather_state(state, parent, i, _STATES)
                         dt, rating = load(delta_t, i), load(ratings, i)
-                        new_bar = load_state(bar, i - base, STATES)
+                        new_bar = load_state(bar, i - base, _STATES)
                         left = rows_from(tape, (i - base) * width)
-                        old_bar = same_day_adjoint(old, dt, rating, w, new_bar, sums, left)
+                        old_bar = _same_day_adjoint(old, dt, rating, w, new_bar, sums, left)
                         scatter_add(bar, parent, i, old_bar)
                     continue
             if kind == SUCCESS:
                 for i in range(begin, end, LANES):
-                    old = gather_state(state, parent, i, STATES)
+                    old = gather_state(state, parent, i, _STATES)
                     dt, rating = load(delta_t, i), load(ratings, i)
-                    new_bar = load_state(bar, i - base, STATES)
+                    new_bar = load_state(bar, i - base, _STATES)
                     left = rows_from(tape, (i - base) * width)
-                    old_bar = success_adjoint(old, dt, rating, w, new_bar, sums, left)
+                    old_bar = _success_adjoint(old, dt, rating, w, new_bar, sums, left)
                     scatter_add(bar, parent, i, old_bar)
             else:
                 for i in range(begin, end, LANES):
-                    old = gather_state(state, parent, i, STATES)
+                    old = gather_state(state, parent, i, _STATES)
                     dt, rating = load(delta_t, i), load(ratings, i)
-                    new_bar = load_state(bar, i - base, STATES)
+                    new_bar = load_state(bar, i - base, _STATES)
                     left = rows_from(tape, (i - base) * width)
-                    old_bar = failure_adjoint(old, dt, rating, w, new_bar, sums, left)
+                    old_bar = _failure_adjoint(old, dt, rating, w, new_bar, sums, left)
                     scatter_add(bar, parent, i, old_bar)
 
         rate = annealed(descent.rate, done, descent.steps)
@@ -168,9 +161,9 @@ def recurrent_pass(
         steps = done
         bias_mean = 1.0 - beta_mean**steps
         bias_square = math.sqrt(1.0 - beta_square**steps)
-        for k in range(PARAMETERS):
+        for k in range(_PARAMETERS):
             if descent.any_idle:
-                if descent.idle[b * PARAMETERS + k]:
+                if descent.idle[b * _PARAMETERS + k]:
                     descent.passed_by[k] += 1
                     continue
                 if done - descent.passed_by[k] != steps:

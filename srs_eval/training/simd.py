@@ -1,7 +1,7 @@
 """Vectors of 8 float64 as numba values.
 
 `<8 x double>` is a type of its own here: a step written for one node works on eight, and the
-code is vectorised by construction (`llvm_vectors`).
+code is vectorised by construction (`step_graph`).
 
 This module imports numba; import it inside functions only.
 """
@@ -20,8 +20,8 @@ from numba.core.typing.templates import ConcreteTemplate, infer_global, signatur
 from numba.extending import lower_builtin, models, register_model
 
 from srs_eval.training.elementwise import LANES
-from srs_eval.training.llvm_vectors import BITS, FUSED, INDEX, VECTOR, as_vector, emit_exp, emit_log
 from srs_eval.training.records import schema
+from srs_eval.training.step_graph import BITS, FUSED, INDEX, VECTOR, as_vector, emit_exp, emit_log
 
 _intrinsic: Any = extending.intrinsic  # it makes what has no signature that mypy could follow
 
@@ -44,7 +44,7 @@ class _RowsType(types.Type):
 
 
 vector = _VectorType()
-mask = _MaskType()
+_mask = _MaskType()
 rows = _RowsType()
 
 
@@ -96,7 +96,7 @@ for _name, _instruction in (("add", "fadd"), ("sub", "fsub"), ("mul", "fmul")):
     _register(getattr(operator, f"i{_name}"), vector, _arithmetic(_instruction))
 _register(operator.truediv, vector, _arithmetic("fdiv"))
 for _name, _sign in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "==")):
-    _register(getattr(operator, _name), mask, _comparison(_sign))
+    _register(getattr(operator, _name), _mask, _comparison(_sign))
 
 
 @infer_global(operator.neg)
@@ -378,9 +378,9 @@ def where(typing_context, condition, a, b):
         return builder.select(args[0], args[1], args[2])
 
     kinds = [vector if value == vector else types.float64 for value in (a, b)]
-    if condition != mask:
+    if condition != _mask:
         return types.float64(types.boolean, types.float64, types.float64), scalar_codegen
-    return vector(mask, *kinds), codegen
+    return vector(_mask, *kinds), codegen
 
 
 @_intrinsic

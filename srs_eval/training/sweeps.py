@@ -35,27 +35,13 @@ from srs_eval.training.simd import (
 )
 from srs_eval.training.trie import FIRST, SUCCESS
 
-PARAMETERS = 0
-VALUES = 0  # that the steps take
-TAPE = 0  # numbers that a term leaves for its gradient
-values: Any = None
-values_adjoint: Any = None
-shape: Any = None
-shape_adjoint: Any = None
-first: Any = None
-first_adjoint: Any = None
-success: Any = None
-success_adjoint: Any = None
-failure: Any = None
-failure_adjoint: Any = None
-recall: Any = None
-recall_adjoint: Any = None
-loss: Any = None
-loss_adjoint: Any = None
-left: Any = None
-left_adjoint: Any = None
-recall_slope: Any = None
-recall_and_slope: Any = None
+_PARAMETERS = 0
+_VALUES = 0  # that the steps take
+_TAPE = 0  # numbers that a term leaves for its gradient
+_step: Any = None  # of a model, in its kernel
+_values = _values_adjoint = _shape = _shape_adjoint = _first = _first_adjoint = _success = _step
+_success_adjoint = _failure = _failure_adjoint = _recall = _recall_adjoint = _loss = _step
+_loss_adjoint = _left = _left_adjoint = _recall_slope = _recall_and_slope = _step
 
 
 # Activations that depend on those of all reviews before (ACT-R)
@@ -67,7 +53,7 @@ def activations(learns: bool, weights: Any, part: Any) -> float:
     Nodes of equal depth lie in groups of LANES. A group's activations are sums over as many
     places in `earlier` and `ln_age` as it is deep.
     """
-    w = as_tuple(weights, PARAMETERS)
+    w = as_tuple(weights, _PARAMETERS)
     first, earlier, ln_age, tape = part.first, part.earlier, part.ln_age, part.tape
     activation, bar = part.activation, part.bar
     sums = rows_of(part.w_bar)
@@ -76,13 +62,13 @@ def activations(learns: bool, weights: Any, part: Any) -> float:
         sum_left = broadcast(0.0)
         for i in range(first[group], first[group + 1], LANES):
             (before,) = gather_state(activation, earlier, i, 1)
-            sum_left += left(before, load(ln_age, i), w, rows_from(tape, i * TAPE))
+            sum_left += _left(before, load(ln_age, i), w, rows_from(tape, i * _TAPE))
         store_state(activation, LANES * group, (sum_left,))
 
     loss = broadcast(0.0)
     for i in range(0, LANES * groups, LANES):
         (now,) = load_state(activation, i, 1)
-        p = single(recall(now, w))  # what upstream computes in; see loss
+        p = single(_recall(now, w))  # what upstream computes in; see loss
         passes, failures = load(part.passes, i), load(part.failures, i)
         of_pass, of_failure = -log(p), -log(1.0 - p)
         loss += passes * where(of_pass > 100.0, 100.0, of_pass)
@@ -90,22 +76,22 @@ def activations(learns: bool, weights: Any, part: Any) -> float:
     if not learns:
         return total(loss)
 
-    for k in range(PARAMETERS):
+    for k in range(_PARAMETERS):
         sums[k] = broadcast(0.0)
     bar[:] = 0.0
     for group in range(groups - 1, -1, -1):
         at = LANES * group
         (now,) = load_state(activation, at, 1)
         (now_bar,) = load_state(bar, at, 1)
-        p = single(recall(now, w))
+        p = single(_recall(now, w))
         both = p * (1.0 - p)
         both = where(both < 1e-12, 1e-12, both)
         p_bar = (load(part.passes, at) * (p - 1.0) + load(part.failures, at) * p) / both
-        now_bar += recall_adjoint(now, w, p_bar, sums)
+        now_bar += _recall_adjoint(now, w, p_bar, sums)
         for i in range(first[group], first[group + 1], LANES):
             (before,) = gather_state(activation, earlier, i, 1)
-            kept = rows_from(tape, i * TAPE)
-            before_bar = left_adjoint(before, load(ln_age, i), w, now_bar, sums, kept)
+            kept = rows_from(tape, i * _TAPE)
+            before_bar = _left_adjoint(before, load(ln_age, i), w, now_bar, sums, kept)
             scatter_add(bar, earlier, i, (before_bar,))
     return total(loss)
 
@@ -118,8 +104,8 @@ def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
 
     learns: loss and gradient, of which the loss is returned; otherwise probabilities of recall.
     """
-    w = as_tuple(weights, PARAMETERS)
-    v = values(w)
+    w = as_tuple(weights, _PARAMETERS)
+    v = _values(w)
     kinds, starts, ends = all_rows.kind, all_rows.start, all_rows.end
     parent, ln_t, rating = all_rows.parent, all_rows.ln_t, all_rows.rating
     grade, repeated = all_rows.grade_before, all_rows.shape_before
@@ -129,27 +115,27 @@ def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
     state, bar = all_rows.state, all_rows.bar
     beta, beta_bar = all_rows.beta, all_rows.beta_bar
     for n in range(0, beta.shape[1], LANES):
-        store_state(beta, n, (shape(load(all_rows.repetitions, n), w),))
+        store_state(beta, n, (_shape(load(all_rows.repetitions, n), w),))
     for segment in range(len(kinds)):
         kind, begin, end = kinds[segment], starts[segment], ends[segment]
         if kind == FIRST:
             for i in range(begin, end, LANES):
-                store_state(state, i, (first(load(rating, i), v),))
+                store_state(state, i, (_first(load(rating, i), v),))
             continue
         for i in range(begin, end, LANES):
             (old,) = gather_state(state, parent, i, 1)
             (b,) = gather_state(beta, repeated, i, 1)
             t, g = load(ln_t, i), load(grade, i)
             if kind == SUCCESS:
-                store_state(state, i, (success(old, t, g, b, v),))
+                store_state(state, i, (_success(old, t, g, b, v),))
             else:
-                store_state(state, i, (failure(old, t, g, b, v),))
+                store_state(state, i, (_failure(old, t, g, b, v),))
 
     if not learns:
         for i in range(0, len(node), LANES):
             (now,) = gather_state(state, node, i, 1)
             (b,) = gather_state(beta, target_shape, i, 1)
-            store(recalls, i, recall(now, load(target_ln_t, i), load(target_grade, i), b, v))
+            store(recalls, i, _recall(now, load(target_ln_t, i), load(target_grade, i), b, v))
         return 0.0
 
     bar[:] = 0.0
@@ -163,8 +149,8 @@ def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
         (b,) = gather_state(beta, target_shape, i, 1)
         t, g = load(target_ln_t, i), load(target_grade, i)
         passes, failures = load(all_passes, i), load(all_failures, i)
-        lost += loss(now, t, g, b, passes, failures, v)
-        now_bar, b_bar = loss_adjoint(now, t, g, b, passes, failures, v, one, v_sums)
+        lost += _loss(now, t, g, b, passes, failures, v)
+        now_bar, b_bar = _loss_adjoint(now, t, g, b, passes, failures, v, one, v_sums)
         scatter_add(bar, node, i, (now_bar,))
         scatter_add(beta_bar, target_shape, i, (b_bar,))
     for segment in range(len(kinds) - 1, -1, -1):
@@ -172,7 +158,7 @@ def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
         if kind == FIRST:
             for i in range(begin, end, LANES):
                 (new_bar,) = load_state(bar, i, 1)
-                first_adjoint(load(rating, i), v, new_bar, v_sums)
+                _first_adjoint(load(rating, i), v, new_bar, v_sums)
             continue
         for i in range(begin, end, LANES):
             (old,) = gather_state(state, parent, i, 1)
@@ -180,16 +166,16 @@ def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
             (new_bar,) = load_state(bar, i, 1)
             t, g = load(ln_t, i), load(grade, i)
             if kind == SUCCESS:
-                old_bar, b_bar = success_adjoint(old, t, g, b, v, new_bar, v_sums)
+                old_bar, b_bar = _success_adjoint(old, t, g, b, v, new_bar, v_sums)
             else:
-                old_bar, b_bar = failure_adjoint(old, t, g, b, v, new_bar, v_sums)
+                old_bar, b_bar = _failure_adjoint(old, t, g, b, v, new_bar, v_sums)
             scatter_add(bar, parent, i, (old_bar,))
             scatter_add(beta_bar, repeated, i, (b_bar,))
 
     for n in range(0, beta.shape[1], LANES):
         (b_bar,) = load_state(beta_bar, n, 1)
-        shape_adjoint(load(all_rows.repetitions, n), w, b_bar, sums)
-    values_adjoint(w, load_state(all_rows.v_bar, 0, VALUES), sums)
+        _shape_adjoint(load(all_rows.repetitions, n), w, b_bar, sums)
+    _values_adjoint(w, load_state(all_rows.v_bar, 0, _VALUES), sums)
     return total(lost)
 
 
@@ -210,13 +196,13 @@ def visit_batches(
     sums = rows_of(batches.w_bar)
     loss = broadcast(0.0)
     for b in order:
-        for k in range(PARAMETERS):
+        for k in range(_PARAMETERS):
             sums[k] = broadcast(0.0)
         for i in range(first[b], first[b + 1], LANES):
             z = broadcast(0.0)
-            for k in range(PARAMETERS):
+            for k in range(_PARAMETERS):
                 z += w[k] * load(x[k], i)
-            p, slope = recall_and_slope(z, load(t, i))
+            p, slope = _recall_and_slope(z, load(t, i))
             p = single(p)  # what upstream computes in; see loss
             store(recall, i, p)
             passed, shares = load(y, i), load(weight, i)
@@ -226,14 +212,14 @@ def visit_batches(
                 both = p * (1.0 - p)
                 both = where(both < 1e-12, 1e-12, both)
                 z_bar = shares * (p - passed) / both * slope
-                for k in range(PARAMETERS):
+                for k in range(_PARAMETERS):
                     sums[k] = sums[k] + load(x[k], i) * z_bar
         if done < 0:
             continue
         now = annealed(rate, done, steps)
         done += 1
         bias_mean, bias_square = 1.0 - 0.9**done, math.sqrt(1.0 - 0.999**done)
-        for k in range(PARAMETERS):
+        for k in range(_PARAMETERS):
             gradient = total(sums[k])
             mean[k] += 0.1 * (gradient - mean[k])
             square[k] += 0.001 * (gradient * gradient - square[k])
@@ -253,29 +239,29 @@ OF_GROWTH, OF_SHORT = 0.5, 0.0015  # weights
 
 def penalties(weights: Any, w_bar: Any, kept: Any) -> float:
     """The penalty; adds its gradient to `w_bar` (values,). `kept` (reviews, 7) is scratch."""
-    w = as_tuple(weights, VALUES)
+    w = as_tuple(weights, _VALUES)
     reviews = len(kept)
     penalty = 0.0
     for of_growth in (True, False):
         target = GROWTH_AT if of_growth else SHORT_AT
-        state = first(_GOOD, w)
+        state = _first(_GOOD, w)
         for i in range(reviews):
             u = math.log(state[0])
             for _ in range(_NEWTON_STEPS):
                 u = min(max(u, LEAST), MOST)
                 t = math.exp(u)
-                steepness = min(recall_slope(t, state, w, 1.0) * t, -1e-12)
-                u -= (recall(t, state, w) - target) / steepness
+                steepness = min(_recall_slope(t, state, w, 1.0) * t, -1e-12)
+                u -= (_recall(t, state, w) - target) / steepness
             u = min(max(u, LEAST), MOST)
             t = math.exp(u)
-            steepness = min(recall_slope(t, state, w, 1.0) * t, -1e-9)
-            v = u - (recall(t, state, w) - target) / steepness
+            steepness = min(_recall_slope(t, state, w, 1.0) * t, -1e-9)
+            v = u - (_recall(t, state, w) - target) / steepness
             interval = math.exp(min(max(v, LEAST), MOST))
             kept[i, 0], kept[i, 1], kept[i, 2] = state
             kept[i, 3], kept[i, 4] = t, interval
             kept[i, 5] = -interval / steepness if LEAST <= v <= MOST else 0.0  # by R(t)
             kept[i, 6] = 0.0  # gradient of the penalty by the interval
-            state = success(state, interval, _GOOD, w)
+            state = _success(state, interval, _GOOD, w)
 
         if of_growth:
             largest, at = 0.0, -1
@@ -306,15 +292,15 @@ def penalties(weights: Any, w_bar: Any, kept: Any) -> float:
             i = reviews - 1 - back
             state = (kept[i, 0], kept[i, 1], kept[i, 2])
             interval = kept[i, 4]
-            by_success, of_interval = success_adjoint(state, interval, _GOOD, w, bar, w_bar)
+            by_success, of_interval = _success_adjoint(state, interval, _GOOD, w, bar, w_bar)
             of_recall = kept[i, 5] * (kept[i, 6] + of_interval)
-            by_recall = recall_adjoint(kept[i, 3], state, w, of_recall, w_bar)
+            by_recall = _recall_adjoint(kept[i, 3], state, w, of_recall, w_bar)
             bar = (
                 by_success[0] + by_recall[0],
                 by_success[1] + by_recall[1],
                 by_success[2] + by_recall[2],
             )
-        first_adjoint(_GOOD, w, bar, w_bar)
+        _first_adjoint(_GOOD, w, bar, w_bar)
     return penalty
 
 

@@ -29,7 +29,7 @@ from numba.core import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-from srs_eval.training import llvm_vectors, simd
+from srs_eval.training import simd, step_graph
 from srs_eval.training.step_graph import DOUBLE, SLOW, Graph, Store, Value, as_vector, emit, unknown
 
 
@@ -49,7 +49,7 @@ def _comparison(sign: str) -> Any:
 
 _INSTRUCTIONS = ("fadd", "fsub", "fmul", "fdiv")
 _OF_NUMBERS = {name: _arithmetic(name, ()) for name in _INSTRUCTIONS}
-_OF_VECTORS = {name: _arithmetic(name, llvm_vectors.FUSED) for name in _INSTRUCTIONS}
+_OF_VECTORS = {name: _arithmetic(name, step_graph.FUSED) for name in _INSTRUCTIONS}
 _COMPARISONS = {sign: _comparison(sign) for sign in ("<", "<=", ">", ">=", "==")}
 
 
@@ -80,8 +80,8 @@ def _first_lane(builder: Any, x: Any) -> Any:
 
 OPERATIONS = {
     **{make: name for makes in (_OF_NUMBERS, _OF_VECTORS) for name, make in makes.items()},
-    llvm_vectors.emit_exp: "exp",
-    llvm_vectors.emit_log: "log",
+    step_graph.emit_exp: "exp",
+    step_graph.emit_log: "log",
     as_vector: "as_vector",
     _first_lane: "first_lane",
     _negative: "negative",
@@ -97,6 +97,24 @@ def _value(graph: Graph, x: Any) -> Value:
     return x.value if isinstance(x, Traced) else graph.constant(x)
 
 
+def _operator(instruction: str, swapped: bool = False) -> Any:
+    def method(self: Traced, other: Any) -> Traced:
+        x, y, vectors = self._operands(*((other, self) if swapped else (self, other)))
+        make = (_OF_VECTORS if vectors else _OF_NUMBERS)[instruction]
+        return Traced(self.graph, self.graph.once(x.type, make, x, y))
+
+    return method
+
+
+def _compared(sign: str) -> Any:
+    def method(self: Traced, other: Any) -> Traced:
+        x, y, vectors = self._operands(self, other)
+        kind = step_graph.BITS if vectors else ir.IntType(1)
+        return Traced(self.graph, self.graph.once(kind, _COMPARISONS[sign], x, y))
+
+    return method
+
+
 class Traced:
     """A number, a vector or a condition in the making."""
 
@@ -108,62 +126,21 @@ class Traced:
 
     def _operands(self, a: Any, b: Any) -> tuple[Value, Value, bool]:
         x, y = _value(self.graph, a), _value(self.graph, b)
-        vectors = llvm_vectors.VECTOR in (x.type, y.type)
+        vectors = step_graph.VECTOR in (x.type, y.type)
         if vectors:
             x, y = self.graph.vector(x), self.graph.vector(y)
         return x, y, vectors
 
-    def _arithmetic(self, instruction: str, a: Any, b: Any) -> Traced:
-        x, y, vectors = self._operands(a, b)
-        make = (_OF_VECTORS if vectors else _OF_NUMBERS)[instruction]
-        return Traced(self.graph, self.graph.once(x.type, make, x, y))
-
-    def _compared(self, sign: str, other: Any) -> Traced:
-        x, y, vectors = self._operands(self, other)
-        kind = llvm_vectors.BITS if vectors else ir.IntType(1)
-        return Traced(self.graph, self.graph.once(kind, _COMPARISONS[sign], x, y))
-
-    def __add__(self, other: Any) -> Traced:
-        return self._arithmetic("fadd", self, other)
-
-    def __radd__(self, other: Any) -> Traced:
-        return self._arithmetic("fadd", other, self)
-
-    def __sub__(self, other: Any) -> Traced:
-        return self._arithmetic("fsub", self, other)
-
-    def __rsub__(self, other: Any) -> Traced:
-        return self._arithmetic("fsub", other, self)
-
-    def __mul__(self, other: Any) -> Traced:
-        return self._arithmetic("fmul", self, other)
-
-    def __rmul__(self, other: Any) -> Traced:
-        return self._arithmetic("fmul", other, self)
-
-    def __truediv__(self, other: Any) -> Traced:
-        return self._arithmetic("fdiv", self, other)
-
-    def __rtruediv__(self, other: Any) -> Traced:
-        return self._arithmetic("fdiv", other, self)
+    __add__, __radd__ = _operator("fadd"), _operator("fadd", swapped=True)
+    __sub__, __rsub__ = _operator("fsub"), _operator("fsub", swapped=True)
+    __mul__, __rmul__ = _operator("fmul"), _operator("fmul", swapped=True)
+    __truediv__, __rtruediv__ = _operator("fdiv"), _operator("fdiv", swapped=True)
+    __lt__, __le__ = _compared("<"), _compared("<=")
+    __gt__, __ge__ = _compared(">"), _compared(">=")
+    __eq__ = _compared("==")
 
     def __neg__(self) -> Traced:
         return Traced(self.graph, self.graph.once(self.value.type, _negative, self.value))
-
-    def __lt__(self, other: Any) -> Traced:
-        return self._compared("<", other)
-
-    def __le__(self, other: Any) -> Traced:
-        return self._compared("<=", other)
-
-    def __gt__(self, other: Any) -> Traced:
-        return self._compared(">", other)
-
-    def __ge__(self, other: Any) -> Traced:
-        return self._compared(">=", other)
-
-    def __eq__(self, other: Any) -> Traced:  # type: ignore[override]
-        return self._compared("==", other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -180,11 +157,11 @@ class Traced:
             x, y, _ = self._operands(*inputs)
             choice = _minimum if ufunc is np.minimum else _maximum
             return Traced(self.graph, self.graph.once(x.type, choice, x, y))
-        emit = {np.exp: llvm_vectors.emit_exp, np.log: llvm_vectors.emit_log}.get(ufunc)
+        emit = {np.exp: step_graph.emit_exp, np.log: step_graph.emit_log}.get(ufunc)
         if emit is None:
             return NotImplemented
-        result = self.graph.once(llvm_vectors.VECTOR, emit, self.graph.vector(self.value))
-        if self.value.type != llvm_vectors.VECTOR:
+        result = self.graph.once(step_graph.VECTOR, emit, self.graph.vector(self.value))
+        if self.value.type != step_graph.VECTOR:
             # One lane of the same polynomial, so that numbers agree with vectors.
             result = self.graph.once(DOUBLE, _first_lane, result)
         return Traced(self.graph, result)
@@ -193,7 +170,7 @@ class Traced:
         if options or function not in (np.where, np.clip):
             return NotImplemented
         values = [_value(self.graph, x) for x in inputs]
-        if any(value.type in (llvm_vectors.BITS, llvm_vectors.VECTOR) for value in values):
+        if any(value.type in (step_graph.BITS, step_graph.VECTOR) for value in values):
             first = 1 if function is np.where else 0  # a condition stays what it is
             values[first:] = [self.graph.vector(value) for value in values[first:]]
         make = _select if function is np.where else _clamp
@@ -213,7 +190,7 @@ class _Elements:
     def _at(self, builder: Any, k: int) -> Any:
         index = ir.IntType(64)(k * simd.LANES if self.vectors else k)
         at = builder.gep(self.data, [index])
-        return builder.bitcast(at, ir.PointerType(llvm_vectors.VECTOR)) if self.vectors else at
+        return builder.bitcast(at, ir.PointerType(step_graph.VECTOR)) if self.vectors else at
 
     def load(self, builder: Any, *, k: int) -> Any:
         value = builder.load(self._at(builder, k))
@@ -225,7 +202,7 @@ class _Elements:
 
     def __getitem__(self, k: int) -> Traced:
         if k not in self._now:
-            kind = llvm_vectors.VECTOR if self.vectors else DOUBLE
+            kind = step_graph.VECTOR if self.vectors else DOUBLE
             load = functools.partial(self.load, k=k)
             self._now[k] = self._read[k] = self.graph.new(kind, load, varies=self.vectors)
         return Traced(self.graph, self._now[k])
@@ -424,7 +401,7 @@ def _stand_in(graph: Graph, kind: Any) -> Any:
     if kind == simd.rows or (isinstance(kind, types.Array) and kind.dtype == types.float64):
         return _Elements(graph, None, vectors=kind == simd.rows)
     if kind == simd.vector:
-        return Traced(graph, graph.new(llvm_vectors.VECTOR, varies=True))
+        return Traced(graph, graph.new(step_graph.VECTOR, varies=True))
     if kind == types.float64:
         return Traced(graph, graph.new(DOUBLE))
     raise TypingError(f"a step takes floats, not {kind}")

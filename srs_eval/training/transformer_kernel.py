@@ -23,7 +23,7 @@ from srs_eval.training.cells import POWER, descend, judged, recall_and_slope
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.simd import broadcast, exp, load, log, rows_of, store, where
 
-PARAMETERS = 127
+_PARAMETERS = 127
 _Q, _K, _V, _Q_BIAS, _K_BIAS, _V_BIAS, _OUT = 0, 4, 8, 12, 14, 16, 18  # of an attention
 _INNER, _NORM_1, _NORM_2, _NORM = 24, 36, 40, 44  # of the encoder
 _SELF, _CROSS, _D_INNER = 48, 72, 96  # of the decoder, like the next
@@ -61,7 +61,7 @@ def whole_vectors(
     return Batch(reviews, filled(delta_t), passes, failures, np.ones((1, 1)))
 
 
-class Scratch(NamedTuple):
+class _Scratch(NamedTuple):
     mixed: FloatArray  # (6 l, LANES) queries, keys and values of the reviews
     memory: FloatArray  # (6 l, LANES) what comes out of the encoder, its keys and values
     share: FloatArray  # (2 l (l + 1), LANES) attention by head and review, the question's last
@@ -71,17 +71,17 @@ class Scratch(NamedTuple):
     recall: FloatArray  # (n,)
 
 
-def new_scratch(longest: int, n: int) -> Scratch:
+def new_scratch(longest: int, n: int) -> _Scratch:
     def rows(count: int) -> FloatArray:
         return np.zeros((count, LANES))
 
-    return Scratch(
+    return _Scratch(
         mixed=rows(6 * longest),
         memory=rows(6 * longest),
         share=rows(2 * longest * (longest + 1)),
         kept=rows(_OF_REVIEW * longest + 20),
         bar=rows(6 * longest),
-        w_bar=rows(PARAMETERS),
+        w_bar=rows(_PARAMETERS),
         recall=np.zeros(n),
     )
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from srs_eval.engine.run import Event, Run
     from srs_eval.engine.workers import WorkerPool
     from srs_eval.models.configurations import Configuration
-    from srs_eval.stats.calibration_graph import CalibrationGraph
+    from srs_eval.stats.intervals import CalibrationGraph
     from srs_eval.tui.session import Session
 
 _Rows = Literal["benchmark", "anki"]
@@ -286,7 +286,7 @@ class Models:
 
     def graph(self, result: Result) -> CalibrationGraph:
         """The calibration graph of a result with the chosen bins, computed once."""
-        from srs_eval.stats.calibration_graph import calibration_graph
+        from srs_eval.stats.intervals import calibration_graph
 
         bins, log_bins = self._session.state.bins, self._session.state.log_bins
         key = (id(result), bins, log_bins)

@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from srs_eval.data import paths
 from srs_eval.data.printable import printable
 from srs_eval.data.protocol import Protocol
 from srs_eval.training.context import Context
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from srs_eval.advice.findings import Finding
     from srs_eval.advice.overview import Line, Overview
     from srs_eval.advice.saved import Kept
-    from srs_eval.advice.workload.estimate import Doing
+    from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.run import Event
     from srs_eval.report.inspection import Inspection
@@ -113,7 +114,6 @@ class Session:
         self.judged_only: Chosen = ((), ())
         self.file_name = ""
         self._place: str | None = None  # of the open file; None for the demo
-        self._demo: Path | None = None  # the folder of its learner
         self._reading = 0
         self.earlier: Kept | None = None  # answers of an earlier day about what is open
         self.answers_began = 0.0
@@ -155,10 +155,6 @@ class Session:
 
             for process in multiprocessing.active_children():
                 process.terminate()
-        if self._demo is not None:
-            from srs_eval.data.readers.files import remove_folder
-
-            remove_folder(self._demo)
 
     def later(self, callback: Callable[..., Any], *arguments: Any) -> None:
         """Call it in the view's thread."""
@@ -247,10 +243,8 @@ class Session:
         if outcome[0].rows is not None and protocol.rows == self.config.rows:
             self.models.protocol = replace(protocol, rows="benchmark")  # chosen already
         asked = map(printable, (*self.options.decks, *self.options.presets))
-        from srs_eval.data.readers.files import DEMO_FOLDER
-
-        if path.parent.name.startswith(DEMO_FOLDER):
-            shown, self._place = "demo: a simulated learner", None  # deleted when the app closes
+        if path == paths.DEMO_FILE:
+            shown, self._place = "demo: a simulated learner", None
         else:
             self._place = str(path.absolute())
             state = self.state.opened(path, outcome[1].entries_read, self.now())
@@ -273,27 +267,6 @@ class Session:
         self.models.cancel()
         self.cancel_answers()
         self.log = self.receipt = self.whole = None
-
-    def open_demo(self) -> None:
-        """Write the simulated learner's collection to a temporary folder and open it."""
-
-        def make() -> Path:
-            from srs_eval.data.readers.files import DEMO_FOLDER, make_folder
-            from srs_eval.data.simulated.files import make_demo_collection
-
-            if self._demo is None:
-                self._demo = make_folder(DEMO_FOLDER)
-            path = self._demo / "collection.anki2"
-            return path if path.exists() else make_demo_collection(self._demo)
-
-        def made(outcome: Path | Exception) -> None:
-            if isinstance(outcome, Exception):
-                self.view.refuse("Can't make the demo", outcome, "Back", "")
-            else:
-                self.open_file(outcome)
-
-        self._in_thread(make, made)
-        self.view.reading("Making up a learner …")
 
     def judge_only(self, chosen: Chosen | None) -> None:
         """Answers and ranking of these presets and decks alone; of none chosen, of all."""
@@ -353,7 +326,7 @@ class Session:
 
         context, key = self.options.context, self.kept_as()
         kept = None if key is None else saved.last(key, self.state_folder)
-        now = "" if key is None else saved.basis(log, context)
+        now = "" if key is None else saved.basis(log, context, self.config.equivalence)
         if kept is not None and kept.basis == now:
             yield kept.findings, tuple(Overview.begun(log).waiting)
             return
@@ -363,7 +336,14 @@ class Session:
         self.compiles = self._answer is None and any(map(must_compile, resolve(NEEDED)))
         found = Overview.begun(log)
         answer = self._answer or overview
-        for answers, questions in answer(log, jobs=self.jobs(), context=context, cancel=cancel):
+        coming = answer(
+            log,
+            jobs=self.jobs(),
+            context=context,
+            cancel=cancel,
+            equivalence=self.config.equivalence,
+        )
+        for answers, questions in coming:
             found.add(answers, questions)
             yield answers, questions
         if key is not None and not found.waiting and not found.failed:
@@ -431,8 +411,8 @@ class Session:
         self.overview.add([better[preset] for preset in told & better.keys()])
         self.view.answers_changed()
 
-    def costs(self, preset: str | None) -> Iterator[tuple[Sequence[Finding], Doing | None]]:
-        """What a preset's desired retention costs, as it becomes known, and what is asked next.
+    def costs(self, preset: str | None) -> Iterator[Workload]:
+        """What a preset's desired retention costs, as it becomes known.
 
         Called in a thread; the line among the answers has ranges as soon as all draws are there.
         """
@@ -469,7 +449,7 @@ class Session:
         log = self.log
         if log is None or wanted is None:
             return
-        from srs_eval.report.build import export_learner
+        from srs_eval.report.learner import export_learner
 
         presets = [log.presets[int(each)].name for each in self.judged_only[0]]
         decks = [log.decks[int(each)].name for each in self.judged_only[1]]
@@ -477,6 +457,7 @@ class Session:
             "preset": [*self.options.presets, *presets],
             "deck": [*self.options.decks, *decks],
         }
+        glance, costs = self.overview.of("costs"), self._costs.whole(log)
         task = partial(
             self._write_report or export_learner,
             log,
@@ -487,8 +468,22 @@ class Session:
             context=self.options.context,
             narrowed_to={what: ", ".join(names) or None for what, names in chosen.items()},
             anonymous=wanted.anonymous,
+            known=self._known(),
+            costs=next((costs[each.subject] for each in glance if each.subject in costs), None),
         )
         self.reports.write(task, wanted.path, in_process=self.jobs() > 0)
+
+    def _known(self) -> tuple[Finding, ...]:
+        """Today's answers, to questions that have no more to come."""
+        from srs_eval.advice.findings import Unanswered
+        from srs_eval.advice.questions import DAYS
+
+        waiting = {*self.overview.waiting, *(DAYS if DAYS[0] in self.overview.waiting else ())}
+        return tuple(
+            each
+            for each in self.overview.answers
+            if each.question not in waiting and not isinstance(each.evidence, Unanswered)
+        )
 
     def jobs(self) -> int:
         """Processes that work at once."""

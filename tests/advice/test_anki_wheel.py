@@ -9,8 +9,8 @@ import pytest
 
 import srs_eval
 from srs_eval.advice.sentences import parameter_line
-from srs_eval.data.simulated import simulate_learner, write_collection
 from tests.tui.app_world import make_answers, make_app, text_of, until
+from tools.simulated import simulate_learner, write_collection
 
 WHY = "needs the anki wheel: pip install -e '.[dev]'"
 

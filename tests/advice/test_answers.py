@@ -10,19 +10,21 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice import parameters, shown
-from srs_eval.advice.candidates import NOW, POOLED, TOGETHER
+from srs_eval.advice import shown
+from srs_eval.advice.candidates import ACROSS_PRESETS
+from srs_eval.advice.findings import DEFAULTS, OPTIMIZED, RECENCY, missing
 from srs_eval.advice.questions import QUESTIONS, answering, compare
-from srs_eval.advice.sentences import what_is_missing
+from srs_eval.advice.sentences import lacks
+from srs_eval.advice.shown.parameters import named
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
 from srs_eval.data.selection import only_deck, only_preset
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.models import fsrs6
-from srs_eval.stats.intervals import Interval, mean_interval
+from srs_eval.stats.intervals import Interval
 from srs_eval.training.context import Cancelled, Context
 from tests.advice.helpers import with_hard
 from tests.cli.program import main_here, program
+from tools.simulated import simulate_learner, write_dataset
 
 # The answer
 
@@ -30,22 +32,21 @@ from tests.cli.program import main_here, program
 @pytest.mark.parametrize(
     ("estimate", "error", "reviews", "days", "says"),
     [
-        (-0.02, 0.004, 900, 300, "A verdict needs 1,000 such reviews on 20 days."),
-        (-0.02, 0.004, 5_000, 19, "A verdict needs 1,000 such reviews on 20 days."),
-        (-0.008, 0.0045, 5_000, 300, "At most about 8,000 more reviews like these would tell."),
-        (0.001, 0.05, 5_000, 300, "won't tell soon: over 20 times as many"),
-        (-0.009, 0.004, 5_000, 300, "5 differences are judged together; at most about 3,000 more"),
-        (-0.012, 0.004, 5_000, 300, "leaves out 0, but not by enough where 5 differences"),
+        (-0.02, 0.004, 900, 300, "needs 100 more reviews"),
+        (-0.02, 0.004, 900, 19, "needs 100 more reviews on 1 more day"),
+        (-0.02, 0.004, 5_000, 19, "needs 1 more day"),
+        (-0.008, 0.0045, 5_000, 300, "needs 8,000 more reviews"),
+        (0.001, 0.05, 5_000, 300, "more won't tell soon"),
     ],
 )
 def test_what_is_missing_for_a_verdict(
     estimate: float, error: float, reviews: int, days: int, says: str
 ) -> None:
     difference = Interval(estimate, 1.97 * error, reviews, days, ((error, 299),))
-    assert says in what_is_missing(difference, 5)
+    assert lacks(missing(difference)) == says
 
 
-@pytest.mark.parametrize("question", ["parameters", "split", "often", "health", "hard"])
+@pytest.mark.parametrize("question", ["often", "health", "hard"])
 def test_every_open_verdict_says_what_is_missing(question: str, log: ReviewLog) -> None:
     """Here all have too few reviews."""
     assert log.entries is not None
@@ -55,65 +56,8 @@ def test_every_open_verdict_says_what_is_missing(question: str, log: ReviewLog) 
     answers = compare(short, questions=[question])
     assert answers
     for answer in answers:
-        whole = question == "parameters" and answer.subject == "all presets"  # a list of the others
-        if shown.conclusion(answer) == "can't tell" and not whole:
-            assert "need" in " ".join(shown.sentences(answer)), answer
-
-
-def _compared(reviews: int, shifts: dict[str, float]) -> parameters.Compared:
-    """Candidates whose losses differ from the present ones' by a shift and a little noise."""
-    random = np.random.default_rng(3)
-    day = np.sort(random.integers(0, 100, reviews))
-    now = random.gamma(1, 0.4, reviews)
-    losses = {NOW: now}
-    for name, shift in shifts.items():
-        losses[name] = now + shift + random.normal(0, 0.02, reviews)
-    return parameters.compared(
-        lambda values, index: mean_interval(values, day[index]),
-        losses,
-        np.arange(reviews),
-        NOW,
-        asked=parameters.RIVALS,
-        equivalence=0.002,
-    )
-
-
-@pytest.mark.parametrize(
-    ("reviews", "shifts", "conclusion", "words"),
-    [
-        (3_000, {"optimized": -0.01, "defaults": 0.03}, "optimize", "Optimize this preset"),
-        (3_000, {"optimized": -0.01, "defaults": -0.02}, "use the defaults", "default"),
-        (3_000, {"optimized": 0.0, "defaults": 0.03}, "keep", "Keep them"),
-        (3_000, {"optimized": 0.01, POOLED: 0.0005}, "keep", "Keep them"),
-        (900, {"optimized": -0.05, "defaults": 0.03}, "can't tell", "1,000 such reviews"),
-    ],
-)
-def test_what_to_do(reviews: int, shifts: dict[str, float], conclusion: str, words: str) -> None:
-    since = _compared(reviews, shifts)
-    found, chosen, sentences = parameters._judged_since(since, "the parameters in force")
-    assert found == conclusion
-    assert words in " ".join(sentences)
-    assert (chosen is None) == (conclusion in ("keep", "can't tell"))
-
-
-@pytest.mark.parametrize(
-    ("can_share", "shared", "says"),
-    [
-        (True, -0.018, "paste one line for all"),
-        (True, 0.004, "paste parameters"),  # shared ones don't help this preset
-        (False, -0.018, "paste parameters"),  # separate ones do, over all or here
-    ],
-)
-def test_where_one_line_is_enough_no_other_is_to_be_pasted(
-    can_share: bool, shared: float, says: str
-) -> None:
-    shifts = {"optimized": -0.01, POOLED: -0.02, TOGETHER: shared}
-    found, chosen, sentences = parameters._judged_since(
-        _compared(3_000, shifts), "the parameters in force", can_share=can_share
-    )
-    assert found == says
-    assert parameters._WORDED[str(chosen)][1] == says
-    assert ("fitted to all presets together" in sentences[0]) == (chosen == TOGETHER)
+        if answer.says == "can't tell":
+            assert answer.missing is not None, answer
 
 
 def test_a_single_preset_is_not_told_to_share(log: ReviewLog) -> None:
@@ -125,39 +69,16 @@ def test_a_single_preset_is_not_told_to_share(log: ReviewLog) -> None:
     assert [answer.subject for answer in answers] == ["Preset 0"]
     for table in shown.tables(answers[0]):
         names = {row["candidate"] for row in table.records()}
-        assert {"optimized", "optimized, recency", "defaults"} <= names
-        assert names.isdisjoint({"one for all presets", POOLED})
+        assert {named(each) for each in (OPTIMIZED, RECENCY, DEFAULTS)} <= names
+        assert names.isdisjoint({named(each) for each in ACROSS_PRESETS})
     assert "all presets" not in " ".join(shown.sentences(answers[0]))
-
-
-def test_parameters_of_unknown_age_are_judged_in_sample_only(log: ReviewLog) -> None:
-    unknown = replace(
-        log,
-        presets={key: replace(each, modified_s=None) for key, each in log.presets.items()},
-    )
-    answer = compare(unknown)[0]
-    assert shown.conclusion(answer) == "can't tell"
-    assert answer.parameters is None
-    assert "does not say when" in shown.sentences(answer)[0]
-    assert "flatters" in shown.sentences(answer)[1]
-
-
-def test_parameters_older_than_all_reviews_are_not_flattered(log: ReviewLog) -> None:
-    few = only_preset(log, "Preset 0")
-    assert few.entries is not None
-    first = {name: column[:900] for name, column in vars(few.entries).items()}
-    old = {key: replace(each, modified_s=1) for key, each in log.presets.items()}
-    few = replace(few, presets=old, entries=replace(few.entries, **first), optimized_before_s=None)
-    answer = compare(few, questions=["parameters"])[0]
-    assert shown.conclusion(answer) == "can't tell"
-    assert "flatters" not in shown.sentences(answer)[1]
 
 
 def test_own_parameters_are_a_line_of_the_table(log: ReviewLog) -> None:
     answers = compare(log, questions=["parameters"], parameters={"mine": fsrs6.DEFAULT})
     for answer in answers:
         figures = {row["candidate"]: row["log loss"] for row in shown.tables(answer)[-1].records()}
-        assert figures["mine"] == figures["defaults"]
+        assert figures["mine"] == figures[named(DEFAULTS)]
     with pytest.raises(InputError, match="18 FSRS parameters"):
         compare(log, parameters={"mine": (1.0,) * 18})
     with pytest.raises(InputError, match="no question"):
@@ -230,9 +151,9 @@ def test_sentences_first_then_tables_of_80_columns(collection: Path, tmp_path: P
     assert "--rows anki" in done.stdout
     document = json.loads(target.read_text())
     assert document["rows"] == "anki"
-    assert {answer["question"] for answer in document["answers"]} == set(QUESTIONS)
+    assert {answer["question"] for answer in document["findings"]} == set(QUESTIONS)
     flattened = " ".join(done.stdout.split())
-    for answer in document["answers"]:
+    for answer in document["findings"]:
         assert all(sentence in flattened for sentence in answer["sentences"])
 
 
@@ -271,23 +192,25 @@ def test_a_source_without_presets_or_with_chosen_rows_is_told(tmp_path: Path) ->
         assert done.returncode == 2
         assert says in done.stderr
         assert "give a collection" in done.stderr
+        done = main_here("compare", path, *options)
+        assert "(--rows benchmark)" in done.stdout
         done = main_here("compare", path, *options, "--json", "-")
         assert done.returncode == 0, done.stderr
         document = json.loads(done.stdout)
         assert document["rows"] == "benchmark"
-        assert [each["question"] for each in document["answers"]] == ["models"]
+        assert [each["question"] for each in document["findings"]] == ["parameters", "models"]
     for path, user, says in (
         (table, None, "says nothing of decks and presets"),
         (tmp_path / "users", 1, "rows that Anki did not choose"),
     ):
         with pytest.raises(InputError, match=f"{says}: give a collection"):
-            srs_eval.compare(srs_eval.load(path, user=user), "parameters")
+            srs_eval.compare(srs_eval.load(path, user=user), "split")
 
 
 def test_titles_are_not_broken_by_narrow_tables(collection: Path) -> None:
     done = main_here("compare", collection, "--question", "health", "--json", "-")
     titles = [
-        table["title"] for each in json.loads(done.stdout)["answers"] for table in each["tables"]
+        table["title"] for each in json.loads(done.stdout)["findings"] for table in each["tables"]
     ]
     assert titles
     shown = main_here("compare", collection, "--question", "health").stdout.splitlines()

@@ -10,6 +10,7 @@ import pytest
 
 from srs_eval.advice import buttons, shown
 from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import Finding, Hard, Step, Steps
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog, Rows
 from tests.advice.helpers import with_hard
@@ -21,10 +22,10 @@ def test_hard_for_what_was_forgotten_is_told_from_hard_for_what_was_not(log: Rev
     loss = {}
     for button in (1, 3):
         learner = Learner.of(with_hard(log, button))
-        loss[button] = buttons.what_ifs(learner)[buttons.AS_AGAIN]
-        recalled, bias = buttons.expected_after(learner)[2]
-        assert 0 < recalled < 1
-        assert bias.reviews > 50
+        loss[button] = buttons.what_if_again(learner)
+        (hard,) = (each for each in buttons.expected_after(learner) if each.button == "Hard")
+        assert 0 < hard.recalled < 1
+        assert hard.bias.reviews > 50
     assert loss[1].estimate < 0 < loss[3].estimate
     assert loss[3].low > 0
 
@@ -35,11 +36,11 @@ def test_outcomes_of_what_ifs_are_as_they_are(learner: Learner) -> None:
     assert quiet.entries is not None
     rating = np.where(quiet.entries.rating == 2, 3, quiet.entries.rating)
     none = Learner.of(replace(quiet, entries=replace(quiet.entries, rating=rating)))
-    differences = buttons.what_ifs(none)
-    assert differences[buttons.AS_AGAIN].estimate == 0
+    assert buttons.what_if_again(none).estimate == 0
     (answer,) = compare(none.log, questions=["hard"])
-    assert shown.conclusion(answer) == "seldom"
-    assert shown.tables(answer)[0].records()[2]["Hard"] == "0.0 %"
+    assert answer.says == "seldom"
+    assert isinstance(answer.evidence, Hard)
+    assert answer.evidence.share == 0
 
 
 # Steps
@@ -114,34 +115,35 @@ def test_a_step_is_held_against_the_delay_that_is_wanted(learner: Learner) -> No
     }
     learner = replace(learner, log=replace(learner.log, presets={100: preset}), _known={})
 
-    def asked(answers: Any) -> Any:
-        return buttons._answer(learner, 100, answers)
+    def asked(answers: Any) -> tuple[Finding, Step]:
+        found = buttons._of_preset(learner, 100, answers)
+        assert isinstance(found.evidence, Steps)
+        (step,) = found.evidence.steps
+        assert found.says == step.says
+        return found, step
 
-    longer = asked(_answers_after("first Again", 2_000, 12.0))
-    assert shown.conclusion(longer) == "longer"
-    assert "recall falls to 90 % after about 1" in shown.sentences(longer)[0]  # 10 to 19 min
-    assert "Your step is 1 min." in shown.sentences(longer)[0]
-    assert shown.conclusion(asked(_answers_after("lapse", 2_000, 5.0))) == "shorter"
-    assert shown.conclusion(asked(_answers_after("lapse", 2_000, 15.0))) == "as it is"
-    beyond = asked(_answers_after("lapse", 2_000, 2_000.0))
-    assert "above 90 % even at the longest delays" in shown.sentences(beyond)[0]
-    assert shown.conclusion(beyond) == "longer"
-    few = asked(_answers_after("lapse", 99, 12.0))
-    assert shown.conclusion(few) == "can't tell"
-    assert "100 answers on 20 days are needed" in shown.sentences(few)[0]
+    first, longer = asked(_answers_after("first Again", 2_000, 12.0))
+    assert (longer.says, longer.step) == ("longer", 1.0)
+    assert longer.delay is not None
+    assert 10 < longer.delay[0] < 20
+    assert "Longer after a first Again: 90 % are recalled until about 1" in shown.line([first])
+    assert "your step is 1 min." in shown.line([first])
+    assert asked(_answers_after("lapse", 2_000, 5.0))[1].says == "shorter"
+    assert asked(_answers_after("lapse", 2_000, 15.0))[1].says == "as it is"
+    far, beyond = asked(_answers_after("lapse", 2_000, 2_000.0))
+    assert beyond.says == "longer"
+    assert "the longest delays so far" in shown.line([far])
+    assert asked(_answers_after("lapse", 99, 12.0))[1].unknown == "few"
     same = _answers_after("lapse", 2_000, 12.0)
-    narrow = asked(replace(same, minutes=10 + same.minutes / 20))
-    assert shown.conclusion(narrow) == "can't tell"
-    assert "the delays hardly vary" in shown.sentences(narrow)[0]
-    flat = asked(replace(same, recalled=(np.arange(2_000) % 4 > 0).astype(np.float64)))
-    assert "does not fall as on the curve" in shown.sentences(flat)[0]
-    rows = shown.tables(longer)[1].records()
-    assert sum(row["answers"] for row in rows) == 2_000
-    assert all(abs(row["recalled"] - row["curve"]) < 0.05 for row in rows)
+    narrow = asked(replace(same, minutes=10 + same.minutes / 20))[1]
+    assert (narrow.says, narrow.unknown) == ("can't tell", "alike")
+    flat = asked(replace(same, recalled=(np.arange(2_000) % 4 > 0).astype(np.float64)))[1]
+    assert flat.unknown == "no curve"
+    assert flat.answers == 2_000
 
 
 def test_steps_of_a_simulated_learner(log: ReviewLog) -> None:
     """Who has always the same steps has nothing to tell them by."""
     answers = compare(log, questions=["steps"])
     assert [answer.subject for answer in answers] == ["Preset 0", "Preset 1"]
-    assert all(shown.conclusion(answer) == "can't tell" for answer in answers)
+    assert all(answer.says == "can't tell" for answer in answers)

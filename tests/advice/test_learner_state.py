@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 
 from srs_eval.advice import shown
-from srs_eval.advice.over_time import LearnerState, dates, learner_state
-from srs_eval.advice.tables import Table
+from srs_eval.advice.findings import Days, DayState, Finding, Habit
+from srs_eval.advice.over_time import dates, learner_state
 from srs_eval.cli.main import main
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import FloatArray, ReviewLog
+from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated import SimulatedLearner, simulate_learner
-from srs_eval.stats.intervals import Interval
 from tests.conftest import shared_or_skip
+from tools.simulated import SimulatedLearner, simulate_learner
 
 
 def with_bad_days(learner: SimulatedLearner) -> ReviewLog:
@@ -34,69 +33,45 @@ def with_bad_days(learner: SimulatedLearner) -> ReviewLog:
 
 
 @pytest.fixture(scope="module")
-def plain() -> LearnerState:
+def plain() -> list[Finding]:
     return learner_state(simulate_learner(21, 6000).log())
 
 
 @pytest.fixture(scope="module")
-def moody() -> LearnerState:
+def moody() -> list[Finding]:
     return learner_state(with_bad_days(simulate_learner(21, 6000)))
 
 
-def conclusion(state: LearnerState, question: str) -> str:
-    return next(shown.conclusion(answer) for answer in state.answers if answer.question == question)
+def conclusion(state: list[Finding], question: str) -> str:
+    return next(answer.says for answer in state if answer.question == question)
 
 
-def figures(table: Table, column: int) -> FloatArray:
-    """The numbers of a column, and the estimates of intervals."""
-    cells = (row[column] for row in table.rows)
-    return np.array(
-        [each.estimate if isinstance(each, Interval) else each for each in cells], float
-    )
+def days_of(state: list[Finding]) -> tuple[DayState, ...]:
+    (evidence,) = (each.evidence for each in state if isinstance(each.evidence, Days))
+    return evidence.days
 
 
-def test_a_learner_without_days(plain: LearnerState) -> None:
-    assert conclusion(plain, "day") in ("hardly matters", "can't tell yet")
-    assert conclusion(plain, "hour") in ("hardly matters", "can't tell yet")
-    assert conclusion(plain, "session") in ("hardly matters", "can't tell yet")
+def test_a_learner_without_days(plain: list[Finding]) -> None:
+    assert conclusion(plain, "day") in ("hardly matters", "can't tell")
+    assert conclusion(plain, "hour") in ("hardly matters", "can't tell")
+    assert conclusion(plain, "session") in ("hardly matters", "can't tell")
 
 
-def test_bad_days_are_found(moody: LearnerState) -> None:
-    answer = moody.answers[0]
-    assert shown.conclusion(answer) == "matters"
-    share = next(each for each in shown.sentences(answer) if "% is your day" in each)
-    assert int(share.split(" %")[0].split()[-1]) > 60
-    # Its share of FSRS-6's log loss is that of all months together.
-    reviews, losses, falls = (figures(shown.tables(answer)[0], column) for column in (1, 3, 4))
-    taken, whole = reviews @ falls, reviews @ losses
-    told = shown.sentences(answer)[0].partition("takes ")[2].partition(" %")[0]
-    assert float(told) == pytest.approx(100 * taken / whole, abs=0.06)
+def test_bad_days_are_found(moody: list[Finding]) -> None:
+    first = moody[0]
+    assert first.says == "matters"
+    assert isinstance(first.evidence, Habit)
+    assert first.evidence.worth is not None
+    assert first.interval is not None
+    assert first.evidence.worth.estimate > 0.02
+    assert first.interval.estimate < 0
     # The state is low on the bad days and high on the others.
-    state = [row[-1] for row in moody.days.rows]
-    recalled = [float(str(row[2]).removesuffix(" %")) for row in moody.days.rows]
-    estimates = [each.estimate for each in state if isinstance(each, Interval)]
-    assert np.corrcoef(estimates, recalled)[0, 1] > 0.5
-
-
-def test_an_open_answer_quotes_the_share_of_the_day(plain: LearnerState) -> None:
-    answer = plain.answers[0]
-    basis = " ".join(shown.sentences(answer))
-    assert "the benchmark's" in basis
-    if shown.conclusion(answer) == "can't tell yet":
-        assert "of itself it makes log loss" in shown.sentences(answer)[0]
-
-
-def test_months_add_up(moody: LearnerState) -> None:
-    table = shown.tables(moody.answers[0])[0]
-    total = sum(int(str(row[1])) for row in table.rows)
-    assert total == sum(int(str(row[1])) for row in moody.days.rows)
-    for row in table.rows:
-        assert len(str(row[0])) == 7  # 2023-09
-
-
-def test_the_state_is_around_its_usual(moody: LearnerState) -> None:
-    counts = np.array([int(str(row[1])) for row in moody.days.rows])
-    assert np.average(figures(moody.days, -1), weights=counts) == pytest.approx(0, abs=1e-9)
+    days = days_of(moody)
+    states = [each.state.estimate for each in days]
+    assert np.corrcoef(states, [each.recalled for each in days])[0, 1] > 0.5
+    counts = [each.state.reviews for each in days]
+    assert sum(counts) == first.reviews
+    assert np.average(states, weights=counts) == pytest.approx(0, abs=1e-9)  # around its usual
 
 
 def test_days_have_their_dates() -> None:
@@ -111,8 +86,7 @@ def test_a_source_without_a_clock(simulated_dataset: Path) -> None:
 
     state = learner_state(open_dataset(simulated_dataset).load(1))
     assert conclusion(state, "hour") == "unknown"
-    assert str(state.days.rows[0][0]).startswith("day ")
-    assert str(shown.tables(state.answers[0])[0].rows[0][0]).startswith("days ")
+    assert days_of(state)[0].name.startswith("day ")
     with pytest.raises(NotEnoughData):
         learner_state(open_dataset(simulated_dataset).load(7))
 
@@ -139,6 +113,6 @@ def test_real_learner() -> None:
 
     dataset = open_dataset(shared_or_skip("golden", "dataset"))
     state = learner_state(dataset.load(101))
-    told = shown.sentences(state.answers[0])[1]
-    assert "your 4,940 judged reviews (the benchmark's) with a log loss of 0.4394" in told
+    assert state[0].reviews == 4_940
+    assert "4,940 held-out reviews" in shown.sentences(state[0])[1]
     assert conclusion(state, "hour") == "unknown"

@@ -16,15 +16,12 @@ from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import Unanswered
 from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.questions import OF_PRESETS, QUESTIONS, compare
-from srs_eval.advice.shown import worded
-from srs_eval.advice.workload.answers import answers as costs_in_words
 from srs_eval.advice.workload.estimate import Question, workload
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.data.selection import only_preset
-from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import own_scheduler
 from srs_eval.engine.run import Run
@@ -32,11 +29,12 @@ from srs_eval.engine.session import Session
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs, fault_of
-from srs_eval.report.build import learner_report
 from srs_eval.report.export import to_json
+from srs_eval.report.files import markdown
 from srs_eval.report.inspection import inspect_log
-from srs_eval.report.markdown import markdown
+from srs_eval.report.learner import learner_report
 from srs_eval.training.context import Context
+from tools.simulated import simulate_learner, write_collection
 
 NAN = math.nan
 OLD = (*fsrs6.DEFAULT[:5], -0.4, *fsrs6.DEFAULT[6:17])  # there is no ln(1 - 1.2)
@@ -123,14 +121,10 @@ def test_the_rest_is_answered_as_though_it_were_not_there(
 ) -> None:
     asked = ["parameters", "often", "health", "retention"]
     first, *rest = compare(with_list(log, values, 101), questions=asked)
-    assert (first.question, first.subject, shown.conclusion(first)) == (
-        "parameters",
-        "Preset 1",
-        "left out",
-    )
+    assert (first.question, first.subject, first.act) == ("parameters", "Preset 1", "left out")
     (sentence,) = shown.sentences(first)
     assert sentence.startswith("Preset 1 is left out: Anki does not run its ")
-    assert worded.of(first).why == fault_of(values)
+    assert str(fault_of(values)) in sentence
     assert rest == compare(of_its_own(log), questions=asked)
 
 
@@ -189,8 +183,7 @@ def test_the_apps_lines_name_it(log: ReviewLog) -> None:
     presets = {line.title: line for line in found.lines if line.question == OF_PRESETS}
     assert presets.keys() == {"Preset 0", "Preset 1"}
     line = presets["Preset 1"]
-    assert (line.way, line.text) == ("left out", "20 FSRS parameters (17, 19 or 21 are needed)")
-    assert line.figures == (None,) * 4
+    assert (line.way, line.text) == ("repair", SENTENCE)
     for line in found.lines:
         assert line.question == OF_PRESETS or "Preset 1" not in line.text
 
@@ -232,11 +225,14 @@ def test_costs_are_of_the_others(log: ReviewLog, collection: Path) -> None:
     question = Question(retentions=(0.9,), days=30, draws=1)
     first = next(workload(broken(log), question=question))
     assert first.preset == "Preset 0"
-    assert SENTENCE in shown.sentences(costs_in_words(first)[0])
+    assert SENTENCE in shown.sentences(first.finding)
     with pytest.raises(NotEnoughData, match="Preset 1 is left out"):
         next(workload(broken(log), "Preset 1", question))
-    given = next(workload(broken(log), "Preset 1", question, parameters=fsrs6.DEFAULT))
-    assert given.preset == "Preset 1"
+    other = with_list(log, UNUSABLE["20 numbers"], 100)
+    with pytest.raises(NotEnoughData, match="Preset 0 is left out"):
+        next(workload(other, "Preset 0", question))
+    given = next(workload(other, "Preset 0", question, parameters=fsrs6.DEFAULT))
+    assert given.preset == "Preset 0"
     assert given.left_out == ()
 
 
@@ -269,7 +265,7 @@ def test_the_command_and_the_report_say_it_in_one_sentence(
     run = Run.of(resolve("AVG"))
     for event in evaluate(log, run.configurations, use_cache=False, jobs=0):
         run.apply(event)
-    monkeypatch.setattr("srs_eval.report.build._workload", lambda log, context: "")
+    monkeypatch.setattr("srs_eval.report.learner._workload", lambda log, context: "")
     report = markdown(learner_report(log, run, Protocol()))
     assert says in report
     assert "Too little data" not in report

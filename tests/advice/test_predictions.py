@@ -13,11 +13,12 @@ import pytest
 import srs_eval
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import Models
 from srs_eval.advice.questions import compare
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.models import fsrs6
+from tools.simulated import simulate_learner, write_dataset
 
 # Predictions of one's own
 
@@ -60,7 +61,7 @@ def test_own_predictions_are_judged_beside_the_others(
     path = _own_predictions(learner, tmp_path / file, header)
     answers = srs_eval.compare(log, "parameters", predictions=path)
     figures = {row["candidate"]: row["log loss"] for row in shown.tables(answers[-1])[0].records()}
-    assert figures[model] == pytest.approx(figures["defaults"], abs=1e-12)
+    assert figures[model] == pytest.approx(figures["FSRS's defaults"], abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -110,19 +111,19 @@ def supermemo(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
 
 
 def test_other_programs_predictions_are_judged_beside_fsrs(supermemo: ReviewLog) -> None:
-    (answer,) = compare(supermemo, parameters={"mine": fsrs6.DEFAULT})
-    assert answer.question == "models"
+    answer, second = compare(supermemo, parameters={"mine": fsrs6.DEFAULT})
+    assert [answer.question, second.question] == ["models", "parameters"]
     rows = {row["model"]: row for row in shown.tables(answer)[0].records()}
     result = srs_eval.evaluate(supermemo, models=["FSRS-6"], use_cache=False)["FSRS-6"]
     said = supermemo.predictions["SuperMemo SM-15"][result.review_th - 1]
     both = np.isfinite(said)
-    assert f"Left out: {np.count_nonzero(~both)} held-out reviews" in " ".join(
-        shown.sentences(answer)
-    )
-    for name, p in (("FSRS-6", result.p), ("SuperMemo SM-15", said)):
+    assert isinstance(answer.evidence, Models)
+    assert answer.evidence.left_out == np.count_nonzero(~both)
+    assert f"Left out: {answer.evidence.left_out} held-out reviews" in shown.sentences(answer)[-1]
+    for name, p in (("optimized", result.p), ("SuperMemo SM-15", said)):
         likelihood = np.where(result.y == 1, p, 1 - p)[both]
         assert rows[name]["log loss"] == pytest.approx(-np.log(likelihood).mean(), abs=1e-9)
-    assert rows["mine"]["log loss"] == rows["FSRS-6 defaults"]["log loss"]
+    assert rows["mine"]["log loss"] == rows["defaults"]["log loss"]
     assert rows["SuperMemo SM-15"]["verdict"] == "worse"
     assert "“SuperMemo SM-15” predicts worse than FSRS-6" in " ".join(shown.sentences(answer))
 
@@ -134,9 +135,9 @@ def test_predictions_of_a_file_for_reviews_without_times(
     path = tmp_path / "mine.csv"
     lines = [f"{th},{p!r}" for th, p in zip(result.review_th, result.p.tolist(), strict=True)]
     path.write_text("\n".join(["review_th,p", *lines]))
-    (answer,) = compare(supermemo, predictions=path)
+    answer, _ = compare(supermemo, predictions=path)
     rows = {row["model"]: row for row in shown.tables(answer)[0].records()}
-    assert rows["mine"]["log loss"] == pytest.approx(rows["FSRS-6"]["log loss"], abs=1e-12)
+    assert rows["mine"]["log loss"] == pytest.approx(rows["optimized"]["log loss"], abs=1e-12)
     path.write_text("review_id,p\n1,0.5\n")
     with pytest.raises(InputError, match="name reviews by review_th"):
         compare(supermemo, predictions=path)

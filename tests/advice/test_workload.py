@@ -10,27 +10,18 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice.workload.memories import (
-    SCHEDULERS,
-    Memory,
-    as_memory,
-    drawn_reviews,
-    draws,
-    fitted,
-    sizes_of,
-)
+from srs_eval.advice.workload.memories import MODELS, SM2, Memory, drawn_reviews, draws, fitted
 from srs_eval.advice.workload.simulator import ORDERS, Costs, Deck, Settings, Simulated, simulate
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
-from srs_eval.models.lstm import _start as pretrained
-from srs_eval.training.context import Context
+from srs_eval.models import anki_sm2
 
-FSRS6 = Memory("FSRS-6", SCHEDULERS["FSRS-6"].default)
-FSRS5 = Memory("FSRS-5", SCHEDULERS["FSRS-5"].default)
-FSRS7 = Memory("FSRS-7", SCHEDULERS["FSRS-7"].default)
+FSRS6 = Memory("FSRS-6", MODELS["FSRS-6"].default)
+FSRS5 = Memory("FSRS-5", MODELS["FSRS-5"].default)
+FSRS7 = Memory("FSRS-7", MODELS["FSRS-7"].default)
 NONE = np.empty(0, np.int64)
 HABITS = Costs()
 
@@ -54,7 +45,7 @@ def mean_of(
     return {
         "reviews": float(np.mean([run.reviews.sum() for run in runs])),
         "seconds": float(np.mean([run.seconds.sum() for run in runs])),
-        "known": float(np.mean([run.known[-1] for run in runs])),
+        "known": float(np.mean([run.known for run in runs])),
         "recalled": float(np.mean([run.recalled.sum() for run in runs])),
     }
 
@@ -66,7 +57,7 @@ def same(a: Simulated, b: Simulated) -> bool:
 @pytest.mark.parametrize("memory", [FSRS5, FSRS6, FSRS7], ids=lambda memory: memory.model)
 def test_the_same_seed_gives_the_same(memory: Memory) -> None:
     deck, settings = (
-        deck_of(300, new=300, states=SCHEDULERS[memory.model].states),
+        deck_of(300, new=300, states=MODELS[memory.model].states),
         Settings(days=90),
     )
     one, again = (simulate(memory, deck, HABITS, settings, 7) for _ in range(2))
@@ -75,13 +66,13 @@ def test_the_same_seed_gives_the_same(memory: Memory) -> None:
     assert one.reviews.sum() > 300
     assert one.new.sum() == 300
     assert 0 < one.recalled.sum() < one.reviews.sum()
-    assert 0 < one.known[-1] < 600
+    assert 0 < one.known < 600
 
 
 @pytest.mark.parametrize("memory", [FSRS5, FSRS6, FSRS7], ids=lambda memory: memory.model)
 def test_what_is_desired_comes_true_where_the_model_is_right(memory: Memory) -> None:
     """Intervals are whole days, so only cards with longer ones come close to it."""
-    states = SCHEDULERS[memory.model].states
+    states = MODELS[memory.model].states
     deck = deck_of(4000, np.arange(4000) % 60, states=states)
     settings = Settings(desired_retention=0.85, balanced=False, days=365)
     run = simulate(memory, deck, HABITS, settings, 1)
@@ -140,7 +131,7 @@ def test_new_cards_keep_their_limit() -> None:
     assert (run.new + run.reviews).max() <= 15
     run = simulate(FSRS6, only_new(300), HABITS, replace(settings, new_a_day=0), 1)
     assert run.reviews.sum() == run.new.sum() == 0
-    assert run.known[-1] == 0
+    assert run.known == 0
 
 
 def test_intervals_are_as_long_as_allowed() -> None:
@@ -175,7 +166,7 @@ def test_overdue_cards_come_today_as_long_ago_as_they_are() -> None:
     ]
     w = FSRS6.values
     for share, days in zip(shares, (420.0, 20.0), strict=True):
-        expected = float(SCHEDULERS["FSRS-6"].recall(days, (20.0, 5.0), w))
+        expected = float(MODELS["FSRS-6"].recall(days, (20.0, 5.0), w))
         assert share == pytest.approx(expected, abs=4 * math.sqrt(0.25 / 2000))
 
 
@@ -215,31 +206,37 @@ def test_another_memory_answers_while_the_scheduler_plans() -> None:
     assert 0.5 < other.recalled.sum() / other.reviews.sum() < 1.0
 
 
-def test_what_an_answer_took_matters_to_a_memory_that_sees_it() -> None:
-    """LSTM with its shipped weights, no PyTorch needed: slow answers are forgotten otherwise."""
-    lstm = as_memory("LSTM", pretrained(False, Context()))
-    deck = replace(deck_of(0, new=150), memory_state=np.empty((sizes_of("LSTM")[0], 0)))
-    settings = Settings(days=60)
+@pytest.mark.parametrize(
+    ("due", "rating", "days"),
+    [
+        (0, "good", [0, 25, 25 + 63]),  # 10 days, 25, 62.5
+        (-20, "good", [0, 50]),  # half of the days that it is late count
+        (-20, "easy", [0, 98]),  # all of them: 30 days, 2.5 and 1.3 times
+        (-20, "hard", [0, 12, 12 + 14, 12 + 14 + 17, 12 + 14 + 17 + 20, 63 + 24]),  # none
+    ],
+)
+def test_sm2_schedules_as_anki_does(due: int, rating: str, days: list[int]) -> None:
+    """A card with an interval of 10 days and an ease of 2.5 that is never forgotten."""
+    sure = Memory("FSRS-6", (*FSRS6.parameters[:20], 0.1))
+    deck = Deck(
+        state=np.array([[10.0], [2.5]]),
+        last_day=np.array([due - 10]),
+        due_day=np.array([due]),
+        memory_state=np.array([[1e9], [5.0]]),
+    )
+    shares = {"hard": (1.0, 0.0, 0.0), "good": (0.0, 1.0, 0.0), "easy": (0.0, 0.0, 1.0)}
+    costs = replace(HABITS, review_rating=shares[rating])
+    settings = Settings(desired_retention=0.9, days=99, balanced=False)
+    run = simulate(Memory(SM2, anki_sm2.DEFAULTS), deck, costs, settings, 1, sure)
+    assert np.flatnonzero(run.reviews).tolist() == days
 
-    def run(costs: Costs, memory: Memory) -> Simulated:
-        return simulate(FSRS6, deck, costs, settings, 1, memory)
 
-    usual = run(HABITS, lstm)
-    assert same(usual, run(HABITS, lstm))
-    assert 0.5 < usual.recalled.sum() / usual.reviews.sum() < 1.0
-    assert not same(usual, run(replace(HABITS, spread=0.1), lstm))
-    own = replace(deck, memory_state=np.empty((2, 0)))
-    wide = simulate(FSRS6, own, replace(HABITS, spread=2.0), settings, 1, FSRS6)
-    assert same(wide, simulate(FSRS6, own, HABITS, settings, 1))
-
-
-def test_answer_times_have_the_learners_mean_and_spread() -> None:
-    from srs_eval.advice.workload.kernel import answer_time
-
-    clock = np.array([1], np.uint64)
-    drawn = np.array([answer_time(clock, 8.0, 0.6) for _ in range(20_000)])
-    assert drawn.mean() == pytest.approx(8.0, rel=0.02)
-    assert np.log(drawn).std() == pytest.approx(0.6, rel=0.02)
+def test_sm2_begins_again_after_a_lapse() -> None:
+    deck = Deck(np.full((2, 200), 2.5), np.full(200, -100), np.zeros(200, np.int64))
+    deck = replace(deck, memory_state=np.array([[1e-2], [9.0]]) * np.ones(200))
+    run = simulate(Memory(SM2, anki_sm2.DEFAULTS), deck, HABITS, Settings(days=2), 1, FSRS6)
+    assert 0 < run.recalled[0] < 200
+    assert run.reviews.tolist() == [200, 200 - run.recalled[0]]
 
 
 @pytest.mark.parametrize(
@@ -262,9 +259,6 @@ def test_senseless_memories_are_refused() -> None:
         Memory("HLR", (1.0,))
     with pytest.raises(InputError, match="memory_state"):
         simulate(FSRS6, deck_of(3), HABITS, Settings(), 1, memory=FSRS7)
-    network = Memory("GRU", (0.1,) * sizes_of("GRU")[1])
-    with pytest.raises(InputError, match="GRU cannot schedule: only FSRS-5, FSRS-6, FSRS-7 can"):
-        simulate(network, deck_of(3), HABITS, Settings(), 1)
 
 
 @pytest.fixture(scope="module")

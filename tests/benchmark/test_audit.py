@@ -21,19 +21,16 @@ from hypothesis import strategies as st
 from srs_eval.batch import run_batch
 from srs_eval.benchmark.audit import Audit, run_audit
 from srs_eval.benchmark.check import merge
-from srs_eval.benchmark.ledger import Ledger
 from srs_eval.benchmark.plan import Planned, UnitDone
 from srs_eval.benchmark.result_files import read_folders
-from srs_eval.benchmark.setup import disagreement, make_setup
-from srs_eval.benchmark.store import read_records
-from srs_eval.benchmark.tuning import Search, split_past
+from srs_eval.benchmark.setup import Ledger, disagreement, make_setup
+from srs_eval.benchmark.tuning import _Search, _split_past
 from srs_eval.cli.options import Flags
 from srs_eval.cli.output import Outputs
 from srs_eval.cli.research import say_tuned_on
 from srs_eval.data.datasets import Dataset, open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine.session import Session
 from srs_eval.models import all_models, load_model_file
 from srs_eval.models.configurations import resolve
@@ -50,6 +47,7 @@ from srs_eval.training.hyperparameters import (
 )
 from tests.cli.program import in_this_process, main_here, program
 from tests.conftest import PATIENCE
+from tools.simulated import simulate_learner, write_dataset
 
 # The search
 
@@ -68,8 +66,8 @@ def distance(setup: Mapping[str, Value], rate: float, passes: float) -> float:
     )
 
 
-def searched(trials: int, seed: int, rate: float = 0.04, passes: float = 5) -> Search:
-    search = Search(KNOBS, PUBLISHED, trials, seed)
+def searched(trials: int, seed: int, rate: float = 0.04, passes: float = 5) -> _Search:
+    search = _Search(KNOBS, PUBLISHED, trials, seed)
     while setups := search.ask():
         search.tell([distance(each, rate, passes) for each in setups])
     return search
@@ -90,7 +88,7 @@ def test_the_search_goes_beyond_its_limits(seed: int, orders: int) -> None:
 def test_a_step_onward_names_nothing_that_nobody_moved(seed: int) -> None:
     """A published value with more digits than are searched stays as it is."""
     rate = 0.0123456789
-    search = Search(
+    search = _Search(
         (learning_rate(rate), epochs(5), KEEP), {**PUBLISHED, "learning_rate": rate}, 30, seed
     )
     while setups := search.ask():
@@ -125,7 +123,7 @@ def test_an_edge_is_told_where_trials_end() -> None:
 
 
 def test_a_search_ends_where_all_is_tried() -> None:
-    search = Search((KEEP,), {"keep": "best"}, 30, 0)
+    search = _Search((KEEP,), {"keep": "best"}, 30, 0)
     while setups := search.ask():
         search.tell([float(each == {}) for each in setups])
     assert search.best == ({"keep": "last"}, 0.0)
@@ -133,7 +131,7 @@ def test_a_search_ends_where_all_is_tried() -> None:
 
 
 def test_of_equals_the_published_set_up_is_best() -> None:
-    search = Search(KNOBS, PUBLISHED, 12, 0)
+    search = _Search(KNOBS, PUBLISHED, 12, 0)
     while setups := search.ask():
         search.tell([math.inf if each else 1.0 for each in setups])
     assert search.best == ({}, 1.0)
@@ -145,7 +143,7 @@ def test_of_equals_the_published_set_up_is_best() -> None:
 @pytest.mark.parametrize("flags", [Protocol(), Protocol(secs=True, short=True)], ids=["days", "s"])
 def test_set_ups_are_chosen_by_training_parts_only(flags: Protocol) -> None:
     trials = Session(simulate_learner(3, 1_500).log()).trials(flags)
-    parts = split_past(trials)
+    parts = _split_past(trials)
     assert len(parts) == len(trials.folds) == 5
     for fold, part in zip(trials.folds, parts, strict=True):
         np.testing.assert_array_equal(np.concatenate([part.train, part.test]), fold.train)
@@ -156,7 +154,7 @@ def test_set_ups_are_chosen_by_training_parts_only(flags: Protocol) -> None:
 def test_held_out_rows_are_of_the_kind_that_is_judged() -> None:
     protocol = Protocol(secs=True, short=True, no_test_same_day=True)
     trials = Session(simulate_learner(3, 1_500).log()).trials(protocol)
-    for part in split_past(trials):
+    for part in _split_past(trials):
         assert (trials.elapsed_days[part.test] > 0).all()
     assert (trials.elapsed_days[part.train] == 0).any()
 
@@ -277,10 +275,9 @@ def fits(out: Path, part: str) -> list[dict[str, Any]]:
     setups = json.loads((folder / "setup.json").read_text())["configurations"]
     return [
         {"name": path.stem, "hyperparameters": setups[path.stem].get("hyperparameters", {})}
-        | record
+        | json.loads(line.partition(" ")[2])
         for path in sorted((folder / ".journal").glob("*.jsonl"))
-        for record, _ in read_records(path)
-        if record is not None
+        for line in path.read_text().splitlines()
     ]
 
 
@@ -424,18 +421,6 @@ def test_an_audit_without_any_result_says_why(tmp_path: Path) -> None:
     write_dataset({user: simulate_learner(user, 10) for user in (1, 2)}, tmp_path / "data")
     with pytest.raises(NotEnoughData, match=r"results of any user, .* this: \w+"):
         audited(open_dataset(tmp_path / "data"), "AVG", tmp_path / "out")
-
-
-def test_an_audit_of_an_older_program_is_left_alone(dataset: Dataset, tmp_path: Path) -> None:
-    """Its journal is another one."""
-    (tmp_path / ".journal").mkdir()
-    (tmp_path / ".journal" / "audit.jsonl").write_text("")
-    (tmp_path / "audit.json").write_text("{}")
-    before = contents(tmp_path)
-    for fresh in (False, True):
-        with pytest.raises(InputError, match="older srs-eval: choose another --out"):
-            audited(dataset, "AVG", tmp_path, users=[1, 2], fresh=fresh)
-    assert contents(tmp_path) == before
 
 
 # Runs that a ledger sets
@@ -591,7 +576,7 @@ def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
 def test_tuned_figures_flatter_on_the_users_of_the_audit(
     users: list[int], data: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ledger = Ledger(Path("ledger.json"), "", {}, {}, frozenset((1, 5)), "f")
+    ledger = Ledger(Path("ledger.json"), "", {}, frozenset((1, 5)), "f")
     say_tuned_on(ledger, users, data)
     said = capsys.readouterr().err
     assert told in said
@@ -752,7 +737,7 @@ def test_what_is_0_as_published_is_not_searched(dataset: Dataset, tmp_path: Path
     none = replace(SMALL_BATCHES, gamma=0.0)
     (fsrs,) = resolve("FSRS-6", none)
     published = {each.name: each.default_under(none) for each in fsrs.tunable}
-    search = Search(fsrs.tunable, published, 8, 0)
+    search = _Search(fsrs.tunable, published, 8, 0)
     while setups := search.ask():
         search.tell([float(bool(each)) for each in setups])
     assert search.left_out == ("gamma",)
@@ -763,7 +748,7 @@ def test_what_is_0_as_published_is_not_searched(dataset: Dataset, tmp_path: Path
 @given(size=st.sampled_from([1, 2, 2**21]), seed=st.integers(0, 100))
 def test_a_published_value_beyond_all_limits_can_be_searched_from(size: int, seed: int) -> None:
     knob = batch_size()
-    search = Search((knob,), {"batch_size": size}, 10, seed)
+    search = _Search((knob,), {"batch_size": size}, 10, seed)
     while setups := search.ask():
         search.tell([float(not each) for each in setups])
     values = [setup["batch_size"] for setup, _ in search.tried if setup]

@@ -16,9 +16,9 @@ from srs_eval.benchmark.store import ResultStore, Unit
 from srs_eval.cli.main import main
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.models.configurations import resolve
 from tests.conftest import shared_or_skip
+from tools.simulated import simulate_learner, write_dataset
 
 MODELS = "AVG,MOVING-AVG,90%"
 USERS = 4

@@ -11,8 +11,8 @@ import pytest
 
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.data.errors import InputError
-from srs_eval.report.build import dataset_report
-from srs_eval.report.markdown import markdown
+from srs_eval.report.dataset import dataset_report
+from srs_eval.report.files import markdown
 from tests.report.helpers import line, many, write_results
 
 

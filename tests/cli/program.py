@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from srs_eval.benchmark.cluster import Place
+from srs_eval.benchmark.plan import Place
 from srs_eval.benchmark.result_files import read_lines
 from srs_eval.benchmark.setup import file_name, read_setup
 from srs_eval.cli.main import main

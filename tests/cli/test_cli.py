@@ -20,12 +20,12 @@ from srs_eval.cli.learner import _expected_seconds
 from srs_eval.cli.main import main
 from srs_eval.cli.options import normalised
 from srs_eval.data.paths import VERSION
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
 from srs_eval.models.configurations import GROUPS, resolve
 from tests.cli.program import program
 from tests.conftest import PATIENCE, made_collection
+from tools.simulated import simulate_learner, write_dataset
 
 MODELS = "AVG,90%,SM2-short"
 
@@ -419,15 +419,22 @@ def test_a_log_too_small_for_every_model(
 def test_why_presets_cannot_be_judged_is_one_sentence(
     collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where all cards are suspended, that is the reason; else too few are Anki's to take."""
+    """Where all cards are suspended, that is the reason, and the models are compared, as in the
+    app; else too few are Anki's to take."""
     path = tmp_path / "collection.anki2"
     path.write_bytes(collection.read_bytes())
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("update cards set queue = -1")
-    assert main(["compare", str(path)]) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
+    assert main(["compare", str(path)]) == 0
+    out, said = capsys.readouterr()
+    assert "Which model predicts best?" in out
+    assert len(said.splitlines()) == 1
+    for command in (["compare", "--question", "split"], ["workload"]):
+        assert "all your cards are suspended" in said
+        assert said.count("Anki's optimizer") == 1
+        assert main([command[0], str(path), *command[1:]]) == 2
+        said = capsys.readouterr().err.splitlines()[-1]
     assert "all your cards are suspended" in said
-    assert said.count("Anki's optimizer") == 1
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("update cards set queue = 2")
         connection.execute("delete from revlog where id not in (select id from revlog limit 3)")
@@ -494,8 +501,7 @@ def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     document = json.loads(out)
     assert document["source"]["entries"] >= 20_000
-    assert not Path(document["source"]["path"]).exists()
-    assert "Simulating" in err
+    assert "reviews" in err
 
 
 def test_layouts_are_documented(

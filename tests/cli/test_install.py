@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from srs_eval.data.paths import VERSION
-from srs_eval.data.simulated import simulate_learner, write_collection
 from tests.conftest import PATIENCE
+from tools.simulated import simulate_learner, write_collection
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

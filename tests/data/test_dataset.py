@@ -19,10 +19,10 @@ from srs_eval.anki_import import load_log
 from srs_eval.data.datasets import open_dataset, rows_in
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import MISSING
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.report.inspection import inspect_log
 from tests.cli.program import program
 from tests.conftest import shared_or_skip
+from tools.simulated import simulate_learner, write_dataset
 
 COLUMNS = ("card_id", "day_offset", "rating", "state", "duration", "elapsed_days")
 

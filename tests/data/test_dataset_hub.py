@@ -20,12 +20,12 @@ import pytest
 
 from srs_eval.cli.main import main
 from srs_eval.data import dataset_hub
-from srs_eval.data.dataset_check import check, describe, digest, hub_digest, impossible
+from srs_eval.data.dataset_hub import check, describe, digest, hub_digest, impossible
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, is_installed
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from tests.cli.program import program
 from tests.conftest import PATIENCE, shared_or_skip
+from tools.simulated import simulate_learner, write_dataset
 
 REPO = "open-spaced-repetition/anki-revlogs-10k"
 USERS = 4

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 
 import srs_eval
+from srs_eval.data.paths import DEMO_FILE
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated.files import DEMO_REVIEWS, make_demo_collection
+from tools.simulated.__main__ import DEMO_REVIEWS, write_demo
 
 
-def test_demo_collection_is_worth_looking_at(tmp_path: Path) -> None:
-    path = make_demo_collection(tmp_path)
-    assert path.parent == tmp_path
-    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
-
-    log = srs_eval.load(path)
+def test_demo_collection_is_worth_looking_at() -> None:
+    log = srs_eval.load(DEMO_FILE)
     assert DEMO_REVIEWS <= log.receipt.entries_read < 1.03 * DEMO_REVIEWS
     rows = select_rows(log).rows
     presets = log.preset_of(log.deck_of(rows.card_id))
@@ -29,12 +29,14 @@ def test_demo_collection_is_worth_looking_at(tmp_path: Path) -> None:
     assert len(np.unique(log.deck_of(rows.card_id))) >= 4
 
 
+def _content(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as database:
+        return list(database.iterdump())
+
+
 @pytest.mark.slow
-def test_demo_collection_is_always_the_same(tmp_path: Path) -> None:
-    paths = []
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        paths.append(make_demo_collection(tmp_path / name))
-    assert paths[0].read_bytes() == paths[1].read_bytes()
-    with pytest.raises(FileExistsError):
-        make_demo_collection(tmp_path / "a")
+def test_demo_collection_is_what_the_tool_makes(tmp_path: Path) -> None:
+    shipped, made = tmp_path / "shipped.anki2", tmp_path / "made.anki2"
+    shipped.write_bytes(zstandard.decompress(DEMO_FILE.read_bytes()))
+    write_demo(made)
+    assert _content(made) == _content(shipped)

@@ -18,11 +18,10 @@ from srs_eval.cli.output import Outputs
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.outputs import LIST, check_outputs, is_own, write_file, write_folder
-from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset
 from srs_eval.models.configurations import resolve
-from srs_eval.report.document import Document, Picture, Section
-from srs_eval.report.table import Column, Figure, Table
+from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table
 from tests.benchmark.test_store import SETUP, unit
+from tools.simulated import simulate_learner, write_collection, write_dataset
 
 LOG = "card_id,review_rating,review_time\n" + "".join(
     f"{k % 40},{1 + 2 * (k % 7 > 0)},{1_700_000_000_000 + k * 9_000_000}\n" for k in range(900)
@@ -56,7 +55,7 @@ def a_document(*names: str, title: str = "T") -> Document:
 
     columns = (Column("model"), Column("log loss"))
     blocks = [Table(each, each, columns, ((title, Figure(0.5)),)) for each in names]
-    pictures = [Picture(each, each, each, lambda _: Drawing(), None) for each in names]
+    pictures = [Picture(each, each, Drawing) for each in names]
     return Document(title, ("So it is.",), (Section("S", (*blocks, *pictures)),))
 
 

@@ -20,17 +20,17 @@ from srs_eval.app import Options
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError
 from srs_eval.data.printable import csv_text, harmless, printable
-from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.models import all_models
 from srs_eval.models.configurations import resolve
 from srs_eval.report.console import console_for
+from srs_eval.report.document import Column, Figure, Table
 from srs_eval.report.export import models_document, run_csv
-from srs_eval.report.files import as_csv
-from srs_eval.report.table import Column, Figure, Table
+from srs_eval.report.files import _as_csv
 from srs_eval.report.terminal import models_table
 from srs_eval.tui.state import Recent, State, save_state
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.tui.app_world import MODELS, MadeUpEngine, make_app, on, text_of, until
+from tools.simulated import simulate_learner, write_collection
 
 WICKED = "\x1b[2J\x1b]0;owned\x07[red]\u202egpj\x9b31m"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -235,7 +235,7 @@ def test_formulas_of_names_are_text_in_every_csv() -> None:
     quoted = [f"'{each}".replace("\r", "\ufffd") for each in FORMULAS]
     assert row == [*quoted, "a=1", "", "", "-0.5", "-3", "True"]
     table = Table("t", "", (Column("=name"), Column("n")), (("=1+1", Figure(-2.5)), ("ok", None)))
-    assert as_csv(table) == "'=name,n\n'=1+1,-2.5\nok,\n"
+    assert _as_csv(table) == "'=name,n\n'=1+1,-2.5\nok,\n"
     document: dict[str, Any] = {"results": [], "skipped": []}
     document["failed"] = [{"configuration": "AVG", "reason": "=HYPERLINK(1)"}]
     (line,) = csv.DictReader(io.StringIO(run_csv(document, resolve("AVG"))))

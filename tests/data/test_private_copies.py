@@ -161,13 +161,15 @@ def test_signals_at_any_time(large: Path, tmp_path: Path) -> None:
 
 def test_killed_process_leaves_nothing_for_long(large_with_wal: Path, tmp_path: Path) -> None:
     """What SIGKILL leaves is swept by the next start, whatever it does; others' folders stay."""
-    mine = tmp_path / "srs-eval-copy-of-my-own.txt"
-    mine.write_text("a file, no folder")
+    mine = [tmp_path / "srs-eval-copy-of-my-own.txt", tmp_path / "srs-eval-copy-of-mine"]
+    mine[1].mkdir()
+    for path in (mine[0], mine[1] / "results.csv"):
+        path.write_text("mine")
     process = start(large_with_wal, tmp_path)
     wait_for_copy(process, tmp_path)
     process.kill()
     process.communicate()
-    (left,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    (left,) = (path for path in tmp_path.iterdir() if path not in mine)
     assert left.stat().st_mode & 0o077 == 0
     subprocess.run(
         [sys.executable, "-m", "srs_eval", "models"],
@@ -175,29 +177,8 @@ def test_killed_process_leaves_nothing_for_long(large_with_wal: Path, tmp_path: 
         stdout=subprocess.DEVNULL,
         check=True,
     )
-    assert list(tmp_path.iterdir()) == [mine]
-
-
-def test_killed_demo_leaves_nothing_for_long(tmp_path: Path) -> None:
-    """Nor is one deleted that is still at work, or what somebody has under such a name."""
-    mine = tmp_path / "srs-eval-demo-of-my-own"
-    mine.mkdir()
-    (mine / "results.csv").write_text("mine")
-    demo = start_command(tmp_path, "demo", "--models", "AVG", "--jobs", 2)
-    wait_for_copy(demo, tmp_path)
-    for number, left in ((signal.SIGSTOP, 1), (signal.SIGKILL, 0)):
-        os.killpg(demo.pid, number)  # a process that is stopped is still there
-        if number == signal.SIGKILL:
-            demo.communicate()
-        subprocess.run(
-            [sys.executable, "-m", "srs_eval", "models"],
-            env={**os.environ, "TMPDIR": str(tmp_path)},
-            stdout=subprocess.DEVNULL,
-            check=True,
-        )
-        folders = [path for path in tmp_path.iterdir() if path != mine and path.is_dir()]
-        assert len(folders) == left
-    assert (mine / "results.csv").read_text() == "mine"
+    assert set(tmp_path.iterdir()) == set(mine)
+    assert (mine[1] / "results.csv").exists()
 
 
 def test_copy_of_a_living_process_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,9 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Cards, Deck, ImportReceipt, ReviewLog, Rows, arrays_in
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Fold, Trials, prepare_trials, recency_weights, time_series_folds
 from tests.conftest import shared_or_skip
+from tools.simulated import simulate_learner
 
 GOLDEN_USERS = range(101, 113)
 FEATURES = {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.engine import cache
+from srs_eval.engine import session as cache
 from srs_eval.models.configurations import resolve
 from srs_eval.training import compile as program
 from srs_eval.training.context import Context
@@ -53,7 +53,7 @@ WHILE_IT_RUNS = """
 import sys
 from pathlib import Path
 import numpy as np
-from srs_eval.engine import cache
+from srs_eval.engine import session as cache
 from srs_eval.training.compile import changed, compiled, program_digest
 from srs_eval.training.initial_stability import __file__ as rule
 
@@ -65,8 +65,8 @@ if sys.argv[1] == "updated":
     Path(rule).write_bytes(Path(rule).read_bytes() + b"# another rule")
 assert compiled(kernel)(1.0) == 2.0
 key = program_digest()
-cache.save(key, cache.Stored(np.zeros(3), None, 1.0, ()))
-print(before, changed(), cache.load(key) is not None)
+cache._save(key, cache._Stored(np.zeros(3), None, 1.0, ()))
+print(before, changed(), cache._load(key) is not None)
 """
 
 
@@ -146,10 +146,10 @@ def test_every_setting_counts_but_the_tick(tmp_path: Path) -> None:
     }
     assert set(other) == {each.name for each in fields(Context)}
     (sm2,) = resolve("SM2")
-    base = cache.result_key("data", sm2, Context())
+    base = cache._result_key("data", sm2, Context())
     for name, value in other.items():
         changed = replace(Context(), **{name: value})  # type: ignore[arg-type]
-        same = cache.result_key("data", sm2, changed) == base
+        same = cache._result_key("data", sm2, changed) == base
         # Hyperparameters are those of the configuration.
         assert same == (name in ("tick", "hyperparameters")), name
 
@@ -157,11 +157,11 @@ def test_every_setting_counts_but_the_tick(tmp_path: Path) -> None:
 def test_another_training_has_other_figures() -> None:
     (hlr,) = resolve("HLR")
     keys = {
-        cache.result_key("data", hlr.trained_with(values), Context())
+        cache._result_key("data", hlr.trained_with(values), Context())
         for values in ({}, {"epochs": 5}, {"epochs": 6}, {"seed": 1})
     }
     assert len(keys) == 4
-    assert cache.result_key("data", hlr, Context()) in keys
+    assert cache._result_key("data", hlr, Context()) in keys
 
 
 def test_weights_count_by_their_content_not_their_place(tmp_path: Path) -> None:

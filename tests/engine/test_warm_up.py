@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.data.simulated import simulate_learner, write_dataset
-from srs_eval.engine import evaluate as engine
-from srs_eval.engine.session import Session, mark_compiled, must_compile
+from srs_eval.engine.session import mark_compiled, must_compile
 from srs_eval.models.configurations import OWN, resolve
 from tests.conftest import COMPILED, PATIENCE
+from tools.simulated import simulate_learner, write_dataset
 
 
 def test_what_compiles_nothing_comes_first() -> None:
@@ -21,12 +20,6 @@ def test_what_compiles_nothing_comes_first() -> None:
     assert compiles == sorted(compiles)
     assert not any(each.compiles for each in resolve("AVG,SM2,Ebisu-v2,LSTM,Anki-dry-run"))
     assert all(each.compiles for each in resolve("FSRS-6,FSRS-6-dry-run,FSRS-rs,Anki,HLR"))
-
-
-def test_every_configuration_runs_on_the_made_up_log() -> None:
-    session = Session(engine._some_log())
-    for configuration in resolve("HLR,FSRS-6-dry-run,LogisticRegression,RMSE-BINS-EXPLOIT"):
-        assert session.run(configuration).size > 500
 
 
 SCRIPT = f"""{COMPILED}

@@ -18,7 +18,8 @@ import pytest
 
 from srs_eval.data.errors import InputError
 from srs_eval.engine import conformance
-from srs_eval.engine.conformance import CONTEXT, PROTOCOL, Findings, Training, learner, train
+from srs_eval.engine.conformance import _CONTEXT, _PROTOCOL, _Findings, _train, _Training
+from srs_eval.engine.evaluate import demo_learner
 from srs_eval.engine.session import Session
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, resolve
@@ -26,7 +27,7 @@ from tests.conftest import PATIENCE, REPOSITORY
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
-CONFIGURATIONS = {each.name: each for each in conformance.configurations_of(all_models().values())}
+CONFIGURATIONS = {each.name: each for each in conformance._configurations_of(all_models().values())}
 MODELS = {each.model.name: each for each in list(CONFIGURATIONS.values())[::-1]}
 KNOWN = {
     ("RMSE-BINS-EXPLOIT", "certain"),  # it predicts what was seen so far, to cheat RMSE(bins)
@@ -37,21 +38,21 @@ KNOWN = {
 
 
 @cache
-def trainings() -> dict[str, Training]:
+def trainings() -> dict[str, _Training]:
     """Everything on one session, in order."""
-    session = Session(learner())
-    return {name: train(each, session) for name, each in CONFIGURATIONS.items()}
+    session = Session(demo_learner())
+    return {name: _train(each, session) for name, each in CONFIGURATIONS.items()}
 
 
 @cache
-def backwards() -> dict[str, Training]:
+def backwards() -> dict[str, _Training]:
     """One configuration of each model on one session, in reverse order."""
-    session = Session(learner())
-    return {each.name: train(each, session) for each in list(MODELS.values())[::-1]}
+    session = Session(demo_learner())
+    return {each.name: _train(each, session) for each in list(MODELS.values())[::-1]}
 
 
 @pytest.fixture(params=CONFIGURATIONS)
-def training(request: pytest.FixtureRequest) -> Training:
+def training(request: pytest.FixtureRequest) -> _Training:
     return trainings()[request.param]
 
 
@@ -65,58 +66,60 @@ def test_every_model_is_here() -> None:
     assert set(MODELS) == set(all_models())
 
 
-def unknown(found: Findings) -> list[conformance.Finding]:
+def unknown(found: _Findings) -> list[conformance.Finding]:
     return [each for each in found if (each.configuration, each.kind) not in KNOWN]
 
 
-def test_a_probability_for_every_evaluated_review(training: Training) -> None:
+def test_a_probability_for_every_evaluated_review(training: _Training) -> None:
     result = training.result
-    trials = Session(learner()).trials(training.configuration.protocol)
+    trials = Session(demo_learner()).trials(training.configuration.protocol)
     assert len(trials.folds) == 2
     assert result.p.shape == trials.test_index.shape
     assert result.p.dtype == np.float64
     np.testing.assert_array_equal(result.review_th, trials.review_th[trials.test_index])
     assert (
-        unknown(conformance.probabilities(training)) == []
+        unknown(conformance._probabilities(training)) == []
     )  # nor did it fall back to the defaults
 
 
-@pytest.mark.parametrize("check", [conformance.foresight, conformance.learning, conformance.order])
-def test_what_is_known_when(training: Training, check: Callable[[Training], Findings]) -> None:
+@pytest.mark.parametrize(
+    "check", [conformance._foresight, conformance._learning, conformance._order]
+)
+def test_what_is_known_when(training: _Training, check: Callable[[_Training], _Findings]) -> None:
     assert list(check(training)) == []
 
 
 def test_the_same_figures_whoever_ran_before(model: Configuration) -> None:
     once, again = trainings()[model.name], backwards()[model.name]
-    assert list(conformance.repeats(once, again)) == []
+    assert list(conformance._repeats(once, again)) == []
     np.testing.assert_array_equal(once.result.p, again.result.p)
     assert once.result.metrics == again.result.metrics
     assert once.result.parameters == again.result.parameters
 
 
 def test_a_fit_sees_the_training_part_only(model: Configuration) -> None:
-    assert list(conformance.fit_foresight(trainings()[model.name])) == []
+    assert list(conformance._fit_foresight(trainings()[model.name])) == []
 
 
-@pytest.mark.parametrize("check", [conformance.writes, conformance.gradients])
+@pytest.mark.parametrize("check", [conformance._writes, conformance._gradients])
 def test_a_training_is_sound(
-    model: Configuration, check: Callable[[Configuration], Findings]
+    model: Configuration, check: Callable[[Configuration], _Findings]
 ) -> None:
     assert list(check(model)) == []
 
 
 def test_a_training_converges(model: Configuration) -> None:
-    assert unknown(conformance.convergence(model)) == []
+    assert unknown(conformance._convergence(model)) == []
 
 
 @pytest.mark.parametrize("reviews", [0, 1, 6])
 def test_a_fit_on_hardly_any_reviews(model: Configuration, reviews: int) -> None:
-    assert list(conformance.few_reviews(model, reviews)) == []
+    assert list(conformance._few_reviews(model, reviews)) == []
 
 
 @pytest.mark.parametrize("rating", [1, 3], ids=["all failed", "all passed"])
 def test_outcomes_of_one_kind(model: Configuration, rating: int) -> None:
-    assert list(conformance.one_outcome(model, rating)) == []
+    assert list(conformance._one_outcome(model, rating)) == []
 
 
 def test_a_model_says_whether_it_uses_the_device(model: Configuration) -> None:
@@ -124,8 +127,8 @@ def test_a_model_says_whether_it_uses_the_device(model: Configuration) -> None:
     if model.model.predict is None:
         assert not model.model.uses_device
         return
-    trials = Session(learner()).trials(model.protocol)
-    nowhere = replace(CONTEXT, device="nowhere")
+    trials = Session(demo_learner()).trials(model.protocol)
+    nowhere = replace(_CONTEXT, device="nowhere")
     test, default = trials.folds[0].test, model.model.default(nowhere)
     if model.model.uses_device:
         with pytest.raises(InputError, match="The device 'nowhere' cannot be used"):
@@ -147,7 +150,7 @@ TRAINED = [name for name, model in all_models().items() if model.hyperparameters
 )
 def test_every_hyperparameter_is_what_it_says(name: str) -> None:
     """Its default changes no figure, and another value changes some."""
-    assert list(conformance.hyperparameters(all_models()[name])) == []
+    assert list(conformance._hyperparameters(all_models()[name])) == []
 
 
 def test_every_training_can_be_set() -> None:
@@ -156,7 +159,7 @@ def test_every_training_can_be_set() -> None:
 
 
 def test_a_training_is_set_to_what_there_is_only() -> None:
-    fsrs6, untrained, average = resolve("FSRS-6,FSRS-6-dry-run,AVG", PROTOCOL)[::-1]
+    fsrs6, untrained, average = resolve("FSRS-6,FSRS-6-dry-run,AVG", _PROTOCOL)[::-1]
     for values, words in (
         ({"rate": 0.1}, "FSRS-6 has no hyperparameter rate; it has learning_rate, epochs"),
         ({"keep": "worst"}, "FSRS-6: keep is one of best, last, not worst"),
@@ -206,7 +209,7 @@ for configuration in sorted(here.with_untrained(), key=lambda each: each.compile
         found["numba"] = "numba" in sys.modules
     forget()
     used.clear()
-    here.Session(here.learner()).run(configuration, here.CONTEXT)
+    here.Session(here.demo_learner()).run(configuration, here._CONTEXT)
     found[configuration.name] = bool(used)
 found["twice"] = []
 for kernel in kernels:
@@ -219,7 +222,7 @@ print(json.dumps(found))
 
 def with_untrained() -> list[Configuration]:
     trained = [each.model.name for each in CONFIGURATIONS.values() if each.model.trained]
-    untrained = [each for name in trained for each in resolve(f"{name}-dry-run", PROTOCOL)]
+    untrained = [each for name in trained for each in resolve(f"{name}-dry-run", _PROTOCOL)]
     return [*CONFIGURATIONS.values(), *untrained]
 
 

@@ -13,7 +13,6 @@ import torch
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.models import Context, fsrs6
@@ -23,6 +22,7 @@ from srs_eval.training.recurrent import _kernel_of, _scratch, new_descent
 from srs_eval.training.trie import history_trie, trie_batches
 from tests.conftest import shared_or_skip
 from tests.training.derived import gradient_of
+from tools.simulated import simulate_learner
 
 LEAST = 0.001
 LOWER = np.array(fsrs6.lower_bounds(LEAST))

@@ -18,7 +18,6 @@ from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ImportReceipt, ReviewLog, Rows
-from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.metrics import log_loss
@@ -31,6 +30,7 @@ from srs_eval.training.linear import adam
 from srs_eval.training.optimisers import minimise
 from srs_eval.training.orders import quicksort_order
 from tests.conftest import shared_or_skip
+from tools.simulated import simulate_learner
 
 Tensor = torch.Tensor
 GOLDEN_USERS = (101, 102, 103, 104, 105, 106, 107, 108, 110, 111, 112)

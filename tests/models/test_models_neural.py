@@ -20,7 +20,6 @@ from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ReviewLog
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.models import (
@@ -29,7 +28,6 @@ from srs_eval.models import (
     all_models,
     gru,
     gru_503,
-    gru_p,
     lstm,
     nn17,
     transformer,
@@ -42,8 +40,9 @@ from srs_eval.training.orders import permutations, quicksort_order
 from srs_eval.training.recurrent import SEED, fit_recurrent
 from srs_eval.training.trie import trie_batches
 from tests.conftest import shared_or_skip
+from tools.simulated import simulate_learner, write_dataset
 
-SMALL_NETWORKS = [gru.GRU, gru.RNN, gru_p.NETWORK, lstm.LSTM_489]
+SMALL_NETWORKS = [gru.GRU, gru.RNN, gru.GRU_P, lstm.LSTM_489]
 GOLDEN = {
     "GRU": 2e-6,
     "GRU-P": 2e-6,
@@ -89,7 +88,8 @@ def weights_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write(network.name, network.shapes)
     write("NN-17", nn17.SHAPES)
     write("Transformer", transformer._shapes())
-    write("LSTM", lstm._file_shapes())
+    of_lstm = {lstm.name_in_files(name): shape for name, shape in lstm._shapes().items()}
+    write("LSTM", {**of_lstm, "input_mean": (2,), "input_std": (2,)})
     write("GRU-503", gru_503.SHAPES)
     return folder
 
@@ -264,7 +264,7 @@ def test_nn17_is_torchs(step: str) -> None:
         np.testing.assert_allclose(nn17.recall(t, (s, d, lapses), w), r, rtol=1e-7)
         return
     new_s, new_d = torch_nn17_step(state, times, ratings, weights, least)
-    ours = getattr(nn17, step)((s, d, lapses), t, rating, w)
+    ours = getattr(nn17._IN_DAYS, step)((s, d, lapses), t, rating, w)
     np.testing.assert_allclose(ours[0], new_s, rtol=1e-7)
     np.testing.assert_allclose(ours[1], new_d, rtol=1e-7)
     np.testing.assert_array_equal(ours[2], lapses + (step == "failure"))
@@ -843,7 +843,7 @@ def test_parameter_counts() -> None:
         "NN-17": nn17.SHAPES,
         "GRU-503": gru_503.SHAPES,
         "Transformer": transformer._shapes(),
-        "LSTM": {name: lstm._file_shapes()[name] for name in lstm.TENSORS},
+        "LSTM": {lstm.name_in_files(name): shape for name, shape in lstm._shapes().items()},
     }
     for name, shapes in counts.items():
         size = sum(int(np.prod(shape)) for shape in shapes.values())

@@ -15,7 +15,6 @@ import torch
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.models import Context, all_models, anki_sm2, sm2_trainable
@@ -25,6 +24,7 @@ from srs_eval.training.recurrent import RecurrentModel, _kernel_of, _scratch, ne
 from srs_eval.training.trie import history_trie, trie_batches
 from tests.conftest import shared_or_skip
 from tests.training.derived import gradient_of
+from tools.simulated import simulate_learner
 
 Tensor = torch.Tensor
 State = tuple[Tensor, ...]

@@ -18,13 +18,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from srs_eval import metrics
-from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Cards, Deck, FloatArray, ImportReceipt, ReviewLog, Rows
-from srs_eval.data.trials import Trials, prepare_trials
-from srs_eval.models import Context, Model, all_models, anki_sm2, ebisu, floor, memrise, sm2
+from srs_eval.data.trials import Trials, prepare_trials, rmse_bin_ids
+from srs_eval.models import Context, Model, all_models, anki_sm2, ebisu, floor, sm2
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.training.trie import card_steps
 from tests.conftest import shared_or_skip
@@ -190,14 +189,16 @@ def test_sm2_by_hand() -> None:
 def test_memrise_by_hand() -> None:
     def intervals(*ratings: int) -> list[float]:
         trials = one_card([(1, rating) for rating in (*ratings, *[3] * 8)])
-        return memrise._memrise_intervals(trials)[: len(ratings)].tolist()
+        return sm2._memrise_intervals(trials)[: len(ratings)].tolist()
 
     assert intervals(3, 3, 3, 1, 2, 4, 3) == [1, 6, 12, 1, 6, 12, 48]
     assert intervals(1, 3, 1, 1, 3, 3) == [1, 6, 1, 1, 6, 12]
     assert intervals(*[3] * 9) == [1, 6, 12, 48, 96, 180, 180, 180, 180]
     # Two days after the second success in a row: 0.9^(2 / 6).
     trials = one_card([(0, 3), (1, 3), (2, 3), *[(1, 3)] * 6])
-    p = memrise.predict(trials, [], np.array([1]), CONTEXT)
+    predict = all_models()["Memrise"].predict
+    assert predict is not None
+    p = predict(trials, [], np.array([1]), CONTEXT)
     assert_allclose(p, 0.9 ** (2 / 6), rtol=1e-15)
 
 
@@ -376,9 +377,7 @@ def test_names() -> None:
 
 
 def test_import_nothing_heavy() -> None:
-    modules = "srs_eval.models." + ", srs_eval.models.".join(
-        ["floor", "sm2", "anki_sm2", "memrise", "ebisu"]
-    )
+    modules = "srs_eval.models." + ", srs_eval.models.".join(["floor", "sm2", "anki_sm2", "ebisu"])
     heavy = '{"numba", "scipy", "torch", "pandas", "sklearn", "pyarrow", "ebisu"}'
     program = f"import sys, {modules}; print({heavy} & set(sys.modules))"
     answer = subprocess.run(

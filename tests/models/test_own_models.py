@@ -17,12 +17,11 @@ import numpy as np
 import pytest
 
 from srs_eval import models
-from srs_eval.batch import evaluate_user
+from srs_eval.batch import _evaluate_user
 from srs_eval.benchmark.store import Unit
 from srs_eval.benchmark.tuning import PastSession
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.results import Result
 from srs_eval.engine.run import Event, Failed, Finished, Skipped
@@ -30,6 +29,7 @@ from srs_eval.engine.session import Session
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.training.context import Context
 from tests.cli.program import program, read_results
+from tools.simulated import simulate_learner, write_collection, write_dataset
 
 OTHERS = "HLR,FSRS-6-dry-run,SM2,AVG"
 
@@ -261,7 +261,7 @@ def test_what_a_model_returns_is_its_own(
     session._trials[session.preparation(slip.protocol)] = trials
     result = session.run(slip)
     assert result.parameters == {0: [0.5], 1: [0.9]}
-    np.testing.assert_array_equal(result.p, np.where(result.partition == 0, 0.5, 0.9))
+    np.testing.assert_array_equal(result.p, np.where(result.tests.partition == 0, 0.5, 0.9))
 
     kept = np.full(len(trials.test_index), 0.7)
     online = replace(usual, model=replace(usual.model, online=lambda *_: kept, predict=None))
@@ -523,7 +523,7 @@ def test_an_audit_goes_on(
     for session in (Session, PastSession):
 
         def units(*chosen: Configuration, kind: type[Session] = session) -> list[Unit]:
-            return evaluate_user(dataset, 1, chosen, Context(), {}, make_session=kind)
+            return _evaluate_user(dataset, 1, chosen, Context(), {}, make_session=kind)
 
         failed, done = units(own, usual)
         assert [failed.status, done.status] == ["failed", "done"]

@@ -13,7 +13,6 @@ import srs_eval
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine.ranking import own_scheduler, ranking, with_own
 from srs_eval.engine.session import Session
 from srs_eval.models import fsrs4dot5, fsrs6
@@ -22,6 +21,7 @@ from srs_eval.models.own_parameters import as_anki_runs, version_of
 from srs_eval.report.inspection import inspect_log, render_inspection
 from srs_eval.training.context import Context
 from tests.tui.app_world import make_result
+from tools.simulated import simulate_learner, write_collection
 
 (OWN,) = resolve("your parameters")
 MINE = tuple(np.array(fsrs6.DEFAULT) * 1.03)

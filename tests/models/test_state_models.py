@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray
-from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.metrics import log_loss
@@ -37,6 +36,7 @@ from srs_eval.training.compile import compiled
 from srs_eval.training.state_features import COUNT, NAMES, Timeline, state_features, timeline
 from tests.conftest import shared_or_skip
 from tools.pretraining import state as pretraining_state
+from tools.simulated import simulate_learner
 
 LEARNERS = ((11, "fsrs"), (12, "sm2"), (13, "fsrs"), (14, "sm2"))
 CHECKED = 50

@@ -13,9 +13,9 @@ import pytest
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError
-from srs_eval.report.build import dataset_report
-from srs_eval.report.markdown import markdown
-from srs_eval.stats.averaging import MODES
+from srs_eval.report.dataset import dataset_report
+from srs_eval.report.files import markdown
+from srs_eval.stats.users import MODES
 from tests.cli.program import main_here
 from tests.report.helpers import check_page, line, many, write_results
 

@@ -13,10 +13,9 @@ import pytest
 from srs_eval.benchmark.leaderboard import changes, compare
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.data.errors import InputError
-from srs_eval.report.build import dataset_report
-from srs_eval.report.files import as_json
-from srs_eval.report.markdown import markdown
-from srs_eval.report.table import Column, Figure, written
+from srs_eval.report.dataset import dataset_report
+from srs_eval.report.document import Column, Figure, written
+from srs_eval.report.files import _as_json, markdown
 from tests.report.helpers import line, many, write_results
 
 
@@ -101,7 +100,7 @@ def test_no_figure_reads_as_the_opposite_of_its_verdict(tmp_path: Path) -> None:
     assert (high - low) / 2 > -cell.value  # as ± it would leave room for 0
     shown = written(cell, Column("log loss by users"))
     assert re.fullmatch(r"−0\.00\d+ \[−0\.0\d+, −0\.00\d+\]", shown)
-    (row,) = as_json(document)["tables"]["changes"]["rows"]
+    (row,) = _as_json(document)["tables"]["changes"]["rows"]
     assert row["log loss by users high"] == pytest.approx(high, abs=1e-9)
 
 

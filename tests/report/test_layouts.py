@@ -13,14 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.report import pictures
-from srs_eval.report.build import dataset_report
-from srs_eval.report.comparison import effect_colour, share_colour
-from srs_eval.report.document import Code, Document, Picture, Section
-from srs_eval.report.files import as_csv, as_json
-from srs_eval.report.markdown import markdown
+from srs_eval.report.comparison import _effect_colour, _share_colour
+from srs_eval.report.dataset import dataset_report
+from srs_eval.report.document import (
+    Code,
+    Column,
+    Document,
+    Figure,
+    Picture,
+    Section,
+    Table,
+    _rounded,
+    written,
+)
+from srs_eval.report.files import _as_csv, _as_json, markdown
 from srs_eval.report.page import page
 from srs_eval.report.pictures import svg
-from srs_eval.report.table import Column, Figure, Table, rounded, written
 from tests.report.helpers import check_page, line, many, write_results
 
 
@@ -38,12 +46,12 @@ from tests.report.helpers import check_page, line, many, write_results
 def test_rounding_is_srs_benchmarks(
     value: float, half_width: float, shown: tuple[str, str]
 ) -> None:
-    assert rounded(value, half_width) == shown
+    assert _rounded(value, half_width) == shown
 
 
 @given(st.floats(0.01, 10), st.floats(1e-6, 0.9))
 def test_half_widths_have_two_digits(value: float, half_width: float) -> None:
-    mean_shown, half_shown = rounded(value, half_width)
+    mean_shown, half_shown = _rounded(value, half_width)
     assert float(half_shown) == pytest.approx(half_width, rel=0.051)
     assert len(half_shown.replace(".", "").lstrip("0")) == 2
     assert len(half_shown.partition(".")[2]) == len(mean_shown.partition(".")[2]) + 1
@@ -53,25 +61,25 @@ def test_a_matrix_has_no_minus_before_nothing(tmp_path: Path) -> None:
     after = [line(user, 0.5 + moved) for user, moved in enumerate([0.01, -0.02, -0.03, 0.04])]
     folder = write_results(tmp_path, {"HLR": [line(user, 0.5) for user in range(4)], "DASH": after})
     pictures = {each.name: each for each in dataset_report([folder]).pictures()}
-    drawn = svg(pictures["wilcoxon"], "p")
+    drawn = svg(pictures["wilcoxon"])[0].decode()
     assert drawn.count(">0.00<") == 2
     assert "0.00" not in drawn.replace(">0.00<", "")
 
 
 def test_colours() -> None:
-    assert share_colour(0.0) == "#ff0000"
-    assert share_colour(1.0) == "#2db400"
-    assert effect_colour(0.6, 0.001) == "darkgreen"
-    assert effect_colour(-0.3, 0.001) == "red"
-    assert effect_colour(0.9, 0.02) == "silver"
-    assert effect_colour(0.1, math.nan) == "silver"
+    assert _share_colour(0.0) == "#ff0000"
+    assert _share_colour(1.0) == "#2db400"
+    assert _effect_colour(0.6, 0.001) == "darkgreen"
+    assert _effect_colour(-0.3, 0.001) == "red"
+    assert _effect_colour(0.9, 0.02) == "silver"
+    assert _effect_colour(0.1, math.nan) == "silver"
 
 
 NASTY = '<script>alert("1")</script> | `a` *b* & ü'
 
 
 def nasty_document() -> Document:
-    draw = pictures.intervals([NASTY, "b"], [("x", [(1, 0.5, 1.5), (2, 1, 3)])], "u", floor=1.2)
+    draw = pictures.intervals([NASTY, "b"], [("x", [(1, 0.5, 1.5), (2, 1, 3)])], "u", floors=[1.2])
     table = Table(
         "t",
         NASTY,
@@ -86,8 +94,8 @@ def nasty_document() -> Document:
         NASTY,
         (NASTY,),
         (
-            Section(NASTY, (NASTY, table, Picture("p", NASTY, NASTY, draw, table))),
-            Section("second", (Picture("q", "again", "again", draw, None),)),
+            Section(NASTY, (NASTY, table, Picture("p", NASTY, draw, table))),
+            Section("second", (Picture("q", "again", draw),)),
             Section("folded", (Section("inner", (table,)),), folded=True),
         ),
     )
@@ -110,7 +118,7 @@ def test_odd_results_have_a_report(files: dict[str, list[str]], tmp_path: Path) 
     assert "Metric card" in markdown(dataset_report([folder], baseline=folder))
     document = dataset_report([folder], metric="AUC", users="each")
     check_page(page(document))
-    json.dumps(as_json(document), allow_nan=False)
+    json.dumps(_as_json(document), allow_nan=False)
 
 
 def test_a_page_stands_alone_and_escapes() -> None:
@@ -162,17 +170,17 @@ def test_a_model_far_off_does_not_stretch_the_axis() -> None:
     values = [(0.3 + k / 100, 0.28 + k / 100, 0.32 + k / 100) for k in range(6)]
     labels = [str(number) for number in range(7)]
     drawn = pictures.intervals(labels, [("log loss", [*values, (7.0, 6.5, 7.5)])], "log loss")
-    axes = drawn(pictures.LIGHT).axes[0]
+    axes = drawn().axes[0]
     assert 0.37 < axes.get_xlim()[1] < 1
     assert "7.00 →" in [each.get_text() for each in axes.texts]
     near = pictures.intervals(labels[:6], [("log loss", values)], "log loss")
-    assert not near(pictures.LIGHT).axes[0].texts
+    assert not near().axes[0].texts
 
 
 def test_csv_has_every_digit() -> None:
     table = nasty_document().sections[0].blocks[1]
     assert isinstance(table, Table)
-    header, first, second, third = csv.reader(as_csv(table).splitlines())
+    header, first, second, third = csv.reader(_as_csv(table).splitlines())
     assert header == [NASTY, "share", "difference", "difference half-width"]
     assert first == [NASTY, "0.123", "-0.01", "0.002"]
     assert second == ["b", "", "0.0", ""]
@@ -201,3 +209,38 @@ def test_commands_in_sentences_are_code() -> None:
     assert "See `srs-eval compare --json`, \\*not\\* \\`a\\`." in shown
     shown = page(Document("t", ("See `srs-eval compare --json`, <not> `a`.",), ()))
     assert "See <code>srs-eval compare --json</code>, &lt;not&gt; `a`." in shown
+
+
+def test_each_weighting_has_a_floor_of_its_own(tmp_path: Path) -> None:
+    floor = [line(user, 0.6 + 0.05 * user, size=1_000 * (1 + user)) for user in range(4)]
+    others = [line(user, 0.5, size=1_000 * (1 + user)) for user in range(4)]
+    folder = write_results(tmp_path, {"AVG": floor, "DASH": others})
+    (picture,) = (each for each in dataset_report([folder]).pictures() if each.name == "means")
+    figure = picture.draw()
+    lines = figure.axes[0].lines
+    floors = [each for each in lines if each.get_linestyle() == "--"]
+    by_users, by_reviews = (float(each.get_xdata()[0]) for each in floors)
+    assert by_users == pytest.approx(0.675)
+    assert by_reviews == pytest.approx(0.7)
+    assert len({each.get_color() for each in floors}) == 2
+
+
+def test_the_best_share_of_precision_is_the_highest(tmp_path: Path) -> None:
+    """Tables, arrows and what is called the best go by one direction for every metric."""
+    from srs_eval.benchmark.leaderboard import compare
+    from srs_eval.benchmark.result_files import read_folders
+    from srs_eval.metrics import KEYS
+    from srs_eval.report.comparison import _arrow
+
+    low, high = (
+        [json.dumps({"metrics": dict.fromkeys(KEYS, x), "user": k, "size": 9}) for k in range(3)]
+        for x in (0.2, 0.4)
+    )
+    folder = write_results(tmp_path, {"HLR": low, "DASH": high})
+    (comparison,) = compare(read_folders([folder])[0].files, metrics=tuple(KEYS))
+    for key, fact in KEYS.items():
+        best = {"higher": "DASH", "lower": "HLR", "nearer 0": "HLR"}[fact.better]
+        assert comparison.tables[0].best(key) == {best}, key
+        column = _arrow(key)
+        arrow = {"higher": "↑", "lower": "↓", "nearer 0": ""}[fact.better]
+        assert (column if isinstance(column, str) else column.title).endswith(arrow)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from srs_eval.models.configurations import resolve
-from srs_eval.report.markdown import markdown
+from srs_eval.report.files import markdown
 from srs_eval.report.page import page
 from tests.cli.program import main_here
 from tests.report.helpers import check_page
+from tests.tui.app_world import make_answers
 
 
 def test_a_learners_report_in_every_form_without_names(
@@ -23,13 +25,13 @@ def test_a_learners_report_in_every_form_without_names(
     from srs_eval.advice.workload.estimate import Question, Workload, workload
     from srs_eval.anki_import import load_log
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.data.simulated import simulate_learner, write_collection
+    from tools.simulated import simulate_learner, write_collection
 
-    def of_few_draws(log: ReviewLog, _: object) -> Workload:
-        *_, found = workload(log, question=Question(draws=3, memory="FSRS-6"))
+    def of_few_draws(log: ReviewLog, *_: object, **__: object) -> Workload:
+        *_, found = workload(log, question=Question(draws=3))
         return found
 
-    monkeypatch.setattr("srs_eval.report.build._workload", of_few_draws)
+    monkeypatch.setattr("srs_eval.report.learner._workload", of_few_draws)
     collection = tmp_path / "somebody.anki2"
     write_collection(simulate_learner(1, 4_000), collection)
     exported = tmp_path / "exported"
@@ -66,7 +68,7 @@ def test_a_learners_report_in_every_form_without_names(
         for name in filter(None, {*names, "somebody", str(tmp_path)}):
             assert not re.search(rf"(?<!\w){re.escape(name)}\b", shown), (path.name, name)
     assert "preset 1" in html.lower()
-    assert html.index("<h2>Your presets<") < html.index("<svg") < html.index("<h2>Answers<")
+    assert html.index("<h2>Your presets<") < html.index("<img") < html.index("<h2>Answers<")
     for word in ("--preset", "--rows", "docs/", "y copies"):
         assert word not in html
     for question in ("When FSRS says 90 %, do I recall 90 %?", "Was I predictable lately?"):
@@ -79,9 +81,9 @@ def test_a_learners_report_in_every_form_without_names(
 def test_months_add_up() -> None:
     from srs_eval.advice.over_time import dates, months
     from srs_eval.data.protocol import Protocol
-    from srs_eval.data.simulated import simulate_learner
     from srs_eval.engine.evaluate import evaluate
     from srs_eval.engine.run import Run
+    from tools.simulated import simulate_learner
 
     configurations = resolve("AVG")
     run = Run.of(configurations)
@@ -102,19 +104,19 @@ def test_months_add_up() -> None:
 
 def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     from srs_eval.data.protocol import Protocol
-    from srs_eval.data.simulated import simulate_learner
     from srs_eval.engine.evaluate import evaluate
     from srs_eval.engine.run import Run
     from srs_eval.report.inspection import inspect_log
     from srs_eval.report.learner import Learner, learner_document
+    from tools.simulated import simulate_learner
 
     log = simulate_learner(5, 3000).log()
     run = Run.of(resolve("AVG,90%,MOVING-AVG"))
     told = "so far: 2 of 3 models have finished"
 
     def report() -> str:
-        nothing = "", "", None, "", None, {}, {}, {}
-        learner = Learner(inspect_log(log), Protocol(), run, *nothing, True, own="90%")
+        nothing = "", "", "", {}, "", (), {}
+        learner = Learner(inspect_log(log), Protocol(), run, "anki", *nothing, True, own="90%")
         return markdown(learner_document(learner))
 
     for event in evaluate(log, resolve("AVG,MOVING-AVG"), use_cache=False, jobs=0):
@@ -128,10 +130,32 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     assert "| ★ **always 90 %** |" in report()
 
 
-def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from srs_eval.data.simulated import simulate_learner, write_collection
+def test_costs_are_told_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
 
-    monkeypatch.setattr("srs_eval.report.build._workload", lambda log, context: "")
+    from srs_eval.data.protocol import Protocol
+    from srs_eval.engine.run import Run
+    from srs_eval.report.learner import learner_report
+    from tests.tui.app_world import make_answers, make_costs, make_log
+
+    log = make_log()
+    off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
+    found = make_costs("Default")
+    found = replace(found, schedule="SM-2", as_now=make_costs("Default", scale=2.0).first[0])
+    monkeypatch.setattr("srs_eval.report.learner._answers", lambda *_: make_answers()[:1])
+    monkeypatch.setattr(
+        "srs_eval.advice.workload.estimate.workload", lambda log, context: iter([found])
+    )
+    report = markdown(learner_report(off, Run.of(resolve("AVG")), Protocol()))
+    assert "Were FSRS on, at a desired retention of 0.90" in report
+    assert "While SM-2 goes on scheduling, the same cards take about 13 reviews" in report
+    assert "FSRS is off" not in report
+
+
+def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tools.simulated import simulate_learner, write_collection
+
+    monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
     path = tmp_path / "collection.anki2"
     write_collection(simulate_learner(4, 300), path)
     done = main_here("export", path, "--models", "AVG,90%", "--md", "-", "--jobs", "0")
@@ -141,17 +165,17 @@ def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_parameters_to_paste_are_told_once() -> None:
-    from srs_eval.advice.findings import phrased
     from srs_eval.data.protocol import Protocol
-    from srs_eval.data.simulated import simulate_learner
     from srs_eval.engine.run import Run
     from srs_eval.report.inspection import inspect_log
     from srs_eval.report.learner import Learner, learner_document
+    from tools.simulated import simulate_learner
 
     w = tuple(0.5 + k for k in range(21))
-    answer = phrased("parameters", "Words", "optimize", ("Optimize this preset.",), (), w)
+    (optimize,) = (each for each in make_answers() if each.act == "optimize")
+    answer = replace(optimize, subject="Words", parameters=w)
     inspection, run = inspect_log(simulate_learner(5, 300).log()), Run()
-    learner = Learner(inspection, Protocol(), run, [answer], "", None, "", None, {}, {}, {}, True)
+    learner = Learner(inspection, Protocol(), run, "anki", [answer], "", "", {}, "", (), {}, True)
     document = learner_document(learner)
     text = markdown(document)
     assert "| Words | Optimize |" in text

@@ -41,12 +41,24 @@ def test_interval_of_a_single_day_is_unknown() -> None:
 def test_weeks_count_from_nine_blocks_of_review_days_on() -> None:
     days = np.arange(0, 63 * 3, 3)  # days without reviews are no days
     values = np.repeat(np.arange(9) % 2, 7).astype(float)  # good and bad weeks
-    assert len(mean_interval(values[:56], days[:56]).errors) == 2
+    assert len(mean_interval(values[:56], days[:56]).errors) == 3
     interval = mean_interval(values, days)
     deviations = np.array([-28 / 63, 35 / 63] * 4 + [-28 / 63]) * 7
     by_week = math.sqrt(9 / 8 * (deviations**2).sum()) / 63
     assert interval.errors[2] == (pytest.approx(by_week), 8)
     assert interval.half_width == pytest.approx(2.306004135 * by_week)
+
+
+def test_times_that_last_widen_the_interval() -> None:
+    day = np.arange(60)
+    bad_then_good = np.repeat([-1.0, 1.0], 30)
+    waves = int(0.41 * 60 ** (2 / 3))
+    cosine = [np.cos(np.pi * k * (day + 0.5) / 60) for k in range(1, waves + 1)]
+    error = math.sqrt(sum(2 * float(bad_then_good @ each) ** 2 for each in cosine) / waves) / 60
+    interval = mean_interval(bad_then_good, day)
+    assert interval.errors[-1] == (pytest.approx(error), 6)
+    assert interval.standard_error == pytest.approx(error)
+    assert interval.half_width > 1.7 * mean_interval(np.tile([-1.0, 1.0], 30), day).half_width
 
 
 @given(st.integers(2, 40), st.data())
@@ -66,25 +78,27 @@ def test_order_of_reviews_and_number_of_the_day_do_not_matter(
 
 
 def _days_of_an_autoregressive_learner(
-    random: np.random.Generator, days: int
+    random: np.random.Generator, days: int, phi: float
 ) -> tuple[FloatArray, IntArray]:
-    """Differences of losses that share their day's fortune, which lasts (phi = 0.4)."""
-    shocks = random.normal(size=days) * math.sqrt(1 - 0.4**2)
+    """Differences of losses that share their day's fortune, which lasts (AR(1))."""
+    shocks = random.normal(size=days) * math.sqrt(1 - phi**2)
     fortune = np.empty(days)
     fortune[0] = random.normal()
     for day in range(1, days):
-        fortune[day] = 0.4 * fortune[day - 1] + shocks[day]
+        fortune[day] = phi * fortune[day - 1] + shocks[day]
     day = np.repeat(np.arange(days), random.integers(5, 40, days))
     return 0.3 * fortune[day] + random.normal(size=len(day)), day
 
 
-@pytest.mark.parametrize(("days", "share"), [(30, 0.84), (120, 0.91)])
-def test_interval_covers_the_truth_where_days_matter(days: int, share: float) -> None:
+@pytest.mark.parametrize(
+    ("days", "phi", "share"), [(30, 0.4, 0.9), (120, 0.4, 0.93), (120, 0.9, 0.82), (480, 0.9, 0.84)]
+)
+def test_interval_covers_the_truth_where_days_matter(days: int, phi: float, share: float) -> None:
     """Days matter here more than on real learners; nothing helps much where they are few."""
     random = np.random.default_rng(days)
     hits = as_independent = 0
     for _ in range(400):
-        values, day = _days_of_an_autoregressive_learner(random, days)
+        values, day = _days_of_an_autoregressive_learner(random, days, phi)
         interval = mean_interval(values, day)
         hits += interval.low <= 0 <= interval.high
         error = values.std(ddof=1) / math.sqrt(len(values))

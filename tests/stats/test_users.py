@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval import metrics
-from srs_eval.stats.averaging import by_group
 from srs_eval.stats.users import (
     bca_interval,
+    by_group,
     confidence_set,
     mean,
     mean_intervals,

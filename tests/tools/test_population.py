@@ -14,13 +14,13 @@ import pytest
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated import simulate_learner
-from srs_eval.data.simulated.memory import Fsrs6, Moment, Traits
 from srs_eval.data.trials import prepare_trials
 from tests.conftest import shared_or_skip
 from tools.pretraining import population
 from tools.pretraining.likeness import likeness, shift
 from tools.pretraining.memories import ActR, Dash, Fsrs4Dot5, HalfLife
+from tools.simulated import simulate_learner
+from tools.simulated.memory import Fsrs6, Moment, Traits
 
 # Nothing of this is in the wheel; the learners that are, are looked at in tests/data.
 pytestmark = pytest.mark.slow

@@ -14,7 +14,6 @@ import pytest
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials, prepare_trials
 from srs_eval.engine.session import Session
 from srs_eval.models import Context, gru_503, lstm
@@ -22,6 +21,7 @@ from srs_eval.models.configurations import resolve
 from srs_eval.training import networks
 from tests.conftest import shared_or_skip
 from tools.pretraining import train as pretraining
+from tools.simulated import simulate_learner
 
 SHIPPED = sorted(networks.SHIPPED.glob("*.safetensors"))
 

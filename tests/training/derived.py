@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.training.llvm_vectors import VECTOR
 from srs_eval.training.reverse_mode import adjoint
-from srs_eval.training.step_graph import DOUBLE, Graph, Value
+from srs_eval.training.step_graph import DOUBLE, VECTOR, Graph, Value
 from srs_eval.training.tracing import _COMPARISONS, OPERATIONS, Traced
 
 COMPUTED: dict[str, Callable[..., Any]] = {

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray
-from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.models import Context, Model, _fsrs, act_r, all_models, fsrs6, fsrs7, sbd
@@ -27,6 +26,7 @@ from srs_eval.training.elementwise import clamp, exp, log, maximum, minimum, pow
 from srs_eval.training.recurrent import RecurrentModel, SummedLoss
 from tests.conftest import REPOSITORY
 from tests.training.derived import gradient_of
+from tools.simulated import simulate_learner
 
 # One adjoint written by hand, for reference
 

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.models import Cancelled, Context, fsrs6
@@ -35,6 +34,7 @@ from srs_eval.training.orders import permutations, quicksort_order
 from srs_eval.training.records import Int32Array, packed, unpacked
 from srs_eval.training.recurrent import fit_recurrent
 from tests.conftest import REPOSITORY
+from tools.simulated import simulate_learner
 
 
 @pytest.fixture(scope="module")
@@ -240,9 +240,8 @@ def test_initial_stabilities_are_scipys() -> None:
         default = fsrs6.DEFAULT[rng.integers(4)]
         decay = [0.1542, 0.5, 1.0][rng.integers(3)]
         expected, loss = scipy_minimum(t, recall, count, default, decay, 0.001, 1 / 16)
-        ours = compiled(_minimise)(
-            t, recall, count, default, decay, 0.001, 100.0, 1 / 16, int(count.sum())
-        )
+        problem = t, recall, count, default, decay, 1 / 16
+        ours = compiled(_minimise)(problem, 0.001, 100.0, int(count.sum()))
         assert ours == pytest.approx(expected, rel=1e-3)
         assert loss(ours) == pytest.approx(loss(expected), abs=1e-6)
 
@@ -602,7 +601,7 @@ from srs_eval.models import Context, fsrs6
 from srs_eval.training.compile import compiled
 from srs_eval.training.trie import _build_trie
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.simulated import simulate_learner
+from tools.simulated import simulate_learner
 from srs_eval.training.recurrent import _kernel_of
 trials = Session(simulate_learner(1, 300).log()).trials(Protocol(short=True))
 train = trials.folds[-1].train

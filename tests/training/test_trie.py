@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.trie import Trie, TrieBatches, history_trie, trie_batches
+from tools.simulated import simulate_learner
 
 History = tuple[tuple[float, float], ...]
 

@@ -6,17 +6,37 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from textual import events
 
-from srs_eval.advice.findings import Finding, phrased
+from srs_eval.advice.findings import (
+    Against,
+    Belief,
+    Calibration,
+    Candidate,
+    Finding,
+    Fit,
+    Habit,
+    Hard,
+    Health,
+    Month,
+    Months,
+    Noise,
+    OfPreset,
+    Often,
+    Part,
+    Retention,
+    phrased,
+)
 from srs_eval.advice.tables import Table
+from srs_eval.advice.workload.estimate import RETENTIONS, Question, Workload
 from srs_eval.app import Options, SrsEvalApp
-from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportReceipt, Preset, ReviewLog
+from srs_eval.data.trials import rmse_bin_ids
 from srs_eval.engine import results
 from srs_eval.engine.results import Result
 from srs_eval.engine.run import Event, Failed, Finished, Prepared, Progress, Skipped, Started
@@ -75,6 +95,45 @@ def make_log() -> ReviewLog:
             2: Preset(2, "Maps", {}, 0.92, ignore_before="2023-12-01"),
         },
         day_grid=DayGrid(1_717_200_000, "rollover 4:00 (from the collection)"),
+    )
+
+
+def make_costs(
+    preset: str = "French",
+    desired: float = 0.9,
+    scale: float = 1.0,
+    done: int = 2,
+    retentions: tuple[float, ...] = RETENTIONS,
+) -> Workload:
+    """Reviews a day grow with the retention, and from 0.97 on beyond all measure; `done` draws of
+    two, by a tenth below and above."""
+
+    def figures(times: float) -> tuple[tuple[float, ...], ...]:
+        reviews = [2 / (1 - each) if each <= 0.971 else 9_000.0 for each in retentions]
+        return tuple(
+            (times * scale * each, times * scale * each / 8, times * (1_000 + 400 * at), at, 0.0)
+            for at, each in zip(retentions, reviews, strict=True)
+        )
+
+    return Workload(
+        preset=preset,
+        question=Question(draws=2),
+        retentions=retentions,
+        reviews=3_000,
+        desired=desired,
+        learned=1_000,
+        unseen=400,
+        overdue=0,
+        new_a_day=5,
+        pace_days=90,
+        done_a_day=24,
+        presets=1,
+        limit=9_999,
+        schedule="the parameters in force",
+        seen=(0.84, 0.93),
+        left_out=(),
+        first=figures(1.0),
+        draws=(figures(0.9), figures(1.1))[:done],
     )
 
 
@@ -175,84 +234,77 @@ def make_answers() -> list[Finding]:
     def interval(estimate: float, half_width: float, reviews: int = 2_300) -> Interval:
         return Interval(estimate, half_width, reviews, 60, ((half_width / 2, 59),))
 
-    def candidates(now: float, gain: float, half: float, says: str) -> Table:
-        return Table(
-            "the 2,300 reviews since the last change",
-            ("candidate", "log loss", "minus now", "verdict"),
-            (
-                ("pooled", interval(now + gain, 0.021), interval(gain, half), says),
-                ("optimized", interval(now + gain / 2, 0.022), interval(gain / 2, half), says),
-                ("now", interval(now, 0.024), None, ""),
-                ("defaults", interval(now + 0.02, 0.023), interval(0.02, 0.01), "worse"),
-                ("average", interval(now + 0.06, 0.02), interval(0.06, 0.015), "worse"),
+    def of_preset(
+        subject: str, now: float, gain: float, half: float, better: float, act: str
+    ) -> Finding:
+        """A refit gains `gain`, give or take `half`; its probability is `better`."""
+        refit = Candidate("recency", interval(now - gain, 0.021), interval(-gain, half), "better")
+        sm2 = Candidate("sm2", interval(now + 0.06, 0.02), interval(0.06, 0.015))
+        defaults = Candidate("defaults", interval(now + 0.02, 0.023), interval(0.02, 0.01), "worse")
+        optimized = Candidate("optimized", interval(now - gain, 0.021))
+        judged = (
+            Candidate("now", interval(now, 0.024)),
+            replace(refit, belief=Belief(better, gain, gain - half, gain + half)),
+            replace(defaults, belief=Belief(0.05, -0.02, -0.03, -0.01)),
+            replace(sm2, belief=Belief(0.02, -0.06, -0.075, -0.045)),
+        )
+        keeps = act == "keep"
+        return Finding(
+            "parameters",
+            subject,
+            act,
+            probability=1 - better if keeps else better,
+            gain=0.0 if keeps else gain,
+            interval=refit.difference,
+            parameters=None if keeps else fsrs6.DEFAULT,
+            reviews=2_300,
+            probabilities={each.name: each.belief.probability for each in judged if each.belief},
+            evidence=OfPreset(
+                current="FSRS-6",
+                stored=True,
+                known=True,
+                fsrs_is_off=False,
+                since=2_300,
+                growth=1.0,
+                candidates=judged,
+                held_out=(optimized, defaults, sm2),
+                reference="optimized",
             ),
         )
 
-    against = Table(
-        "FSRS-6, fitted to earlier reviews, against",
-        ("predicted by", "log loss", "minus it", "verdict"),
-        (
-            ("optimized", interval(0.436, 0.02), None, ""),
-            ("average", interval(0.501, 0.024), interval(-0.065, 0.016), "better"),
-        ),
+    saved = interval(0.13, 0.03)
+    average = Against(
+        "average", "average", *(interval(0.501, 0.024), interval(-0.065, 0.016)), "better", saved
     )
-    by_month = Table(
-        "Month by month",
-        ("month", "reviews", "recalled", "expected", "log loss", "minus the average"),
-        tuple(
-            (f"2024-0{month}", 400, interval(0.84, 0.03), 0.86, interval(0.43, 0.03), gain)
-            for month, gain in ((4, interval(-0.06, 0.02)), (5, interval(-0.05, 0.03)))
-        ),
+    older = Against(
+        "SM-2 as scheduled",
+        "older scheduler",
+        *(interval(0.46, 0.02), interval(-0.024, 0.013)),
+        "better",
+        interval(0.05, 0.03),
+    )
+    fit = Fit(
+        "well", "stored", interval(0.11, 0.03), interval(0.436, 0.02), (average, older), False
+    )
+    by_month = tuple(
+        Month(f"2024-0{number}", interval(0.84, 0.03), 0.86, interval(0.43, 0.03))
+        for number in (4, 5)
     )
     shared = Table(
         "Parameters of their own against one set for all",
         ("reviews of", "parameters", "reviews", "minus shared", "decision"),
         (("all presets", "split", 4_000, interval(0.006, 0.004), "keep shared"),),
     )
-    older = Table(
-        "Default: FSRS-6 against",
-        ("against", "minus it", "verdict"),
-        (("SM-2 as scheduled", interval(-0.024, 0.013), "better"),),
-    )
-    recalled = Table(
-        "Default: retention",
-        ("reviews of", "reviews", "recalled", "expected", "desired"),
-        (("all", 2_300, interval(0.847, 0.012), 0.87, 0.9),),
-    )
-    costs = Table(
-        "Default: what a desired retention costs",
-        ("desired retention", "", "reviews a day", "minutes a day"),
-        (("85 %", "", 41, "6"), ("90 %", "now", 54, "8")),
-    )
-    fits = (
-        "FSRS predicts you well: with your parameters 11 % better than guessing your average "
-        "(8 … 14 %), optimized 13 % better (10 … 16 %)."
-    )
-    to_optimize = "Optimize this preset: the parameters in force (FSRS-6) lose 0.0290 log loss."
-    open_ = (
-        "Can't tell yet whether “pooled” predicts better: so far log loss 0.0110 better.",
-        "More reviews would tell.",
-    )
+    whole = Part("all", interval(0.847, 0.012), 0.87)
+    near = Part("88–92 %", interval(0.88, 0.02), 0.9)
+    late = interval(-0.03, 0.01), interval(-0.023, 0.03)
+    remembered = Retention("below", (whole,), 0.9, False, *late)
+    costs = make_costs("Default", scale=2.7, done=0, retentions=(0.85, 0.9))
+    costs = replace(costs, first=((41.0, 6.0, 900.0, 0.85, 0.0), costs.first[1]))
     return [
-        phrased("fit", "all reviews", "better", (fits,), (against,)),
-        phrased(
-            "parameters",
-            "Default",
-            "optimize",
-            (to_optimize,),
-            (candidates(0.470, -0.029, 0.012, "better"),),
-            fsrs6.DEFAULT,
-            interval(-0.029, 0.012),
-        ),
-        phrased(
-            "parameters",
-            "Maps",
-            "can't tell",
-            open_,
-            (candidates(0.452, -0.011, 0.02, "can't tell yet"),),
-            None,
-            interval(-0.011, 0.02),
-        ),
+        Finding("fit", "all reviews", interval=average.difference, reviews=2_300, evidence=fit),
+        of_preset("Default", 0.470, 0.029, 0.012, 0.97, "optimize"),
+        of_preset("Maps", 0.452, 0.0005, 0.02, 0.52, "keep"),
         phrased(
             "buttons",
             "Default",
@@ -266,36 +318,22 @@ def make_answers() -> list[Finding]:
                 ),
             ),
         ),
-        phrased("noise", "Default", "none of 21", ("No parameter is noise.",)),
-        phrased("health", "Default", "yes", ("FSRS predicts better.",), (older,)),
+        Finding("noise", "Default", evidence=Noise("0 of 21")),
+        Finding("health", "Default", "keep", 0.98, evidence=Health((older,), None)),
         phrased("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
-        phrased("costs", "Default", "a first estimate", ("About 41 at 85 %.",), (costs,)),
-        phrased("often", "Default", "at every +25 %", ("Optimizing at every +25 % will do.",)),
-        phrased("often", "Maps", "can't tell", ("Can't tell yet: 725 reviews can be judged.",)),
-        phrased(
-            "says",
-            "all presets",
-            "less than it says",
-            ("When it says 90 %, you recall 88 % (86 … 90 %): less than it says.",),
-            brief="90 %, you recall 88 % (86 … 90 %): less than it says.",
+        costs.glance,
+        Finding("often", "Default", "every +25 %", evidence=Often("as good")),
+        Finding("often", "Maps", "every +10 %", reviews=725, evidence=Often("safe")),
+        Finding("says", "all presets", evidence=Calibration("below", near, whole, (near,), False)),
+        Finding(
+            *("time", "2024-05"),
+            interval=interval(0.002, 0.015),
+            reviews=400,
+            evidence=Months("no matter", by_month),
         ),
-        phrased("time", "2024-05", "as before", ("In May 2024 as before.",), (by_month,)),
-        phrased(
-            "retention",
-            "Default",
-            "less than desired",
-            ("Less than desired.",),
-            (recalled,),
-            why="3.0 points less as cards came later than that asks for",
-        ),
-        phrased(
-            "day",
-            "your reviews",
-            "hardly matters",
-            ("Your day hardly matters.",),
-            brief="hardly matters.",
-        ),
-        phrased("hard", "all presets", "seldom", ("Hard is seldom pressed.",)),
+        Finding("retention", "Default", evidence=remembered),
+        Finding("day", "your reviews", evidence=Habit("hardly matters", interval(0.012, 0.005))),
+        Finding("hard", "all presets", evidence=Hard("seldom", 0.003)),
     ]
 
 

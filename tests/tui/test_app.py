@@ -19,7 +19,6 @@ import srs_eval
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import with_floors
 from srs_eval.engine.run import Finished, Prepared, Progress, Run, Stage, Started
@@ -46,6 +45,7 @@ from tests.tui.app_world import (
     type_at_once,
     until,
 )
+from tools.simulated import simulate_learner, write_collection
 
 FILE = Path("collection.anki2")
 
@@ -660,15 +660,9 @@ async def test_real_engine_gives_the_same_figures(tmp_path: Path) -> None:
 
 
 async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Path] = []
-
-    def small_demo(folder: Path) -> Path:
-        made.append(folder)
-        path = folder / "collection.anki2"
-        write_collection(simulate_learner(5, 300), path)
-        return path
-
-    monkeypatch.setattr("srs_eval.data.simulated.files.make_demo_collection", small_demo)
+    small = tmp_path / "collection.anki2"
+    write_collection(simulate_learner(5, 300), small)
+    monkeypatch.setattr("srs_eval.data.paths.DEMO_FILE", small)
     app = WatchedApp(state_folder=tmp_path, profiles=lambda: [])
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "simulated learner" in text_of(app))
@@ -676,7 +670,6 @@ async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         await to_receipt(pilot)
         await until(pilot, lambda: "demo: a simulated learner" in text_of(app))
     app.session.shut_down()
-    assert not made[0].exists()
     assert load_state(tmp_path).recent == ()
 
 

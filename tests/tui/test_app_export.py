@@ -13,11 +13,11 @@ from textual.widgets import Checkbox, Input, RadioSet, Static
 
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.outputs import write_folder
-from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine.workers import send
 from srs_eval.report.document import Document
 from srs_eval.report.page import page
 from tests.tui.app_world import MadeUpEngine, WatchedApp, make_app, on, text_of, until
+from tools.simulated import simulate_learner, write_collection
 
 FILE = Path("collection.anki2")
 
@@ -75,6 +75,7 @@ async def test_a_report_is_written_where_one_is(here: Path, tmp_path: Path) -> N
     assert asked["run"].groups()[0].best is not None
     assert (asked["form"], asked["anonymous"]) == ("html", False)
     assert asked["narrowed_to"] == {"preset": None, "deck": None}
+    assert asked["known"] == tuple(app.session.overview.answers) != ()
 
 
 @pytest.mark.parametrize(("keys", "ending"), [(["enter"], "html"), (["down", "enter"], "md")])

@@ -27,7 +27,6 @@ from srs_eval.advice.questions import NOT_WAITED_FOR
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
-from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine import results
 from srs_eval.engine.results import Result
 from srs_eval.engine.run import Prepared
@@ -55,6 +54,7 @@ from tests.tui.app_world import (
     until,
 )
 from tests.tui.test_app import FILE, to_results
+from tools.simulated import simulate_learner, write_collection
 
 AnyScreen = TypeVar("AnyScreen", bound=Screen[Any])
 
@@ -555,7 +555,7 @@ async def test_answers_fit_a_window_made_narrow_under_a_dialog(tmp_path: Path) -
         await pilot.press("x")
         await until(pilot, on(app, "ExportScreen"))
         await pilot.resize_terminal(80, 32)
-        await until(pilot, lambda: "now  fresh pooled" in text_of(app))
+        await until(pilot, lambda: "what to do" in text_of(app))
 
 
 async def test_a_screen_may_be_left_before_it_is_drawn(tmp_path: Path) -> None:

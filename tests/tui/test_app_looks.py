@@ -5,8 +5,6 @@ After a wanted change: pytest THIS_FILE --snapshot-update, and look at the pictu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,8 @@ import pytest
 from pytest_textual_snapshot import SVGImageExtension
 from textual.widgets import Input
 
-from srs_eval.advice.findings import Finding, Worded
 from srs_eval.advice.model_evidence import COLUMNS, Curve, Curves
 from srs_eval.advice.tables import Table
-from srs_eval.advice.workload.answers import CostTable
 from srs_eval.stats.intervals import Interval
 from srs_eval.tui.screens.dialogs import Question, Refusal
 from srs_eval.tui.state import DARK, LIGHT, Recent, State, save_state
@@ -25,8 +21,8 @@ from tests.tui.app_world import (
     MODELS,
     NOW,
     MadeUpEngine,
-    make_answers,
     make_app,
+    make_costs,
     on,
     text_of,
     until,
@@ -78,28 +74,6 @@ def errors(name: str) -> list[Table]:
     return [Curves(title, ("first rating", "days", *COLUMNS), rows, curves)]
 
 
-def costs(preset: str | None) -> Sequence[tuple[list[Finding], None]]:
-    retentions = [0.7 + k / 100 for k in range(30)]
-    reviews = [2 / (1 - each) for each in retentions]
-    drawn = CostTable(
-        "French: 365 days, by desired retention",
-        ("desired", "", "reviews/day"),
-        tuple((f"{retentions[k]:.2f}", "now" * (k == 20), reviews[k]) for k in (0, 10, 20)),
-        preset="French",
-        retentions=tuple(retentions),
-        reviews=tuple(reviews),
-        low=tuple(0.9 * each for each in reviews),
-        high=tuple(1.2 * each for each in reviews),
-        known=tuple(1_000 + 400 * each for each in retentions),
-        now=0.9,
-        cheapest=0.76,
-    )
-    (answer,) = make_answers()[1:2]
-    assert isinstance(answer.evidence, Worded)
-    both = replace(answer.evidence, tables=(drawn, *answer.evidence.tables))
-    return [([replace(answer, evidence=both)], None)]
-
-
 @pytest.mark.parametrize(("size", "theme", "wanted"), LOOKS)
 async def test_every_screen(
     tmp_path: Path,
@@ -114,7 +88,7 @@ async def test_every_screen(
     monkeypatch.chdir(tmp_path)
     app = make_app(tmp_path, evaluate=MadeUpEngine([*MODELS, "FSRS-6-own"]))
     monkeypatch.setattr(app.session.models, "errors_of", errors)
-    monkeypatch.setattr(app.session, "costs", costs)
+    monkeypatch.setattr(app.session, "costs", lambda preset: [make_costs()])
     pictures = snapshot.use_extension(SVGImageExtension)
     seen: list[str] = []
     different: list[str] = []

@@ -15,13 +15,13 @@ import pytest
 from srs_eval.app import Options
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError
-from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset
 from srs_eval.tui.config import Config, load_config
 from srs_eval.tui.screens import actions
 from tests.cli.program import program
 from tests.conftest import PATIENCE
 from tests.tui.app_world import MadeUpEngine, make_app, on, text_of, to_receipt, until
 from tests.tui.test_app import FILE, to_results
+from tools.simulated import simulate_learner, write_collection, write_dataset
 
 
 def write(folder: Path, text: str) -> Path:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.data.simulated.memory import LONGEST, SHORTEST, Moment, Traits
+from tools.simulated.memory import LONGEST, SHORTEST, Moment, Traits
 
 _BoolArray = NDArray[np.bool_]
 

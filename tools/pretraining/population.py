@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import REVIEW, FloatArray
-from srs_eval.data.simulated.character import Character, Habits, character_presets
-from srs_eval.data.simulated.learner import SimulatedLearner, simulate_learner
-from srs_eval.data.simulated.memory import DEFAULT_PARAMETERS, SPREAD, Fsrs6, Memory
 from tools.pretraining.memories import ActR, Dash, Fsrs4Dot5, HalfLife
+from tools.simulated.character import Character, Habits, character_presets
+from tools.simulated.learner import SimulatedLearner, simulate_learner
+from tools.simulated.memory import DEFAULT_PARAMETERS, SPREAD, Fsrs6, Memory
 
 FILE = Path(__file__).with_name("population.json")
 SOURCE = (

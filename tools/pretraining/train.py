@@ -30,7 +30,7 @@ from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Trials, prepare_trials
 from srs_eval.engine.workers import WorkerPool
-from srs_eval.models import gru, gru_503, gru_p, lstm, nn17, transformer
+from srs_eval.models import gru, gru_503, lstm, nn17, transformer
 from srs_eval.training import networks, torch_networks
 from srs_eval.training.context import Context
 from srs_eval.training.networks import Network, Tensors
@@ -266,9 +266,7 @@ def _nn17(
         np.array([len(part) for part in parts]) / sum(len(part) for part in parts),
         rate=recipe.rate,
         steps=len(parts) * (settings.epochs or recipe.epochs),
-        lower=np.array(model.lower, np.float64),
-        upper=np.array(model.upper, np.float64),
-    )
+    )._replace(lower=np.array(model.lower, np.float64), upper=np.array(model.upper, np.float64))
     scratch = recurrent._scratch(model, (batches,))
     judged = _trained_on(validation)
 
@@ -418,13 +416,13 @@ def input_normalisation(trials: Trials) -> tuple[Any, Any]:
 
 def lstm_file(weights: lstm.Weights) -> Tensors:
     """The weights under the names that a file has."""
-    tensors = {name: weights.tensors[ours] for name, ours in lstm.TENSORS.items()}
+    tensors = {lstm.name_in_files(name): each for name, each in weights.tensors.items()}
     return {**tensors, "input_mean": weights.mean, "input_std": weights.deviation}
 
 
 def lstm_weights(tensors: Tensors) -> lstm.Weights:
     """The way back from `lstm_file`."""
-    named = {ours: tensors[name] for name, ours in lstm.TENSORS.items()}
+    named = {name: tensors[lstm.name_in_files(name)] for name in lstm._shapes()}
     return lstm.Weights(named, tensors["input_mean"], tensors["input_std"])
 
 
@@ -764,9 +762,9 @@ RECIPES: dict[str, Recipe] = {
     "GRU": Recipe(DAYS, _recurrent, gru.GRU, starts=6),
     "RNN": Recipe(DAYS, _recurrent, gru.RNN, starts=6),
     "GRU-secs": Recipe(SECS, _recurrent, gru.GRU, starts=3),
-    "GRU-P": Recipe(DAYS, _recurrent, gru_p.NETWORK, starts=2),
-    "GRU-P-short": Recipe(SHORT, _recurrent, gru_p.NETWORK),
-    "GRU-P-secs": Recipe(SECS, _recurrent, gru_p.NETWORK),
+    "GRU-P": Recipe(DAYS, _recurrent, gru.GRU_P, starts=2),
+    "GRU-P-short": Recipe(SHORT, _recurrent, gru.GRU_P),
+    "GRU-P-secs": Recipe(SECS, _recurrent, gru.GRU_P),
     "LSTM-489": Recipe(DAYS, _recurrent, lstm.LSTM_489, rate=0.02),
     "NN-17": Recipe(DAYS, _nn17, starts=6),
     "NN-17-secs": Recipe(SECS, _nn17, starts=3),

@@ -25,7 +25,6 @@ _begin: Any = None  # the memory's loops
 _review: Any = None
 _step: Any = None
 _recall: Any = None
-_SEES_TIME = 0  # whether the memory sees what an answer takes
 _SEPARATE = 0  # whether the scheduler is another model or has other parameters
 _scheduler_begin: Any = None
 _scheduler_review: Any = None
@@ -34,9 +33,9 @@ _scheduler_factor: Any = None
 _scheduler_intervals: Any = None
 
 _MOST_STEPS = 5  # of learning or relearning that a card takes on one day
-LEARNING, REVIEW, RELEARNING = 0, 4, 8  # offsets in `seconds`
+_LEARNING, _REVIEW, _RELEARNING = 0, 4, 8  # offsets in `seconds`
 _RELEARNING_ROW = 12  # where shares of relearning begin in `step_rating`
-(DUE, RANDOM, SHORTEST, LONGEST, EASIEST, HARDEST, LEAST_RECALLED, MOST_RECALLED) = range(8)
+_DUE, _RANDOM, _SHORTEST, _LONGEST, _EASIEST, _HARDEST, _LEAST_RECALLED, _MOST_RECALLED = range(8)
 
 
 class Question(NamedTuple):
@@ -59,11 +58,9 @@ class Question(NamedTuple):
     parameters: FloatArray  # of the memory, with its constants
     scheduler_parameters: FloatArray
     seconds: FloatArray  # (12,) by state and rating
-    spread: float  # of their logarithms
     first_rating: FloatArray  # (4,) shares added up
     review_rating: FloatArray  # (3,) shares added up
     step_rating: FloatArray  # (24,) shares added up after each rating, learning, then relearning
-    known_on: Int32Array  # (days,) whether what is known is counted
 
 
 class Cards(NamedTuple):
@@ -99,7 +96,6 @@ class Day(NamedTuple):
     t: FloatArray  # since the last review; later the interval
     recall: FloatArray
     rating: FloatArray
-    taken: FloatArray  # seconds of each answer, where the memory sees them
     stepping: Int32Array  # cards in learning or relearning
     step_rating: FloatArray
     row: Int32Array  # where the shares of its kind begin in Question.step_rating
@@ -108,7 +104,7 @@ class Day(NamedTuple):
 
 
 class Happened(NamedTuple):
-    """By day (days,)."""
+    """By day (days,); what is known at the end of the last one, in the first place."""
 
     reviews: IntArray
     recalled: IntArray
@@ -118,7 +114,7 @@ class Happened(NamedTuple):
 
 
 @njit(nogil=True, error_model="numpy")
-def uniform(random: Any) -> float:
+def _uniform(random: Any) -> float:
     """A number in [0, 1): SplitMix64 (Steele, Lea and Flood 2014); `random` (1,) is its state."""
     random[0] += np.uint64(0x9E3779B97F4A7C15)
     z = random[0]
@@ -129,21 +125,13 @@ def uniform(random: Any) -> float:
 
 
 @njit(nogil=True, error_model="numpy")
-def drawn(random: Any, shares: Any, start: int, count: int) -> int:
+def _drawn(random: Any, shares: Any, start: int, count: int) -> int:
     """A place below `count`, by shares added up from `shares[start]` on."""
-    u = uniform(random) * shares[start + count - 1]
+    u = _uniform(random) * shares[start + count - 1]
     place = 0
     for other in range(start, start + count - 1):
         place += u >= shares[other]  # without a branch that nobody could foresee
     return place
-
-
-@njit(nogil=True, error_model="numpy")
-def answer_time(random: Any, mean: float, spread: float) -> float:
-    """Log-normal seconds of a mean, their logarithms of a spread (Box and Muller 1958)."""
-    radius = math.sqrt(-2.0 * math.log(1.0 - uniform(random)))
-    normal = radius * math.cos(2.0 * math.pi * uniform(random))
-    return mean * math.exp(spread * (normal - 0.5 * spread))
 
 
 @njit(nogil=True, error_model="numpy")
@@ -173,7 +161,7 @@ def _balanced_interval(random: Any, low: int, high: int, day: int, days: int, qu
     (rslib/src/scheduler/states/: fuzz.rs, load_balancer.rs).
     """
     seen = min(high + 1, queue.horizon - day)  # beyond, nothing is known to be due
-    u = uniform(random)
+    u = _uniform(random)
     chosen = low
     if day + low >= days:  # it is not played, so any day will do
         chosen = low + int(u * (high - low + 1))
@@ -231,9 +219,8 @@ def play(
 ) -> None:  # fmt: skip
     """Play all days. Changes the cards, the queue and `random`, and fills in what happened.
 
-    `random` are the states of two streams of chance: that of the answers, and that of the time
-    they take, which not every memory asks for. One function on purpose: all of a day's parts
-    share some twenty arrays, whose bounds and places the compiler keeps in registers.
+    One function on purpose: all of a day's parts share some twenty arrays, whose bounds and places
+    the compiler keeps in registers.
     """
     question = unpacked(question_table, Question)
     cards = unpacked(cards_table, Cards)
@@ -251,7 +238,6 @@ def play(
     recalls, stepping, step_rating = today.recall, today.stepping, today.step_rating
     row, consecutive, needed = today.row, today.consecutive, today.needed
     seconds, order = question.seconds, question.order
-    taken, spread, clock = today.taken, question.spread, random[1:]
     difficulty = cards.difficulty
     learned, waiting = question.learned, question.new
 
@@ -294,19 +280,19 @@ def play(
             for i in range(n):
                 k = card[i]
                 key = cards.due[k]
-                if order == RANDOM:
-                    key = uniform(random)
-                elif order == SHORTEST:
+                if order == _RANDOM:
+                    key = _uniform(random)
+                elif order == _SHORTEST:
                     key = cards.due[k] - last[k]
-                elif order == LONGEST:
+                elif order == _LONGEST:
                     key = last[k] - cards.due[k]
-                elif order == EASIEST:
+                elif order == _EASIEST:
                     key = scheduler_states[difficulty + k]
-                elif order == HARDEST:
+                elif order == _HARDEST:
                     key = -scheduler_states[difficulty + k]
-                elif order == LEAST_RECALLED:
+                elif order == _LEAST_RECALLED:
                     key = recalls[i]
-                elif order == MOST_RECALLED:
+                elif order == _MOST_RECALLED:
                     key = -recalls[i]
                 ratings[i] = key
             _smallest_first(card, ratings, n, question.reviews_a_day)
@@ -324,9 +310,9 @@ def play(
         # What is answered
         cost, steps, right = 0.0, 0, 0
         for i in range(n):
-            if uniform(random) < recalls[i]:
+            if _uniform(random) < recalls[i]:
                 right += 1
-                rating = 2 + drawn(random, question.review_rating, 0, 3)
+                rating = 2 + _drawn(random, question.review_rating, 0, 3)
             else:
                 k, rating = card[i], 1
                 stepping[steps], step_rating[steps] = k, 1.0
@@ -334,15 +320,13 @@ def play(
                 needed[steps] = question.relearning_steps
                 steps += 1
             ratings[i] = rating
-            cost += seconds[REVIEW + rating - 1]
-            if _SEES_TIME:
-                taken[i] = answer_time(clock, seconds[REVIEW + rating - 1], spread)
+            cost += seconds[_REVIEW + rating - 1]
         for i in range(n, n + LANES):
             ratings[i] = 3.0
-        _review(parameters, states, room, card, t, ratings, taken, 0, n, work)
+        _review(parameters, states, room, card, t, ratings, 0, n, work)
         if _SEPARATE:
             _scheduler_review(
-                scheduler_parameters, scheduler_states, room, card, t, ratings, taken, 0, n, work
+                scheduler_parameters, scheduler_states, room, card, t, ratings, 0, n, work
             )
 
         # New cards come after the reviews
@@ -351,21 +335,19 @@ def play(
             new = min(new, question.reviews_a_day - n)
         new = min(max(new, 0), waiting)
         for i in range(n, n + new):
-            rating = 1 + drawn(random, question.first_rating, 0, 4)
+            rating = 1 + _drawn(random, question.first_rating, 0, 4)
             card[i], ratings[i] = learned + i - n, rating
-            cost += seconds[LEARNING + rating - 1]
-            if _SEES_TIME:
-                taken[i] = answer_time(clock, seconds[LEARNING + rating - 1], spread)
+            cost += seconds[_LEARNING + rating - 1]
             stepping[steps], step_rating[steps] = card[i], rating
             row[steps], consecutive[steps] = 0, 0
             needed[steps] = question.learning_steps - (1 if rating > 2 else 0)
             steps += 1
         for i in range(n + new, n + new + LANES):
             card[i], ratings[i] = 0, 3.0
-        _begin(parameters, states, room, card, ratings, taken, n, n + new, work)
+        _begin(parameters, states, room, card, ratings, n, n + new, work)
         if _SEPARATE:
             _scheduler_begin(
-                scheduler_parameters, scheduler_states, room, card, ratings, taken, n, n + new, work
+                scheduler_parameters, scheduler_states, room, card, ratings, n, n + new, work
             )
         learned += new
         waiting -= new
@@ -378,11 +360,9 @@ def play(
                 if consecutive[i] >= needed[i] or rating == 4:
                     continue
                 kind = row[i]
-                rating = 1 + drawn(random, question.step_rating, kind + 4 * (rating - 1), 4)
-                mean = seconds[(RELEARNING if kind == _RELEARNING_ROW else LEARNING) + rating - 1]
-                cost += mean
-                if _SEES_TIME:
-                    taken[going] = answer_time(clock, mean, spread)
+                rating = 1 + _drawn(random, question.step_rating, kind + 4 * (rating - 1), 4)
+                begun = _RELEARNING if kind == _RELEARNING_ROW else _LEARNING
+                cost += seconds[begun + rating - 1]
                 held = consecutive[i]
                 if rating > 2:
                     held += 1
@@ -397,13 +377,12 @@ def play(
             for i in range(steps, steps + LANES):
                 stepping[i], step_rating[i] = 0, 3.0
             _step(
-                parameters, states, room, stepping, question.step_days, step_rating, taken, 0,
-                steps, work,
-            )  # fmt: skip
+                parameters, states, room, stepping, question.step_days, step_rating, 0, steps, work
+            )
             if _SEPARATE:
                 _scheduler_step(
                     scheduler_parameters, scheduler_states, room, stepping,
-                    question.scheduler_step_days, step_rating, taken, 0, steps, work,
+                    question.scheduler_step_days, step_rating, 0, steps, work,
                 )  # fmt: skip
 
         # When they come up again
@@ -432,13 +411,11 @@ def play(
 
         out.reviews[day], out.new[day] = n - new, new
         out.recalled[day], out.seconds[day] = right, cost
-        if question.known_on[day]:
-            for i in range(learned):
-                card[i], t[i] = i, day - last[i]
-            for i in range(learned, learned + LANES):
-                card[i], t[i] = 0, 1.0
-            _recall(parameters, states, room, card, t, learned, recalls)
-            known = 0.0
-            for i in range(learned):
-                known += recalls[i]
-            out.known[day] = known
+
+    for i in range(learned):
+        card[i], t[i] = i, days - 1 - last[i]
+    for i in range(learned, learned + LANES):
+        card[i], t[i] = 0, 1.0
+    _recall(parameters, states, room, card, t, learned, recalls)
+    for i in range(learned):
+        out.known[0] += recalls[i]

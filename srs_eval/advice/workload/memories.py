@@ -1,11 +1,9 @@
-"""Which models can be simulated, and how: as a scheduler, or as what answers are drawn from.
+"""Which models schedule or remember in the simulation, and which parameters a learner's may have.
 
 The simulation asks the same few things of each: a state of so many numbers for a card, what it is
-after a first answer and after a next one, and how probable it is that the card is recalled
-(`loops`). FSRS's versions answer by their steps, small networks by their cells, in both cases the
-code by which they are fitted and evaluated; LSTM, which PyTorch fits, by loops of its own
-(`lstm_loops`). An interval can be had of FSRS only: the networks
-have no forgetting curve that need fall, or none by which anybody schedules.
+after a first answer and after a next one, how probable it is that the card is recalled, and which
+interval follows (`loops`). FSRS's versions answer by the code by which they are fitted and
+evaluated.
 
 Parameters are not known but fitted; `draws` tells what else they could have been. Each draw is a
 fit of FSRS-6 to days drawn with replacement, in blocks of seven review days, since days resemble
@@ -16,11 +14,6 @@ A fit is pulled towards the default parameters, as towards a prior. Were that th
 draw, few reviews would leave little doubt: draws would agree where the penalty decides, not the
 learner. So each is pulled towards parameters drawn from that prior (randomize then optimize:
 Bardsley et al. 2014, SIAM Journal on Scientific Computing 36).
-
-`ranked` tells which model a preset's own reviews speak for: the engine fits and judges each on the
-same held-out reviews of the preset, as in a ranking of the models; small networks start from their
-pretrained weights. Where the model of a schedule is wrong, the best of the others is the learner's
-best guess at what their memory does instead.
 """
 
 from __future__ import annotations
@@ -32,59 +25,52 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.data.errors import InputError, NotEnoughData, missing, require
-from srs_eval.data.protocol import Protocol
+from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Session, fit_and_predict
-from srs_eval.metrics import log_losses
-from srs_eval.models import fsrs5, fsrs6, fsrs7, gru, gru_p, lstm
-from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.stats.intervals import BLOCK_DAYS, Interval, Verdict, mean_interval, verdicts
+from srs_eval.models import anki_sm2, fsrs5, fsrs6, fsrs7
+from srs_eval.stats.intervals import BLOCK_DAYS
 from srs_eval.training.context import Context
-from srs_eval.training.networks import Network
+from srs_eval.training.elementwise import maximum, where
 from srs_eval.training.recurrent import RecurrentModel
 
-SCHEDULERS: Mapping[str, RecurrentModel] = {
+
+def _unchanged(state: Any, t: Any, rating: Any, w: Any) -> Any:
+    return state
+
+
+def _sm2_success(state: Any, t: Any, rating: Any, w: Any) -> Any:
+    """Interval and ease after a review that was passed (ankitects/anki:
+    rslib/src/scheduler/states/review.rs).
+
+    Where t is within what Anki fuzzes, it is the interval that was planned; what is beyond it is
+    late, and counts half for Good. (`anki_sm2` has the formulas of Good and Easy swapped, as they
+    were published.)
+    """
+    interval = where(t <= 1.15 * state[0] + 1.0, t, state[0])
+    ease, late = state[1], t - interval
+    hard = maximum(interval * w[4] * w[6], interval + 1.0)
+    good = maximum((interval + 0.5 * late) * ease * w[6], hard + 1.0)
+    easy = maximum((interval + late) * ease * w[3] * w[6], good + 1.0)
+    _, ease = anki_sm2.RECURRENT.success(state, t, rating, w)
+    return where(rating == 2.0, hard, where(rating == 4.0, easy, good)), ease
+
+
+SM2 = "SM-2"
+MODELS: Mapping[str, RecurrentModel] = {
     "FSRS-5": fsrs5.RECURRENT,
     "FSRS-6": fsrs6.recurrent(0.001),
     "FSRS-7": fsrs7.recurrent(secs=True),
+    SM2: replace(anki_sm2.RECURRENT, success=_sm2_success, same_day=_unchanged),
 }
-"""A state is (s, d), of FSRS-7 (s, q, d)."""
+"""A state is (s, d), of FSRS-7 (s, q, d), of SM-2 (interval, ease): as a scheduler it gives its own
+intervals where 0.9 is desired."""
 
-_NETWORKS: Mapping[str, Network] = {"GRU": gru.GRU, "GRU-P": gru_p.NETWORK}
-"""A state are the hidden units, of GRU-P also the last rating."""
-
-LSTM = "LSTM"
-"""A state are h and c of both layers and three curves; see `lstm_loops`."""
-
-MODELS = (*SCHEDULERS, *_NETWORKS, LSTM)
-
-SEE_TIME = (LSTM,)
-"""What an answer took matters to them."""
-
-_SCALE_WITH_STABILITY = ("FSRS-5", "FSRS-6")
+_SCALE_WITH_STABILITY = ("FSRS-5", "FSRS-6", SM2)
 """Their forgetting curves depend on t / s alone, so that intervals are a multiple of s."""
 
-
+_STEP_DAYS = 10 / 1440  # between the steps of one day; only a model without same-day steps asks
 _ATTEMPTS = 20  # to draw days that can be fitted to
-
-BEST = "best"
-REFERENCE = "FSRS-6"  # what others are held against: the model of the schedule
-
-_LONGEST_S = 5.0
-"""Processor time that a model's five fits are expected to take, at most, for it to be among those
-from which the best is chosen unasked: LSTM's take longer from some 6,000 reviews on."""
-
-# By the names of MODELS. All see a day's later answers, which the simulation has, too.
-CONFIGURATIONS = {
-    "FSRS-5": "FSRS-5",
-    "FSRS-6": "FSRS-6",
-    "FSRS-7": "FSRS-7-short-secs-equalize_test_with_non_secs",
-    "GRU": "GRU-short",
-    "GRU-P": "GRU-P-short",
-    "LSTM": "LSTM",
-}
 
 
 @dataclass(frozen=True)
@@ -97,7 +83,7 @@ class Memory:
     def __post_init__(self) -> None:
         if self.model not in MODELS:
             raise InputError(f"{self.model} cannot be simulated: only {', '.join(MODELS)} can.")
-        needed = sizes_of(self.model)[1]
+        needed = len(self.recurrent.default)
         if len(self.parameters) != needed:
             raise InputError(
                 f"{self.model} has {needed} parameters, not {len(self.parameters)}: "
@@ -107,67 +93,40 @@ class Memory:
     @property
     def values(self) -> FloatArray:
         """The parameters followed by the model's constants."""
-        constants = self.recurrent.constants if self.model in SCHEDULERS else ()
-        return np.array([*self.parameters, *constants], np.float64)
+        return np.array([*self.parameters, *self.recurrent.constants], np.float64)
 
     @property
     def recurrent(self) -> RecurrentModel:
-        """Of a scheduler."""
-        return SCHEDULERS[self.model]
+        return MODELS[self.model]
 
     @property
     def states(self) -> int:
         """Numbers in a card's state."""
-        return sizes_of(self.model)[0]
+        return self.recurrent.states
 
     @property
-    def sees_fractions(self) -> bool:
-        """Whether time within a day counts; else a card's answers of one day are 0 days apart."""
-        return self.model == LSTM or (self.model in SCHEDULERS and self.recurrent.same_day is None)
-
-
-def sizes_of(model: str) -> tuple[int, int]:
-    """How many numbers a card's state consists of, and how many parameters a memory has."""
-    if model in SCHEDULERS:
-        return SCHEDULERS[model].states, len(SCHEDULERS[model].default)
-    if model == LSTM:
-        return 4 * lstm.HIDDEN + 3 * lstm.CURVES, lstm.VALUES
-    network = _NETWORKS[model]
-    parameters = sum(int(np.prod(shape)) for shape in network.shapes.values())
-    return network.hidden + int(network.following_interval), parameters
+    def step_days(self) -> float:
+        """Days between a card's answers of one day; 0 where time within a day does not count."""
+        return 0.0 if self.recurrent.same_day else _STEP_DAYS
 
 
 @cache
 def loops_of(model: str) -> Mapping[str, Any]:
     """The model's compiled loops by the names that `loops` and `kernel` call them by."""
-    from srs_eval.advice.workload import loops, lstm_loops
+    from srs_eval.advice.workload import loops
     from srs_eval.training.compile import specialised
 
-    constants: dict[str, int] = {}
-    steps: dict[str, Any] = {}
-    if model in SCHEDULERS:
-        each = SCHEDULERS[model]
-        steps = {"_first": each.first, "_success": each.success, "_failure": each.failure}
-        steps |= {"_curve": each.recall} | ({"_same_day": each.same_day} if each.same_day else {})
-        constants = {
-            "_STATES": each.states,
-            "_VALUES": len(each.default) + len(each.constants),
-            "_HAS_SAME_DAY": int(each.same_day is not None),
-            "_SCALES": int(model in _SCALE_WITH_STABILITY),
-        }
-    elif model in _NETWORKS:
-        network = _NETWORKS[model]
-        constants = {
-            "_CELL": network.cell,
-            "_HEAD": network.head,
-            "_INPUTS": network.inputs,
-            "_HIDDEN": network.hidden,
-            "_FOLLOWING": int(network.following_interval),
-        }
+    each = MODELS[model]
+    steps = {"_first": each.first, "_success": each.success, "_failure": each.failure}
+    steps |= {"_curve": each.recall} | ({"_same_day": each.same_day} if each.same_day else {})
+    constants = {
+        "_STATES": each.states,
+        "_VALUES": len(each.default) + len(each.constants),
+        "_HAS_SAME_DAY": int(each.same_day is not None),
+        "_SCALES": int(model in _SCALE_WITH_STABILITY),
+    }
     found: dict[str, Any] = {}
-    kind = lstm_loops.NETWORK if model == LSTM else loops.NETWORK
-    own = loops.RECURRENT if model in SCHEDULERS else {**kind, **loops.OF_NETWORKS}
-    templates: dict[str, Any] = {**own, "step": loops.step, "follow": loops.follow}
+    templates: Mapping[str, Any] = loops.LOOPS
     for name, template in templates.items():
         called = {f"_{loop}": kernel for loop, kernel in found.items()}
         called = {key: called[key] for key in called if key in template.__code__.co_names}
@@ -226,100 +185,3 @@ def drawn_reviews(random: np.random.Generator, trials: Trials, index: IntArray) 
     starts = random.integers(len(days), size=-(-len(days) // BLOCK_DAYS))
     drawn = (starts[:, None] + np.arange(BLOCK_DAYS)).ravel()[: len(days)] % len(days)
     return np.repeat(index, np.bincount(drawn, minlength=len(days))[place])
-
-
-# Which model predicts the reviews best
-
-
-@dataclass(frozen=True, eq=False)
-class Score:
-    """How well a model predicts the held-out reviews after being fitted to those before."""
-
-    model: str  # of MODELS
-    log_loss: Interval
-    difference: Interval | None  # in log loss, from REFERENCE's; its own has none
-    verdict: Verdict | None  # "better": than REFERENCE
-
-
-def checked(memory: str) -> str:
-    """BEST or one of MODELS; raises InputError for another name, and where PyTorch is missing."""
-    for name in (BEST, *MODELS):
-        if name.lower() == memory.lower():
-            if name != BEST:
-                require(_configuration(name).model.needs, f"--memory {name}")
-            return name
-    raise InputError(
-        f"--memory {memory}: a memory that can be simulated is one of {', '.join(MODELS)}, "
-        f"or “{BEST}” of these."
-    )
-
-
-def candidates(reviews: int) -> tuple[str, ...]:
-    """Of MODELS, those that can be judged here on so many reviews without a long wait."""
-
-    def is_quick(model: str) -> bool:
-        configuration = _configuration(model)
-        expected_s = configuration.expected_seconds(reviews)
-        return not missing(configuration.model.needs) and expected_s <= _LONGEST_S
-
-    return tuple(model for model in MODELS if is_quick(model))
-
-
-def ranked(session: Session, context: Context, memory: str = BEST) -> tuple[Score, ...]:
-    """All `candidates`, or one and REFERENCE, the one that predicts best first; none where there
-    is too little data. `session` is of the preset's reviews alone.
-    """
-    wanted = tuple(dict.fromkeys((REFERENCE, memory)))
-    try:
-        losses = {REFERENCE: _losses(session, REFERENCE, context)}
-        reference, days = losses[REFERENCE]
-        if memory == BEST:
-            wanted = candidates(len(session.trials(_configuration(REFERENCE).protocol)))
-        for model in wanted:
-            if model != REFERENCE:
-                losses[model] = _losses(session, model, context)
-                if not np.array_equal(losses[model][1], days):
-                    raise RuntimeError(f"{model} is judged on other reviews")
-    except NotEnoughData:
-        return ()
-    differences = {
-        model: mean_interval(found - reference, days)
-        for model, (found, _) in losses.items()
-        if model != REFERENCE
-    }
-    says = verdicts(differences)
-    made = [
-        Score(model, mean_interval(*found), differences.get(model), says.get(model))
-        for model, found in losses.items()
-    ]
-    return tuple(sorted(made, key=lambda each: each.log_loss.estimate))
-
-
-def fitted_memory(session: Session, model: str, context: Context) -> Memory:
-    """The model fitted to all reviews. Raises NotEnoughData."""
-    configuration = _configuration(model)
-    require(configuration.model.needs, configuration.model.name)
-    trials = session.trials(configuration.protocol)
-    fit = configuration.model.fit
-    assert fit is not None
-    return as_memory(model, fit(trials, np.arange(len(trials)), np.ones(len(trials)), context))
-
-
-def as_memory(model: str, parameters: Any) -> Memory:
-    """The memory with the parameters that the model's own fit returns."""
-    if isinstance(parameters, lstm.Weights):
-        parameters = lstm.as_vector(parameters).tolist()
-    return Memory(model, tuple(parameters))
-
-
-def _losses(session: Session, model: str, context: Context) -> tuple[FloatArray, IntArray]:
-    """Log loss of each held-out review, and its day."""
-    configuration = _configuration(model)
-    trials = session.trials(configuration.protocol)
-    p = fit_and_predict(configuration, trials, context)[0]
-    index = trials.test_index
-    return log_losses(trials.y[index], p), trials.day[index]
-
-
-def _configuration(model: str) -> Configuration:
-    return resolve(CONFIGURATIONS[model], Protocol(rows="anki"))[0]

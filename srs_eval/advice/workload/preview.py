@@ -11,55 +11,40 @@ random (fuzz), which is said here and not drawn.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import Finding, phrased
-from srs_eval.advice.tables import Table
+from srs_eval.advice.candidates import RECENCY, Learner
+from srs_eval.advice.findings import Evidence, Finding
 from srs_eval.advice.workload.memories import Memory
-from srs_eval.advice.workload.today import Today, deck_of, todays_cards
+from srs_eval.advice.workload.today import Today, memory_state, todays_cards
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, Preset
 from srs_eval.models.own_parameters import as_anki_runs
 
-_BUTTONS = ("Again", "Hard", "Good", "Easy")
 _MATURE_DAYS = 21  # Anki's border between young and mature cards
 _NO_FUZZ = 2.5  # days: shorter intervals are not fuzzed
 _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)
-class Preview:
-    """One candidate's intervals: a line for each typical card."""
+class Card:
+    """A typical card and what the buttons give it."""
 
-    candidate: str
+    kind: str  # "new", "young" or "mature"
+    interval: int  # days
+    seconds: tuple[float, ...]  # until it comes again, by button
+
+
+@dataclass(frozen=True)
+class Buttons(Evidence):
+    """What the buttons of a preset would give."""
+
     retention: float
-    lines: tuple[tuple[str, tuple[float, ...]], ...]
-    """The card in words; seconds until it comes again, by button."""
-
-    @property
-    def table(self) -> Table:
-        return Table(
-            f"Buttons by {self.candidate} at {self.retention:.2f}; Anki fuzzes 3 days and more",
-            ("card", *_BUTTONS),
-            tuple((card, *map(worded, seconds)) for card, seconds in self.lines),
-        )
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "candidate": self.candidate,
-                "desired": self.retention,
-                "card": card,
-                **{name.lower(): each for name, each in zip(_BUTTONS, seconds, strict=True)},
-            }
-            for card, seconds in self.lines
-        ]
+    by_candidate: tuple[tuple[str, tuple[Card, ...]], ...]  # by whose parameters
+    says: str = "see figures"
 
 
 def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Finding]:
@@ -78,64 +63,36 @@ def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Findi
         except InputError:
             continue
         stored = preset.parameters_in_force
-        made = previews(
-            {
-                "the parameters in force": as_anki_runs(stored) if stored else None,
-                "optimized ones": learner.fitted("optimized, recency", group),
-                "the defaults": as_anki_runs(()),
-            },
-            today,
-            preset,
-            preset.desired_retention,
+        made = {
+            "the parameters in force": as_anki_runs(stored) if stored else None,
+            "optimized ones": learner.fitted(RECENCY, group),
+            "the defaults": as_anki_runs(()),
+        }
+        retention = preset.desired_retention
+        by_candidate = tuple(
+            (candidate, tuple(cards_by(parameters, today, preset, retention)))
+            for candidate, parameters in made.items()
+            if parameters is not None
         )
-        sentence = (
-            "What the buttons would show at the desired retention of "
-            f"{preset.desired_retention:.2f}, for a new card and for typical ones that are "
-            "answered when they are due."
-        )
-        tables = tuple(each.table for each in made)
-        yield phrased("buttons", learner.name_of(group), "see figures", (sentence,), tables)
+        evidence = Buttons(retention, by_candidate)
+        yield Finding("buttons", learner.name_of(group), evidence=evidence)
 
 
-def previews(
-    candidates: Mapping[str, Sequence[float] | None],
-    today: Today,
-    preset: Preset,
-    retention: float,
-) -> tuple[Preview, ...]:
-    """By each candidate's FSRS-6 parameters, but those that there are none of: the intervals for a
-    new card and for typical ones of the preset."""
-    made = []
-    for candidate, parameters in candidates.items():
-        if parameters is None:
-            continue
-        memory = Memory("FSRS-6", tuple(parameters))
-        lines = [("new", _new_card(memory, preset, retention))]
-        state = deck_of(today, memory, "history").state
-        for name, chosen in (
-            ("young", (today.interval > 0) & (today.interval < _MATURE_DAYS)),
-            ("mature", today.interval >= _MATURE_DAYS),
-        ):
-            if chosen.any():
-                s, d = np.median(state[:, chosen], axis=1).tolist()
-                interval = round(float(np.median(today.interval[chosen])))
-                seconds = _learned_card(memory, preset, retention, (s, d), interval)
-                lines.append((f"{name}, {interval} d", seconds))
-        made.append(Preview(candidate, retention, tuple(lines)))
-    return tuple(made)
-
-
-def worded(seconds: float) -> str:
-    """As Anki writes it: "10m", "3.1h", "12d", "1.4mo", "2.1y"."""
-    units = (("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", _DAY_S), ("mo", 30 * _DAY_S))
-    unit, length = "y", 365 * _DAY_S
-    for (smaller, small), (_, limit) in zip(units, (*units[1:], (unit, length)), strict=True):
-        if seconds < limit:
-            unit, length = smaller, small
-            break
-    places = 0 if unit in ("s", "m", "d") else 1
-    shown = f"{seconds / length:.{places}f}"
-    return f"{shown.removesuffix('.0')}{unit}"
+def cards_by(
+    parameters: Sequence[float], today: Today, preset: Preset, retention: float
+) -> Iterator[Card]:
+    """By FSRS-6 parameters: a new card, and a young and a mature one if the preset has any."""
+    memory = Memory("FSRS-6", tuple(parameters))
+    yield Card("new", 0, _new_card(memory, preset, retention))
+    state = memory_state(today, memory)
+    for kind, chosen in (
+        ("young", (today.interval > 0) & (today.interval < _MATURE_DAYS)),
+        ("mature", today.interval >= _MATURE_DAYS),
+    ):
+        if chosen.any():
+            s, d = np.median(state[:, chosen], axis=1).tolist()
+            days = round(float(np.median(today.interval[chosen])))
+            yield Card(kind, days, _learned_card(memory, preset, retention, (s, d), days))
 
 
 def _interval(memory: Memory, s: float, retention: float) -> float:

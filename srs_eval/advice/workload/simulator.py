@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from srs_eval.advice.workload.memories import SCHEDULERS, SEE_TIME, Memory, loops_of
+from srs_eval.advice.workload.memories import Memory, loops_of
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
 
@@ -67,10 +67,6 @@ class Costs:
         (16.44, 15.25, 12.32, 8.03),
     )
     """The mean, by state and rating (3, 4): what an answer is charged."""
-    spread: float = 0.9
-    """Standard deviation of the logarithm of the seconds, within a state and rating: what an answer
-    took, for a memory that sees it, is log-normal around its mean. Of many learners' collections.
-    """
     first_rating: tuple[float, ...] = (0.24, 0.094, 0.495, 0.171)
     """Shares of Again, Hard, Good, Easy at the first review of a card."""
     review_rating: tuple[float, ...] = (0.224, 0.631, 0.145)
@@ -103,8 +99,6 @@ class Settings:
     order: Order = "due"
     balanced: bool = True
     """Intervals are drawn from Anki's fuzz range, rather on days with few reviews due."""
-    known_every: int = 30
-    """How often what is known is counted, in days; always on the first and on the last day."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,12 +109,10 @@ class Simulated:
     recalled: IntArray  # reviews that were passed
     new: IntArray  # cards learned
     seconds: FloatArray
-    known_days: IntArray  # (k,) days at whose end is counted ...
-    known: FloatArray  # (k,) ... how many cards would be recalled, by the memory
+    known: float  # cards that would be recalled at the end, by the memory
 
 
 ORDERS = get_args(Order)
-_STEP_DAYS = 10 / 1440  # between the steps of one day; only some memories ask for it
 
 
 def simulate(
@@ -143,7 +135,7 @@ def simulate(
     def made(record: Any, size: int) -> Any:
         return record(*(np.zeros(size, dtype) for _, _, dtype in schema(record)))
 
-    _check(scheduler, deck, settings, memory)
+    _check(deck, settings, memory)
     answering = memory or scheduler
     question = _question(scheduler, answering, deck, costs, settings)
     room = -(-(question.learned + question.new) // LANES) * LANES + LANES
@@ -173,16 +165,14 @@ def simulate(
     work = loops.work_for(max(answering.states, scheduler.states), room + LANES)
     happened = made(kernel.Happened, settings.days)
     tables = [packed(table) for table in (question, cards, queue, day, work, happened)]
-    random = np.array([seed, ~seed & (2**64 - 1)], np.uint64)
+    random = np.array([seed], np.uint64)
     _kernel(scheduler.model, None if memory is None else memory.model)(*tables, random)
-    known_days = np.flatnonzero(question.known_on)
     return Simulated(
         reviews=happened.reviews,
         recalled=happened.recalled,
         new=happened.new,
         seconds=happened.seconds,
-        known_days=known_days,
-        known=happened.known[known_days],
+        known=float(happened.known[0]),
     )
 
 
@@ -192,8 +182,6 @@ def _question(
     """What does not change while days go by, as `kernel.Question` has it."""
     from srs_eval.advice.workload import kernel
 
-    known_on = np.zeros(settings.days, np.int32)
-    known_on[:: settings.known_every] = known_on[-1:] = 1
     steps = np.cumsum((costs.learning_steps, costs.relearning_steps), axis=2)
     return kernel.Question(
         days=settings.days,
@@ -204,8 +192,8 @@ def _question(
         maximum_interval=float(settings.maximum_interval),
         learning_steps=settings.learning_steps,
         relearning_steps=settings.relearning_steps,
-        step_days=_step_days(answering),
-        scheduler_step_days=_step_days(scheduler),
+        step_days=answering.step_days,
+        scheduler_step_days=scheduler.step_days,
         order=ORDERS.index(settings.order),
         balanced=int(settings.balanced),
         learned=len(deck),
@@ -213,17 +201,13 @@ def _question(
         parameters=answering.values,
         scheduler_parameters=scheduler.values,
         seconds=np.array(costs.seconds, np.float64).ravel(),
-        spread=costs.spread,
         first_rating=np.cumsum(costs.first_rating),
         review_rating=np.cumsum(costs.review_rating),
         step_rating=steps.ravel(),
-        known_on=known_on,
     )
 
 
-def _check(scheduler: Memory, deck: Deck, settings: Settings, memory: Memory | None) -> None:
-    if scheduler.model not in SCHEDULERS:
-        raise InputError(f"{scheduler.model} cannot schedule: only {', '.join(SCHEDULERS)} can.")
+def _check(deck: Deck, settings: Settings, memory: Memory | None) -> None:
     if memory is not None and deck.memory_state is None:
         raise InputError(f"The cards' states of {memory.model} are not known: give memory_state.")
     if not 0.0 < settings.desired_retention < 1.0:
@@ -231,8 +215,8 @@ def _check(scheduler: Memory, deck: Deck, settings: Settings, memory: Memory | N
             f"A desired retention of {settings.desired_retention:g} cannot be kept: "
             "give a number between 0 and 1, such as 0.9."
         )
-    if settings.days < 1 or settings.maximum_interval < 1 or settings.known_every < 1:
-        raise InputError("Days, intervals and the time between counts are 1 day or more.")
+    if settings.days < 1 or settings.maximum_interval < 1:
+        raise InputError("Days and intervals are 1 day or more.")
     if min(settings.new_a_day, settings.reviews_a_day, deck.new) < 0:
         raise InputError("Numbers of cards and reviews a day cannot be negative.")
 
@@ -257,10 +241,6 @@ def _of_interval(count: int) -> FloatArray:
     return np.maximum(np.arange(float(count)), 1.0) ** -3.0
 
 
-def _step_days(memory: Memory) -> float:
-    return _STEP_DAYS if memory.sees_fractions else 0.0
-
-
 @cache
 def _kernel(scheduler: str, memory: str | None) -> Any:
     """The compiled kernel; `memory` None: the scheduler's own."""
@@ -273,9 +253,6 @@ def _kernel(scheduler: str, memory: str | None) -> Any:
         f"_scheduler_{loop}": own[loop]
         for loop in ("begin", "review", "step", "factor", "intervals")
     }
-    constants = {
-        "_SEES_TIME": int((memory or scheduler) in SEE_TIME),
-        "_SEPARATE": int(memory is not None),
-    }
+    constants = {"_SEPARATE": int(memory is not None)}
     name = f"{scheduler}_by_{memory or 'itself'}".replace("-", "_")
     return specialised(kernel.play, name, {}, constants, kernels=loops)

@@ -19,7 +19,6 @@ so that figures compare:
 
 - An answer counts if it took more than 0 and less than 20 minutes.
 - Seconds: the mean, in whole milliseconds, by state (learning, review, relearning) and rating.
-- How much answers of one state and rating differ in time: the standard deviation of the logarithm.
 - Shares of ratings go by the first answer of a card on a day: one in learning, or a review; of
   reviews the shares of Hard, Good and Easy among those passed.
 - Steps: which rating follows which on the same day, where a day began in learning or with a
@@ -27,8 +26,7 @@ so that figures compare:
 - All of these are drawn to the defaults of many learners, with weight 50 / (n + 50) where n
   answers were seen.
 
-Anki's rounding differs: figures of float32 there are of float64 here. The spread is ours: Anki's
-simulator knows no memory that sees what an answer takes.
+Anki's rounding differs: figures of float32 there are of float64 here.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ import numpy as np
 
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.retention import months_of
-from srs_eval.advice.workload.memories import SCHEDULERS, Memory, loops_of
+from srs_eval.advice.workload.memories import SM2, Memory, loops_of
 from srs_eval.advice.workload.simulator import Costs, Deck, Order, Settings
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import (
@@ -65,6 +63,7 @@ _LATER_STEP = 3
 _DAY_S = 86_400
 _PACE_DAYS = 90  # over which one's own pace of new cards is taken
 _LONGEST_MS = 1_200_000  # of an answer that counts
+FEWEST_IN_MONTH = 50  # reviews for a month's retention to be one that was seen
 _DEFAULTS_COUNT = 50.0  # as many answers as the defaults stand for
 
 # Anki's numbers of orders (proto/anki/deck_config.proto, ReviewCardOrder), as its simulator reads
@@ -92,7 +91,6 @@ class Histories:
     rating: FloatArray  # 1-4
     days: FloatArray  # whole days since the review before
     fraction: FloatArray  # the same with fractions
-    seconds: FloatArray  # that the answers took
     last_day: IntArray  # (m,) of the last review, relative to the first simulated day
 
 
@@ -165,13 +163,10 @@ def deck_of(today: Today, scheduler: Memory, states: States) -> Deck:
 
 
 def memory_state(today: Today, memory: Memory, states: States = "history") -> FloatArray:
-    """What a memory makes of the cards (states, n).
-
-    A network keeps no states with the cards, nor can one be guessed: it follows what history
-    there is, and takes a card without one as answered Good at first and not seen since.
-    """
-    stored = states == "stored" and memory.model in SCHEDULERS
-    wanted = np.isnan(today.stored[0]) if stored else np.ones(len(today), np.bool_)
+    """What a memory makes of the cards (states, n); as SM-2 has them, interval and ease."""
+    if memory.model == SM2:
+        return np.stack((np.maximum(today.interval, 1.0), today.ease))
+    wanted = np.isnan(today.stored[0]) if states == "stored" else np.ones(len(today), np.bool_)
     taken = np.flatnonzero(wanted[today.histories.card])
     made = _without_history(today, memory)
     made[:, today.histories.card[taken]] = _after_histories(today.histories, memory)[:, taken]
@@ -180,9 +175,6 @@ def memory_state(today: Today, memory: Memory, states: States = "history") -> Fl
 
 def _without_history(today: Today, memory: Memory) -> FloatArray:
     """Stored states, or else what ease and interval say (states, n)."""
-    if memory.model not in SCHEDULERS:
-        one = _after_histories(_answered_good(), memory)
-        return np.repeat(one, len(today), axis=1)
     w = memory.parameters
     interval = np.maximum(today.interval, 0.001)
     if memory.model == "FSRS-7":
@@ -199,14 +191,6 @@ def _without_history(today: Today, memory: Memory) -> FloatArray:
     return np.stack((s, 0.8 * s, d) if memory.model == "FSRS-7" else (s, d))
 
 
-def _answered_good() -> Histories:
-    """The history of one card: a first Good, in the time that it takes many learners."""
-    nothing = np.zeros(1)
-    at = np.zeros(1, np.int64)
-    seconds = np.full(1, Costs().seconds[0][2])
-    return Histories(at, np.arange(2), np.full(1, 3.0), nothing, nothing, seconds, at)
-
-
 def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
     """The states (states, m) after m histories, in their order."""
     from srs_eval.advice.workload.loops import Followed, work_for
@@ -218,10 +202,9 @@ def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
     states = np.ones((memory.states, room))
     if not m:
         return states[:, :m]
-    t = histories.fraction if memory.sees_fractions else histories.days
+    t = histories.fraction if memory.step_days else histories.days
     number = np.repeat(np.arange(len(first) - 1), np.diff(first))
-    step = (t < 1.0) & (number > 0) & (not memory.sees_fractions)
-    order = np.lexsort((step, number))
+    step = (t < 1.0) & (number > 0) & (not memory.step_days)
     order = np.concatenate((np.lexsort((step, number)), np.zeros(LANES, np.int64)))
     followed = Followed(
         rounds=len(first) - 1,
@@ -230,7 +213,6 @@ def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
         card=(order - first[number[order]]).astype(np.int32),
         t=t[order],
         rating=histories.rating[order],
-        seconds=histories.seconds[order],
         room=room,
         states=states,
         parameters=memory.values,
@@ -262,7 +244,6 @@ def _histories(log: ReviewLog, card_id: IntArray, first_day: int) -> Histories:
         rating=rows.rating[by_round].astype(np.float64),
         days=np.maximum(rows.elapsed_days[by_round], 0).astype(np.float64),
         fraction=np.maximum(rows.elapsed_seconds[by_round], 0) / _DAY_S,
-        seconds=rows.duration_ms[by_round] / 1000,
         last_day=-(before_s // _DAY_S) - 1 - first_day,
     )
 
@@ -288,7 +269,6 @@ def settings_of(preset: Preset, days: int, new: int) -> Settings:
         learning_steps=len(preset.learning_steps),
         relearning_steps=len(preset.relearning_steps),
         order=_ORDERS.get(preset.review_order, "difficulty, easiest first"),
-        known_every=days,  # only the end is told
     )
 
 
@@ -315,14 +295,14 @@ def own_pace(log: ReviewLog, group: int) -> tuple[int, int, int]:
     return round(new / days), round(done / days), days
 
 
-def recalled_by_month(learner: Learner, index: np.ndarray) -> tuple[tuple[str, int, float], ...]:
-    """What was remembered in each month with reviews, the last twelve."""
-    months = months_of(learner.time_s[index])
-    found = []
-    for month in np.unique(months)[-12:].tolist():
-        part = index[months == month]
-        found.append((month, len(part), float(learner.trials.y[part].mean())))
-    return tuple(found)
+def seen_retentions(learner: Learner, index: IntArray) -> tuple[float, float] | None:
+    """The least and the most that was recalled in one of the last twelve months with reviews;
+    None where none of them had enough."""
+    _, month = np.unique(months_of(learner.time_s[index]), return_inverse=True)
+    reviews = np.bincount(month)[-12:]
+    recalled = np.bincount(month, learner.trials.y[index])[-12:] / np.maximum(reviews, 1)
+    shares = recalled[reviews >= FEWEST_IN_MONTH]
+    return (float(shares.min()), float(shares.max())) if len(shares) else None
 
 
 def costs_of(log: ReviewLog, card_id: IntArray) -> Costs:
@@ -348,14 +328,12 @@ def costs_of(log: ReviewLog, card_id: IntArray) -> Costs:
     first[1:] = (card[1:] != card[:-1]) | (day[1:] != day[:-1])
 
     default = Costs()
-    seconds, spread = _times(entries, kept, default)
     first_kind = kind[first][np.cumsum(first) - 1]  # of the card's day
     first_rating = rating[first][np.cumsum(first) - 1]
     learned = np.bincount(rating[first & (kind == LEARNING)], minlength=5)[1:]
     reviewed = np.bincount(rating[first & (kind == REVIEW)], minlength=5)[2:]
     return Costs(
-        seconds=_rows(seconds),
-        spread=spread,
+        seconds=_rows(_times(entries, kept, default)),
         first_rating=_row(_shares(learned, default.first_rating)),
         review_rating=_row(_shares(reviewed, default.review_rating)),
         learning_steps=_rows(_steps(rating, first, first_kind == LEARNING, default.learning_steps)),
@@ -370,19 +348,14 @@ def costs_of(log: ReviewLog, card_id: IntArray) -> Costs:
     )
 
 
-def _times(entries: Entries, kept: IntArray, default: Costs) -> tuple[FloatArray, float]:
-    """Seconds by state and rating (3, 4); how much ln seconds spread around their mean."""
+def _times(entries: Entries, kept: IntArray, default: Costs) -> FloatArray:
+    """Seconds by state and rating (3, 4)."""
     kind, rating = entries.kind[kept], entries.rating[kept]
     known = (kind >= LEARNING) & (kind <= RELEARNING)
     cell, ms = (4 * kind + rating - 1)[known], entries.duration_ms[kept][known]
     count = np.bincount(cell, minlength=12)
     mean = np.bincount(cell, ms, minlength=12) // np.maximum(count, 1) / 1000
-    seconds = np.round(_shrunk(mean, np.ravel(default.seconds), count), 2).reshape(3, 4)
-    log_ms = np.log(ms)
-    mean = np.bincount(cell, log_ms, minlength=12) / np.maximum(count, 1)
-    free = max(len(ms) - int((count > 0).sum()), 0)  # answers beyond the first of each
-    variance = float(((log_ms - mean[cell]) ** 2).sum()) / max(free, 1)
-    return seconds, float(_shrunk(np.sqrt(variance), np.array(default.spread), free))
+    return np.round(_shrunk(mean, np.ravel(default.seconds), count), 2).reshape(3, 4)
 
 
 def _shares(count: IntArray, default: tuple[float, ...]) -> FloatArray:

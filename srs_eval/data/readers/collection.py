@@ -53,6 +53,10 @@ _COLUMNS = {
     "deck_config": {"id", "name", "config", "mtime_secs"},
     "decks": {"id", "name", "kind"},
 }
+_CONFIG = (
+    *("fsrs", "rollover", "schedVer", "creationOffset", "localOffset", "lastFsrsOptimize"),
+    "newCardsIgnoreReviewLimit",
+)
 _SCHEDULING = {"type", "due", "odue", "ivl", "factor", "lapses", "data"}
 _FURTHEST_DAY = 100_000  # from today: beyond, no due day or interval is somebody's
 _GLIMPSE_S = 5.0
@@ -66,7 +70,7 @@ _MAX_TIME_MS = 253_402_300_800_000  # the year 10000
 
 
 @dataclass(frozen=True)
-class Collection:
+class _Collection:
     """What is read of a database; `clock` and `config` as stored."""
 
     schema: int
@@ -82,7 +86,7 @@ class Collection:
     notes: list[str] = field(default_factory=list)
 
 
-def read_collection(connection: sqlite3.Connection, name: str) -> Collection:
+def read_collection(connection: sqlite3.Connection, name: str) -> _Collection:
     """Read the private copy of a collection; `name` is how messages call the file.
 
     Raises InputError if it is damaged, no collection, or of an unknown schema.
@@ -127,7 +131,7 @@ def _compare_unicase(left: str, right: str) -> int:
     return (a > b) - (a < b)
 
 
-def _read(connection: sqlite3.Connection, name: str) -> Collection:
+def _read(connection: sqlite3.Connection, name: str) -> _Collection:
     schema = _schema(connection, name)
     notes = _check(connection, schema, name)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
@@ -142,7 +146,7 @@ def _read(connection: sqlite3.Connection, name: str) -> Collection:
     config = json_object(conf, name) if schema < 14 else _config_table(connection)
     presets = presets_of(connection, schema, dconf, name, notes)
     enabled = config.get("fsrs")
-    return Collection(
+    return _Collection(
         schema=schema,
         entries=entries,
         unreadable=unreadable,
@@ -340,19 +344,10 @@ def _stored_memory(connection: sqlite3.Connection, cards: int) -> FloatArray:
 
 
 def _config_table(connection: sqlite3.Connection) -> dict[str, Any]:
-    keys = (
-        "fsrs",
-        "rollover",
-        "schedVer",
-        "creationOffset",
-        "localOffset",
-        "lastFsrsOptimize",
-        "newCardsIgnoreReviewLimit",
-    )
-    marks = ",".join("?" * len(keys))
+    marks = ",".join("?" * len(_CONFIG))
     found: dict[str, Any] = {}
     for key, value in connection.execute(
-        f"select key, val from config where key in ({marks})", keys
+        f"select key, val from config where key in ({marks})", _CONFIG
     ):
         try:
             found[key] = json.loads(value)

@@ -6,9 +6,8 @@ writes beside it. So the database is copied, and only the copy is opened.
 
 A copy holds everything that a person wrote on their cards and must not outlive us, however we
 end. So it is made in memory. It lies in a private folder only while SQLite folds a journal
-into it, and as long as it is read where it is larger than `MEMORY_BYTES`. Such a folder, and
-that of the demo, is locked while its process lives: the next start sweeps away what a killed
-process has left.
+into it, and as long as it is read where it is larger than `MEMORY_BYTES`. Such a folder is locked
+while its process lives: the next start sweeps away what a killed process has left.
 """
 
 from __future__ import annotations
@@ -40,8 +39,7 @@ MEMORY_BYTES = 512 << 20
 SQLITE_MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
 
-COPY_FOLDER, DEMO_FOLDER = "srs-eval-copy-", "srs-eval-demo-"
-"""How names of private folders begin: of copies, and of the demo's learner."""
+_FOLDER = "srs-eval-copy-"  # how names of private folders begin
 _COLLECTION = "collection.anki2"  # in each of them, and its journals, nothing else
 _ABANDONED_AFTER_S = 86_400.0  # on Windows, where a folder cannot be locked
 _JOURNALS = ("-wal", "-journal")
@@ -166,7 +164,7 @@ class PrivateFile:
         self._folder: Path | None = None
         self.stream: BinaryIO = io.BytesIO()
         if on_disk or size > MEMORY_BYTES:
-            self._folder = make_folder(COPY_FOLDER)
+            self._folder = _make_folder()
             self.stream = open(self._folder / _COLLECTION, "w+b")  # noqa: SIM115
 
     @property
@@ -208,7 +206,7 @@ class PrivateFile:
         """Delete it."""
         self.stream.close()
         if self._folder is not None:
-            remove_folder(self._folder)
+            _remove_folder(self._folder)
 
     def __enter__(self) -> PrivateFile:
         return self
@@ -256,7 +254,7 @@ def sweep_abandoned_copies() -> None:
     """Delete the private folders whose process was killed before it could."""
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
-            if entry.name.startswith((COPY_FOLDER, DEMO_FOLDER)):
+            if entry.name.startswith(_FOLDER):
                 with suppress(OSError):
                     _sweep(Path(entry.path))
 
@@ -303,15 +301,15 @@ def _locked(folder: Path) -> int | None:
 _folders: dict[Path, int] = {}  # those of this process, and their locks
 
 
-def make_folder(prefix: str) -> Path:
-    """A temporary folder for this user only, locked until `remove_folder`.
+def _make_folder() -> Path:
+    """A temporary folder for this user only, locked until `_remove_folder`.
 
-    `prefix` is one of the above. Where the process ends without removing it, the next one does.
+    Where the process ends without removing it, the next one does.
     Raises InputError where there is no room.
     """
     try:
         while True:
-            folder = Path(tempfile.mkdtemp(prefix=prefix))
+            folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
             with suppress(FileNotFoundError):  # swept away before it was locked
                 lock = _locked(folder)
                 if lock is not None:
@@ -323,7 +321,7 @@ def make_folder(prefix: str) -> Path:
         ) from error
 
 
-def remove_folder(folder: Path) -> None:
+def _remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     if not folder.exists():
         lock = _folders.pop(folder, -1)
@@ -337,7 +335,7 @@ def _remove_folders() -> None:
     for folder in list(_folders):
         for _ in range(5):
             if folder in _folders:
-                remove_folder(folder)
+                _remove_folder(folder)
 
 
 def _states(real: Path) -> list[tuple[int, int, int] | None]:

@@ -1,4 +1,5 @@
-"""Anki packages (.colpkg, .apkg) and extracted .anki21b files: unpack the one database.
+"""What Anki exports: packages (.colpkg, .apkg) and extracted .anki21b files, of which the one
+database is unpacked, and research exports (.revlog).
 
 One member is chosen by `meta` and streamed into a private copy, never to a name of its own.
 Sizes in a zip directory or a zstd frame may lie either way, so the bytes that come out are
@@ -14,11 +15,17 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.printable import printable
 from srs_eval.data.readers import files, proto
+from srs_eval.data.readers.collection import entries_from_columns
+from srs_eval.data.reviews import Cards, Deck, Entries, IntArray
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 ZIP_MAGIC = b"PK\x03\x04"
@@ -220,3 +227,49 @@ def _too_much(name: str) -> InputError:
     return InputError(
         f"{name} unpacks to more than an Anki package does; it is damaged or hostile."
     )
+
+
+# Research exports: protobuf anki.stats.Dataset (anki: proto/anki/stats.proto)
+
+
+MAX_EXPORT_BYTES = 256 << 20
+# A review takes 30 to 40 bytes; shorter records on average only swell when they are decoded.
+_MIN_RECORD_BYTES = 16
+_MAX_SHORT_RECORDS = 100_000
+
+
+def read_research_export(
+    content: bytes, name: str
+) -> tuple[Entries, int, Cards, dict[int, Deck], int]:
+    """Entries, how many are unreadable, cards, decks and the next day's begin (Unix seconds).
+
+    Raises InputError for what is no .revlog file, or cut short.
+    """
+    complaint = f"{name} is no collection, package, review-log table or .revlog file, or is damaged"
+    most = _MAX_SHORT_RECORDS + len(content) // _MIN_RECORD_BYTES
+    if proto.count_fields(content, most) > most:
+        raise InputError(f"{complaint}; export it again from Anki.")
+    dataset = proto.parse("Dataset", content, complaint)
+    if not 0 < dataset.next_day_at < 1 << 40:
+        # The field comes last, so a file cut between two records parses but lacks it.
+        raise InputError(f"{name} is cut short or no .revlog file; export it again from Anki.")
+    columns = (
+        _column(dataset.revlogs, field)
+        for field in ("id", "cid", "button_chosen", "review_kind", "ease_factor", "taken_millis")
+    )
+    entries, unreadable = entries_from_columns(*columns)
+    cards = [_column(dataset.cards, field) for field in ("id", "note_id", "deck_id")]
+    cards_once, first = np.unique(cards[0], return_index=True)
+    decks = {
+        deck.id: Deck(
+            id=deck.id, name="", preset_id=deck.preset_id, parent_id=deck.parent_id or None
+        )
+        for deck in dataset.decks
+    }
+    none = np.zeros(len(cards_once), np.bool_)
+    kept = Cards(cards_once, cards[1][first], cards[2][first], none)
+    return entries, unreadable, kept, decks, dataset.next_day_at
+
+
+def _column(messages: Any, field: str) -> IntArray:
+    return np.fromiter(map(attrgetter(field), messages), np.int64, len(messages))

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,15 +25,18 @@ from srs_eval.data.reviews import MOST_PARAMETERS, Deck, Preset
 # What the older scheduler's settings may be, and Anki's default where they are not
 # (rslib/src/deckconfig/mod.rs, `ensure_deck_config_values_valid`).
 _FORK, _FORK_LENGTH = "jschoreels.fsrs", 34
-_SM2_BOUNDS = (
-    (1, 36500, 1),
-    (1, 36500, 4),
-    (1.31, 5, 2.5),
-    (1, 5, 1.3),
-    (0.5, 1.3, 1.2),
-    (0, 1, 0),
-    (0.5, 2, 1),
+_EASE = "new.initialFactor"  # in JSON in thousandths
+_SM2 = (
+    ("new.ints.0", "graduating_interval_good", (1, 36500, 1)),
+    ("new.ints.1", "graduating_interval_easy", (1, 36500, 4)),
+    (_EASE, "initial_ease", (1.31, 5, 2.5)),
+    ("rev.ease4", "easy_multiplier", (1, 5, 1.3)),
+    ("rev.hardFactor", "hard_multiplier", (0.5, 1.3, 1.2)),
+    ("lapse.mult", "lapse_multiplier", (0, 1, 0)),
+    ("rev.ivlFct", "interval_multiplier", (0.5, 2, 1)),
 )
+_Read = Callable[[str, str], Any]
+"""What a preset has at a place in JSON, or in a field of protobuf: whichever it is stored in."""
 _MAX_DECKS = 100_000
 INTEGER = "ifnull(cast({0} as integer), 0)".format
 """SQL of a column as an integer, whatever is stored in it."""
@@ -68,34 +72,7 @@ def _preset_from_proto(
 ) -> Preset:
     config = proto.parse("DeckConfig", _bytes(content), f"{name} is damaged (preset {key})")
     return _preset(
-        key,
-        label,
-        parameters={
-            4: config.fsrs_params_4,
-            5: config.fsrs_params_5,
-            6: config.fsrs_params_6,
-        },
-        desired=config.desired_retention,
-        historical=config.historical_retention,
-        ignore_before=_text(config.ignore_revlogs_before_date),
-        learning=config.learn_steps,
-        relearning=config.relearn_steps,
-        maximum=config.maximum_review_interval,
-        fork=_fork_parameters(config.other),
-        search=_text(config.param_search),
-        sm2=(
-            config.graduating_interval_good,
-            config.graduating_interval_easy,
-            config.initial_ease,
-            config.easy_multiplier,
-            config.hard_multiplier,
-            config.lapse_multiplier,
-            config.interval_multiplier,
-        ),
-        limits=(config.new_per_day, config.reviews_per_day),
-        order=config.review_order,
-        modified=modified,
-        notes=notes,
+        key, label, lambda _, field: getattr(config, field), config.other, modified, notes
     )
 
 
@@ -105,29 +82,23 @@ def _presets_from_json(found: Mapping[Any, Any], notes: list[str]) -> dict[int, 
         key = integer_of(raw_key)
         if key is None or not isinstance(value, dict):
             continue
-        presets[key] = _preset(
-            key,
-            _text(value.get("name")),
-            parameters={
-                4: value.get("fsrsWeights"),
-                5: value.get("fsrsParams5"),
-                6: value.get("fsrsParams6"),
-            },
-            desired=value.get("desiredRetention"),
-            historical=value.get("sm2Retention"),
-            ignore_before=_text(value.get("ignoreRevlogsBeforeDate")),
-            learning=_part(value, "new").get("delays"),
-            relearning=_part(value, "lapse").get("delays"),
-            maximum=_part(value, "rev").get("maxIvl"),
-            fork=_fork_parameters(value),
-            search=_text(value.get("weightSearch")),
-            sm2=_sm2_from_json(value),
-            limits=(_part(value, "new").get("perDay"), _part(value, "rev").get("perDay")),
-            order=value.get("reviewOrder"),
-            modified=value.get("mod"),
-            notes=notes,
-        )
+        read = partial(_in_json, value)
+        label = _text(value.get("name"))
+        presets[key] = _preset(key, label, read, value, value.get("mod"), notes)
     return presets
+
+
+def _in_json(value: Any, path: str, _: str) -> Any:
+    """What JSON has at a path such as "new.ints.0"; None for nothing."""
+    for part in path.split("."):
+        if isinstance(value, list) and part.isdigit():
+            value = value[int(part)] if int(part) < len(value) else None
+        else:
+            value = value.get(part) if isinstance(value, dict) else None
+    if path != _EASE:
+        return value
+    ease = number_of(value)
+    return None if ease is None else ease / 1000
 
 
 def _fork_parameters(other: Any) -> tuple[float, ...]:
@@ -146,44 +117,17 @@ def _fork_parameters(other: Any) -> tuple[float, ...]:
     return found if len(found) == _FORK_LENGTH else ()
 
 
-def _sm2_from_json(value: Mapping[str, Any]) -> tuple[Any, ...]:
-    new, review = _part(value, "new"), _part(value, "rev")
-    intervals = new.get("ints")
-    good, easy, *_ = (*intervals, None, None) if isinstance(intervals, list) else (None, None)
-    ease = number_of(new.get("initialFactor"))
-    return (
-        good,
-        easy,
-        None if ease is None else ease / 1000,
-        review.get("ease4"),
-        review.get("hardFactor"),
-        _part(value, "lapse").get("mult"),
-        review.get("ivlFct"),
-    )
-
-
 def _preset(
-    key: int,
-    label: str,
-    *,
-    parameters: Mapping[int, Any],
-    desired: Any,
-    historical: Any,
-    ignore_before: str,
-    learning: Any,
-    relearning: Any,
-    maximum: Any,
-    fork: tuple[float, ...],
-    search: str,
-    sm2: tuple[Any, ...],
-    limits: tuple[Any, Any],
-    order: Any,
-    modified: Any,
-    notes: list[str],
+    key: int, label: str, read: _Read, other: Any, modified: Any, notes: list[str]
 ) -> Preset:
     """A preset with Anki's own repairs: what is out of range becomes the default."""
-    lists = {version: _parameters(values) for version, values in parameters.items()}
-    longest = integer_of(maximum)
+    lists = {
+        4: _parameters(read("fsrsWeights", "fsrs_params_4")),
+        5: _parameters(read("fsrsParams5", "fsrs_params_5")),
+        6: _parameters(read("fsrsParams6", "fsrs_params_6")),
+    }
+    longest = integer_of(read("rev.maxIvl", "maximum_review_interval"))
+    ignore_before = _text(read("ignoreRevlogsBeforeDate", "ignore_revlogs_before_date"))
     if ignore_before and not _is_date(ignore_before):
         notes.append(
             f"Preset {printable(label)!r} ignores reviews before "
@@ -194,20 +138,18 @@ def _preset(
         id=key,
         name=printable(label),
         fsrs_parameters={version: values for version, values in lists.items() if values},
-        desired_retention=_within(desired, 0.7, 0.99, 0.9),
-        historical_retention=_within(historical, 0.7, 0.97, 0.9),
+        desired_retention=_within(read("desiredRetention", "desired_retention"), 0.7, 0.99, 0.9),
+        historical_retention=_within(read("sm2Retention", "historical_retention"), 0.7, 0.97, 0.9),
         ignore_before=ignore_before or None,
-        learning_steps=_numbers(learning),
-        relearning_steps=_numbers(relearning),
+        learning_steps=_numbers(read("new.delays", "learn_steps")),
+        relearning_steps=_numbers(read("lapse.delays", "relearn_steps")),
         maximum_interval=longest if longest and 1 <= longest <= 36500 else 36500,
-        search=search or None,
-        fork_parameters=fork,
-        sm2_settings=tuple(
-            _within(value, *bounds) for value, bounds in zip(sm2, _SM2_BOUNDS, strict=True)
-        ),
-        new_a_day=_limit(limits[0], 20),
-        reviews_a_day=_limit(limits[1], 200),
-        review_order=integer_of(order) or 0,
+        search=_text(read("weightSearch", "param_search")) or None,
+        fork_parameters=_fork_parameters(other),
+        sm2_settings=tuple(_within(read(path, field), *bounds) for path, field, bounds in _SM2),
+        new_a_day=_limit(read("new.perDay", "new_per_day"), 20),
+        reviews_a_day=_limit(read("rev.perDay", "reviews_per_day"), 200),
+        review_order=integer_of(read("reviewOrder", "review_order")) or 0,
         modified_s=integer_of(modified) or None,
     )
 
@@ -301,11 +243,6 @@ def json_object(content: Any, name: str) -> dict[Any, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _part(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    part = value.get(key)
-    return part if isinstance(part, dict) else {}
-
-
 def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
@@ -354,13 +291,9 @@ def _parameters(values: Any) -> tuple[float, ...]:
 
 
 def _numbers(values: Any) -> tuple[float, ...]:
-    """A list of numbers; () if it is none or one of them is no finite number."""
-    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__len__"):
-        return ()
-    if len(values) > 1000:
-        return ()
-    found = [number_of(value) for value in values]
-    return tuple(value for value in found if value is not None) if None not in found else ()
+    """A list of numbers; () if it is none, too long, or one of them is no finite number."""
+    found = _parameters(values)
+    return found if len(found) <= MOST_PARAMETERS and all(map(math.isfinite, found)) else ()
 
 
 def _within(value: Any, low: float, high: float, default: float) -> float:

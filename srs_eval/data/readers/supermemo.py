@@ -17,12 +17,11 @@ from collections.abc import Iterator
 from datetime import datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
 from srs_eval.data.days import DAY_S
 from srs_eval.data.errors import InputError
 from srs_eval.data.readers.table import Table, decoded
-from srs_eval.data.reviews import REVIEW, FloatArray, IntArray, Rows
+from srs_eval.data.reviews import REVIEW, FloatArray, IntArray, Rows, run_begins
 
 SM15, SM16, SM17 = "SuperMemo SM-15", "SuperMemo SM-16", "SuperMemo SM-17"
 
@@ -61,7 +60,7 @@ def read_history(content: bytes, name: str) -> Table:
     hour, index = table[5:]
     # Newest first within an item in the file, and so within a day after this.
     order = np.lexsort((day, item))
-    new_item = _changes(item[order])
+    new_item = run_begins(item[order])
     begins = (repetition == 1) & (lapses == 0)
     whole = np.repeat(begins[order][new_item], np.diff([*np.flatnonzero(new_item), len(order)]))
     spoilt = np.unique(item[~begins & ((grade > 5) | (index == 100))])
@@ -78,7 +77,7 @@ def read_history(content: bytes, name: str) -> Table:
         counts[reason] = int((kept & mask).sum())
         kept &= ~mask
     order = order[kept[order]]
-    once = _changes(item[order]) | _changes(day[order])
+    once = run_begins(item[order]) | run_begins(day[order])
     counts["of an item on the same day as a later one"] = int((~once).sum())
     order = order[once]
     hour = np.where(np.isnan(hour), _NOON, hour)
@@ -188,13 +187,6 @@ def _moment(text: str) -> datetime:
     raise ValueError(f"no date: {text}")
 
 
-def _changes(values: IntArray) -> NDArray[np.bool_]:
-    """True where a run of equal values begins."""
-    changed = np.ones(len(values), np.bool_)
-    changed[1:] = values[1:] != values[:-1]
-    return changed
-
-
 def _table(
     words: str,
     item: IntArray,
@@ -206,7 +198,7 @@ def _table(
     left_out: dict[str, int],
 ) -> Table:
     """Rows in order of review from columns in order of item and time."""
-    first = _changes(item)
+    first = run_begins(item)
     elapsed = np.diff(day, prepend=0) if interval is None else interval
     elapsed_s = np.maximum(np.diff(seconds, prepend=0), 1)
     order = np.lexsort((seconds, day))

@@ -28,7 +28,16 @@ from srs_eval.data.days import DAY_S
 from srs_eval.data.errors import InputError
 from srs_eval.data.printable import printable
 from srs_eval.data.readers.collection import entries_from_columns
-from srs_eval.data.reviews import LEARNING, RELEARNING, REVIEW, Entries, FloatArray, IntArray, Rows
+from srs_eval.data.reviews import (
+    LEARNING,
+    RELEARNING,
+    REVIEW,
+    Entries,
+    FloatArray,
+    IntArray,
+    Rows,
+    run_begins,
+)
 
 MAX_BYTES = 256 << 20
 _RAW = ("id", "cid", "ease", "type", "factor", "time")
@@ -112,7 +121,7 @@ def read_table(content: bytes, names: list[str], delimiter: str, name: str) -> T
     if set(_SUPERMEMO) <= columns:
         from srs_eval.data.readers.supermemo import read_comparison
 
-        return read_comparison(records(content, names, delimiter), name)
+        return read_comparison(_records(content, names, delimiter), name)
     lines = io.BytesIO(content)
     lines.readline()
     duration = [_DURATION] if _DURATION in columns else []
@@ -130,7 +139,7 @@ def read_table(content: bytes, names: list[str], delimiter: str, name: str) -> T
         words = "review log (CSV)"
     elif set(_PY_FSRS) <= columns:
         wanted = (*_PY_FSRS, *duration)
-        time_ms, *rest = _dated(records(content, names, delimiter), wanted, name)
+        time_ms, *rest = _dated(_records(content, names, delimiter), wanted, name)
         words = "py-fsrs review log (CSV)"
     else:
         wanted = _ANKI_20K if set(_ANKI_20K) <= columns else _OLD_BENCHMARK
@@ -142,7 +151,7 @@ def read_table(content: bytes, names: list[str], delimiter: str, name: str) -> T
     return Table(words, entries, left_out=unreadable, has_kinds=False)
 
 
-def records(
+def _records(
     content: bytes, names: list[str], delimiter: str
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Number and fields of each line below the header; short lines have fewer fields."""
@@ -196,8 +205,7 @@ def _without_dates(
     delta_t = np.maximum(elapsed_days[order], 0)
     known, card = np.unique(card_id, return_inverse=True)
     by_card = np.argsort(card, kind="stable")
-    first = np.ones(len(card), np.bool_)
-    first[1:] = card[by_card][1:] != card[by_card][:-1]
+    first = run_begins(card[by_card])
     is_first = np.empty(len(card), np.bool_)
     is_first[by_card] = first
     delta_t[is_first] = 0
@@ -251,10 +259,8 @@ def with_inferred_kinds(entries: Entries, next_day_at_s: int) -> Entries:
     order = np.argsort(entries.card_id, kind="stable")
     card, rating = entries.card_id[order], entries.rating[order]
     day = -((next_day_at_s * 1000 - entries.time_ms[order]) // (DAY_S * 1000))
-    first = np.ones(len(card), bool)
-    first[1:] = card[1:] != card[:-1]
-    new_day = first.copy()
-    new_day[1:] |= day[1:] != day[:-1]
+    first = run_begins(card)
+    new_day = first | run_begins(day)
     places = np.arange(len(card))
     card_start = np.maximum.accumulate(np.where(first, places, 0))
     day_start = np.maximum.accumulate(np.where(new_day, places, 0))

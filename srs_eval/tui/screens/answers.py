@@ -25,12 +25,9 @@ from srs_eval.tui.widgets.chrome import ProtocolLine
 from srs_eval.tui.widgets.evidence import evidence, parameters_to_paste
 
 _ROWS: dict[str, str] = {"anki": "those of Anki's optimizer", "benchmark": "the benchmark's"}
-_FIGURES_ARE = "Figures without a unit: log loss, surprise per review, lower is better."
 _COPIED = "; y\N{NO-BREAK SPACE}copies\N{NO-BREAK SPACE}it"  # a question's line of parameters
-COLUMNS = {"now": 7, "fresh": 7, "pooled": 7, "defaults": 10}  # of `Line.figures`, as wide as this
 _BREAKPOINTS = [*TOO_NARROW, (150, "-beside")]
 """From 150 columns on a line's evidence stands beside it, in its own words and unbroken names."""
-_FOR_ALL = 88  # columns from which these are all shown
 _TITLE = 19  # columns of the questions
 _NAME = 18  # at most, of a preset's name
 _WAY = 16
@@ -80,11 +77,10 @@ answer. ".024 better (.011 … .037)" is how much less of it there would be, wit
 interval: it would almost surely help. "(.004 better … .002 worse)" may be either: can't tell \
 yet.
 
-For each preset: the log loss with what schedules it now (its parameters, or SM-2 while FSRS \
-is off), with freshly optimized parameters, with ones drawn towards those of all presets \
-(pooled: who has few reviews borrows from the others), with FSRS's defaults where there is \
-room, and what to do. All are judged on reviews that they had not seen. "When FSRS says", \
-"Remembered in all" and the headline take reviews that your parameters may have been fitted to.
+For each preset: what to do, and how likely that is to predict you at least as well as leaving \
+things as they are: sure from 95 of 100, likely from 80. It joins your own reviews, those that \
+neither had seen, with what 9,999 other people gained. "When FSRS says", "Remembered in all" and \
+the headline take reviews that your parameters may have been fitted to.
 
 "When FSRS says" counts the reviews of which it said about that; "Remembered in all" counts \
 every review of a later day, and why it is not what you desire: cards came later (or earlier) \
@@ -95,7 +91,7 @@ before, but for the first sixth, which is only learned from. Anki's optimizer le
 than the benchmark of published figures does, so that each set has figures of its own.
 
 y copies the parameters for Anki where there are better ones: paste them in the deck \
-options, under FSRS. PASTE ONE LINE means the same line for every preset that says so. w \
+options, under FSRS. "Paste one line" means the same line for every preset that says so. w \
 shows what another desired retention would cost. m shows how all models rank; that ranking \
 rests on the benchmark's reviews, so that its figures compare with published ones, and the \
 answers on Anki's.
@@ -157,20 +153,13 @@ answers on Anki's.
             basis = f"Nearly all your cards are suspended. {basis}"
         self.query_one("#basis", Static).update(Text(self._as_of() or basis, "dim"))
         self._lines = overview.lines
-        with_presets = any(line.figures for line in self._lines)
-        name = max([6, *(len(line.title) for line in self._lines if line.figures)])
+        name = max([6, *(len(line.title) for line in self._lines if line.way)])
         name = min(name, _NAME)
-        figures = 0 if width < 60 else 3 if width < _FOR_ALL else 4
-        heading = f"{'Preset':<{name}}  "
-        if figures:
-            columns = list(COLUMNS.items())[:figures]
-            heading += "".join(f"{each:>{wide}}" for each, wide in columns) + "  "
-        heading += "what to do"
-        above = [] if self.has_class("-low") else [_FIGURES_ARE]
-        heading = "\n".join([*above, *([heading] if with_presets else [])])
-        self.query_one("#columns", Static).update(Text(heading, "dim"))
+        self.query_one("#columns", Static).update(
+            Text(f"{'Preset':<{name}}  {'what to do':<{_WAY}}how sure", "dim")
+        )
         shown = [
-            _preset(line, name, figures, width) if line.figures else _question(line, width)
+            _preset(line, name, width) if line.way else _question(line, width)
             for line in self._lines
         ]
         if shown != self._shown:
@@ -285,7 +274,7 @@ answers on Anki's.
         from srs_eval.tui.screens.costs import CostsScreen
 
         line = self.chosen()
-        of_preset = line is not None and bool(line.figures)
+        of_preset = line is not None and bool(line.way)
         self.app.push_screen(CostsScreen(line.title if line is not None and of_preset else None))
 
     def action_state(self) -> None:
@@ -333,16 +322,10 @@ answers on Anki's.
         self.close_file()
 
 
-def _preset(line: Line, name: int, figures: int, width: int) -> Text:
-    """ "Vocabulary   0.445  0.437  0.421  OPTIMIZE  .024 better (.011 … .037)".
-
-    With so many `figures` of the line.
-    """
+def _preset(line: Line, name: int, width: int) -> Text:
+    """ "Vocabulary   optimize   ●●●●○ likely, 88 of 100"."""
     beginning = Text(f"{words.cut(line.title, name):<{name}}  ")
-    for figure, wide in list(zip(line.figures, COLUMNS.values(), strict=True))[:figures]:
-        beginning.append(f"{'–' if figure is None else f'{figure.estimate:.3f}':>{wide}}")
-    beginning.append("  " if figures else "")
-    beginning.append(f"{line.way:<{_WAY}}", "bold" if line.way.isupper() else "")
+    beginning.append(f"{line.way:<{_WAY}}", "bold" if line.parameters else "")
     room = width - len(beginning)
     if len(line.text) <= room:
         return beginning.append(line.text)

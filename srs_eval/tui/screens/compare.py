@@ -8,7 +8,8 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Select, Static
 
-from srs_eval.advice.sentences import told, what_is_missing
+from srs_eval.advice.findings import missing
+from srs_eval.advice.sentences import lacks, told
 from srs_eval.data.errors import counted
 from srs_eval.engine.results import Result, log_loss_difference, log_loss_interval
 from srs_eval.metrics import FACTS
@@ -88,7 +89,8 @@ choose the models, s exchanges them, ◀ marks the better figure.
             "as good": "Each is as good as the other",
             "can't tell yet": "Can't tell yet which predicts better",
         }[says]
-        why = f": {what_is_missing(difference, 1)}" if says == "can't tell yet" else ""
+        margin = self.session.config.equivalence
+        why = f": {lacks(missing(difference, margin))}" if says == "can't tell yet" else ""
         basis = f"{counted(left.size, 'review')} of {counted(difference.days, 'day')}"
         return Text.assemble(
             (head, "bold"),

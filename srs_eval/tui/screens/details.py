@@ -12,8 +12,9 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
+from srs_eval.advice.findings import missing
 from srs_eval.advice.model_evidence import Curves
-from srs_eval.advice.sentences import told, why_open
+from srs_eval.advice.sentences import lacks, told
 from srs_eval.advice.tables import Table
 from srs_eval.engine.ranking import REFERENCE
 from srs_eval.engine.results import same_reviews
@@ -79,7 +80,7 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         else:
             why = ""
             if line.standing == "can't tell yet" and line.to_best is not None:
-                why = why_open(line.to_best)
+                why = lacks(missing(line.to_best))
             standing = f"{line.standing} ({why})" if why else line.standing
             lines.append(f"place {line.place}, {standing} · {against}")
         if line.to_best is not None:

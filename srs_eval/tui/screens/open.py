@@ -17,6 +17,7 @@ from textual.containers import Vertical
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from srs_eval.data import paths
 from srs_eval.data.errors import counted
 from srs_eval.data.printable import printable
 from srs_eval.report import formats as words
@@ -228,7 +229,7 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
     def _selected(self, event: OptionList.OptionSelected) -> None:
         key = event.option_id or ""
         if key == _DEMO:
-            self.session.open_demo()
+            self.session.open_file(paths.DEMO_FILE)
             return
         kind, _, name = key.partition(":")
         if kind == "path" and name.endswith("/"):

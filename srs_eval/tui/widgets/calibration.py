@@ -15,7 +15,7 @@ from textual.widgets import DataTable, Static
 
 from srs_eval.advice.model_evidence import Curve, Curves
 from srs_eval.report import formats as words
-from srs_eval.stats.calibration_graph import CalibrationGraph
+from srs_eval.stats.intervals import CalibrationGraph
 from srs_eval.tui.screens.themes import palette
 from srs_eval.tui.widgets import plot
 

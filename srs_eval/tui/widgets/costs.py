@@ -10,18 +10,18 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from srs_eval.advice.workload.answers import CostTable
+from srs_eval.advice.workload.estimate import KNOWN, REVIEWS, Workload
 from srs_eval.tui.screens.themes import palette
 from srs_eval.tui.widgets import plot
 from srs_eval.tui.widgets.calibration import chart_colours
 
 _HIGHEST = 0.97  # above, reviews grow so fast that they would flatten the rest
 _THOUSAND = 1_000  # from here on labels count in thousands, which have room
-_NOW, _CHEAPEST = "●", "○"
+_NOW = "●"
 
 
 class CostsChart(Vertical):
-    """Two graphs, one below the other; dots tell today's retention and the cheapest one."""
+    """Two graphs, one below the other; a dot tells today's retention."""
 
     DEFAULT_CSS = """
     CostsChart {
@@ -30,9 +30,9 @@ class CostsChart(Vertical):
     }
     """
 
-    def __init__(self, costs: CostTable) -> None:
+    def __init__(self, found: Workload) -> None:
         super().__init__()
-        self._costs = costs
+        self._found = found
 
     def compose(self) -> ComposeResult:
         yield Static(id="of-reviews", classes="said", markup=False)
@@ -48,55 +48,49 @@ class CostsChart(Vertical):
     def on_unmount(self) -> None:
         self.app.theme_changed_signal.unsubscribe(self)  # it would be kept for ever
 
-    def show(self, costs: CostTable) -> None:
-        self._costs = costs
+    def show(self, found: Workload) -> None:
+        self._found = found
         self._draw()
 
     def _draw(self) -> None:
-        costs = self._costs
+        found, at = self._found, self._found.retentions
+        reviews, known = (found.median[:, figure].tolist() for figure in (REVIEWS, KNOWN))
+        low_end, high_end = (end[:, REVIEWS].tolist() for end in found.band)
         primary, secondary, faint = chart_colours(self.app)
         hue = list(palette(self.app.current_theme).families.values())[1]
-        inside = [k for k, each in enumerate(costs.retentions) if each <= _HIGHEST + 1e-9]
+        inside = [k for k, each in enumerate(at) if each <= _HIGHEST + 1e-9]
         x_axis = plot.Axis(
-            costs.retentions[0] - 0.005,
-            costs.retentions[-1] + 0.005,
+            at[0] - 0.005,
+            at[-1] + 0.005,
             [(p / 100, f"{p}") for p in range(70, 100, 5)],
         )
-        most = max((costs.high[k] for k in inside), default=max(costs.high))
+        most = max((high_end[k] for k in inside), default=max(high_end))
         graphs = (
-            ("reviews", costs.reviews, primary, (costs.low, costs.high), 0.0, most),
-            ("known", costs.known, hue, (), min(costs.known), max(costs.known)),
+            ("reviews", reviews, primary, (low_end, high_end), 0.0, most),
+            ("known", known, hue, (), min(known), max(known)),
         )
         for name, values, colour, band, low, high in graphs:
             room = 0.06 * (high - low) or 1.0
             low, high = max(low - room, 0.0), high + room
+            now = found.at(found.desired)
             marks: list[plot.Curve | plot.Points] = [
-                plot.Curve([costs.now, costs.now], [low, high], faint),
-                *(plot.Curve(costs.retentions, end, faint) for end in band),
-                plot.Curve(costs.retentions, values, colour),
+                plot.Curve([at[now], at[now]], [low, high], faint),
+                *(plot.Curve(at, end, faint) for end in band),
+                plot.Curve(at, values, colour),
+                plot.Points([at[now]], [values[now]], f"bold {secondary}", _NOW),
             ]
-            for letter, retention in ((_CHEAPEST, costs.cheapest), (_NOW, costs.now)):
-                place = _nearest(costs.retentions, retention)
-                at = [costs.retentions[place]], [values[place]]
-                marks.append(plot.Points(*at, f"bold {secondary}", letter))
             y_axis = plot.Axis(low, high, _ticks(low, high))
             self.query_one(f"#{name}", plot.Plot).show(
                 plot.Graph(tuple(marks), x_axis, y_axis, faint)
             )
-        thousands = ", thousands" if max(costs.known) >= _THOUSAND else ""
+        thousands = ", thousands" if max(known) >= _THOUSAND else ""
         self.query_one("#of-reviews", Static).update(
-            Text.assemble((f"{costs.preset}: reviews a day", "bold"), ", with 90 % of the draws")
+            Text.assemble((f"{found.preset}: reviews a day", "bold"), ", with 90 % of the draws")
         )
         self.query_one("#of-known", Static).update(
             Text.assemble(("cards known at the end", "bold"), thousands)
         )
-        self.query_one("#marks", Static).update(
-            f"→ desired retention, %   {_NOW} now   {_CHEAPEST} fewest minutes per card known"
-        )
-
-
-def _nearest(values: Sequence[float], wanted: float) -> int:
-    return min(range(len(values)), key=lambda place: abs(values[place] - wanted))
+        self.query_one("#marks", Static).update(f"→ desired retention, %   {_NOW} today's")
 
 
 def _ticks(low: float, high: float) -> Sequence[tuple[float, str]]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from rich.text import Text
 
 from srs_eval.advice.findings import Finding
-from srs_eval.advice.sentences import parameter_line, where_to_paste, why_open
+from srs_eval.advice.sentences import parameter_line, where_to_paste
 from srs_eval.advice.shown import sentences, tables
 from srs_eval.advice.tables import SHARES, Cell, Table, is_difference
 from srs_eval.report.formats import count, cut, difference, loss, percent
@@ -15,8 +15,6 @@ from srs_eval.stats.intervals import Interval
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns, stacked
 from srs_eval.tui.widgets.whiskers import DOTS, axis, common_scale, whisker
 
-_OPEN = ("can't tell yet", "can't tell")  # verdicts and decisions that are none
-_JUDGED = ("verdict", "decision")  # columns that hold these
 _LEAST, _MOST = 14, 48  # columns of a drawn interval
 _NAME = 24  # columns of a row's name where its interval is drawn below the table
 _WORDS = 24  # columns from which a cell is more than a figure or a name
@@ -31,30 +29,8 @@ def evidence(answer: Finding) -> WidthDependent:
     """
     parts: list[Text | WidthDependent] = [Text(sentence + "\n") for sentence in sentences(answer)]
     for table in tables(answer):
-        parts += [Text(table.heading, "bold"), drawn_table(table)]
-        parts += [Text(note, "dim") for note in _notes(table)] + [Text("")]
+        parts += [Text(table.heading, "bold"), drawn_table(table), Text("")]
     return stacked(parts)
-
-
-def _doubts(table: Table) -> dict[int, str]:
-    """Rows without a verdict whose interval leaves 0 out, and why they have none."""
-    place = _to_draw(table)
-    found = {}
-    for number, row in enumerate(table.rows):
-        each = None if place is None else row[place]
-        is_open = any(isinstance(cell, str) and cell in _OPEN for cell in row)
-        if is_open and isinstance(each, Interval) and not each.low <= 0 <= each.high:
-            found[number] = why_open(each)
-    return found
-
-
-def _notes(table: Table) -> list[str]:
-    """What the mark * after "can't tell yet" means, for each reason there is."""
-    return [
-        f"* The interval leaves out 0, but: {why}."
-        for why in dict.fromkeys(_doubts(table).values())
-        if why
-    ]
 
 
 def parameters_to_paste(answer: Finding) -> Text:
@@ -74,8 +50,6 @@ def drawn_table(table: Table) -> WidthDependent:
             [_cell(cell, name) for cell, name in zip(row, table.columns, strict=True)]
             for row in table.rows
         ]
-        for number in _doubts(table):
-            cells[number] = [f"{cell}*" if cell in _OPEN else cell for cell in cells[number]]
         taken = _width(table, cells)
         if taken - 2 > width:  # only the differences keep their intervals, rather than cut a name
             for row, texts_of_row in zip(table.rows, cells, strict=True):
@@ -145,11 +119,8 @@ def _drawn_below(table: Table, place: int, width: int) -> list[Text]:
 
 def _dot(table: Table, row: tuple[Cell, ...]) -> str:
     """A row's verdict; where others of the table have one and it has none, a dot of its own."""
-    for column, cell in zip(table.columns, row, strict=True):
-        if column in _JUDGED:
-            says = str(cell)
-            return DOTS["can't tell yet"] if says in _OPEN else DOTS.get(says, "●" if says else "·")
-    return "●"
+    says = table.verdict(row)
+    return "●" if says is None else DOTS.get(says, "●") if says else "·"
 
 
 def _width(table: Table, cells: list[list[str]]) -> int:

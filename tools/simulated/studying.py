@@ -29,7 +29,7 @@ from srs_eval.data.reviews import (
     IntArray,
     Preset,
 )
-from srs_eval.data.simulated.character import (
+from tools.simulated.character import (
     CREATED_MS,
     DAY_S,
     FACTS,
@@ -37,7 +37,7 @@ from srs_eval.data.simulated.character import (
     WORDS,
     Character,
 )
-from srs_eval.data.simulated.memory import (
+from tools.simulated.memory import (
     DEFAULT_PARAMETERS,
     Moment,
     Traits,

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from srs_eval.data.reviews import Deck, FloatArray, Preset
-from srs_eval.data.simulated.memory import DEFAULT_PARAMETERS, SPREAD, Fsrs6, Memory
+from tools.simulated.memory import DEFAULT_PARAMETERS, SPREAD, Fsrs6, Memory
 
 DAY_S = 86_400
 ROLLOVER_HOUR = 4

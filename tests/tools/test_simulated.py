@@ -15,9 +15,9 @@ import srs_eval
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.reviews import FILTERED, LEARNING, MANUAL, RELEARNING, REVIEW
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated import SimulatedLearner, simulate_learner, write_collection
-from srs_eval.data.simulated.memory import DEFAULT_PARAMETERS, fuzzed, interval_for, retrievability
 from tests.conftest import simulated_users
+from tools.simulated import SimulatedLearner, simulate_learner, write_collection
+from tools.simulated.memory import DEFAULT_PARAMETERS, fuzzed, interval_for, retrievability
 
 
 def test_same_seed_same_learner_other_seed_other_learner() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from srs_eval.data.reviews import Deck, IntArray, Preset
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated.character import (
+from tools.simulated.character import (
     CREATED_MS,
     FILTERED_DECK,
     FIRST_DAY_S,
@@ -29,7 +29,7 @@ from srs_eval.data.simulated.character import (
     SM2_SETTINGS,
     UTC_OFFSET_HOURS,
 )
-from srs_eval.data.simulated.learner import SimulatedLearner, simulate_learner
+from tools.simulated.learner import SimulatedLearner
 
 _TABLES = """
 create table col (
@@ -101,21 +101,6 @@ def write_collection(learner: SimulatedLearner, path: Path) -> None:
         _insert(database, "graves", _graves(learner))
         _insert(database, "col", [_collection(learner)])
         database.executescript(_INDEXES)
-
-
-_DEMO_SEED = 2024
-DEMO_REVIEWS = 20_000
-
-
-def make_demo_collection(folder: Path) -> Path:
-    """Write the demo learner to `folder/collection.anki2` and return that path.
-
-    About 20,000 reviews in a few decks under two presets, the same every time. Raises
-    FileExistsError if the file exists.
-    """
-    path = folder / "collection.anki2"
-    write_collection(simulate_learner(_DEMO_SEED, DEMO_REVIEWS), path)
-    return path
 
 
 def _insert(database: sqlite3.Connection, table: str, rows: Iterable[tuple[Any, ...]]) -> None:

@@ -21,9 +21,9 @@ from srs_eval.data.reviews import (
     Preset,
     ReviewLog,
 )
-from srs_eval.data.simulated.character import DAY_S, FIRST_DAY_S, Character, drawn_character
-from srs_eval.data.simulated.memory import Fsrs6
-from srs_eval.data.simulated.studying import ENTRY_COLUMNS, IN_REVIEW, Simulation
+from tools.simulated.character import DAY_S, FIRST_DAY_S, Character, drawn_character
+from tools.simulated.memory import Fsrs6
+from tools.simulated.studying import ENTRY_COLUMNS, IN_REVIEW, Simulation
 
 _BoolArray = NDArray[np.bool_]
 

@@ -1,0 +1,263 @@
+"""What a desired retention costs, in English."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from srs_eval.advice.findings import Finding, of
+from srs_eval.advice.sentences import signed
+from srs_eval.advice.tables import Cell, Table
+from srs_eval.advice.workload.estimate import (
+    ENDS,
+    GLANCED,
+    KNOWN,
+    MINUTES,
+    MONTH,
+    OVER,
+    RECALLED,
+    REVIEWS,
+    TooFew,
+    Workload,
+)
+from srs_eval.advice.workload.today import FEWEST_IN_MONTH
+from srs_eval.data.errors import counted
+
+OF_DRAWS = (
+    "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
+    "for habits like those of so far."
+)
+_OTHERS = (0.80, 0.85, 0.90, 0.95)  # desired retentions that today's is held against
+_MOST_ROWS = 12  # of the table; with more retentions every fifth is shown
+_LEAST_MINUTES = 1.0  # that overdue cards must cost to be more than chance
+_MUCH = 60.0  # minutes that overdue cards must cost to be told at a glance
+_NEAR_LIMIT = 0.75  # of the limit of reviews a day: from here on it is reached on many days
+
+
+def in_line(findings: Sequence[Finding]) -> str:
+    """ "Default: ~52 now; once optimized ~77 at 92 %, ~51 at 85 % (a first estimate; …)".
+
+    With ranges "Default: ~52 now; once optimized 77 (57-101) at 92 %, … (90 % ranges, …)";
+    where optimizing changes nothing "Default: ~54 at 92 % (now), ~41 at 85 % (…)".
+    """
+    found = of(findings[0], Workload)
+    about, known = "~", "a first estimate, w tells more"
+    if found.drawn:
+        about, known = "", "90 % ranges, w tells more"
+
+    def at(retention: float) -> str:
+        reviews = _within(found, found.at(retention), REVIEWS)
+        return f"{about}{reviews} at {100 * retention:.0f} %"
+
+    others = [each for each in GLANCED if each != found.desired]
+    asked = [found.desired, others[0]]
+    now = "" if found.as_now is None else f"~{_number(REVIEWS, found.as_now[REVIEWS])}"
+    if found.is_off:
+        both = ", ".join(map(at, sorted({*asked, *others})[:2]))
+        told = f"{both}, were FSRS on and once optimized; SM-2 as now {now}, with the same cards"
+    elif now:
+        told = f"{now} now; once optimized {', '.join(map(at, asked))}"
+    else:
+        told = f"{at(asked[0])} (now), {at(asked[1])}, once optimized"
+    if found.backlog is not None and found.backlog[1] >= _MUCH:
+        told += f"; {counted(found.overdue, 'overdue card')} take {found.backlog[1]:,.0f} minutes"
+    return f"{found.preset}: {told} ({known})"
+
+
+def sentences(finding: Finding) -> tuple[str, ...]:
+    """What is known so far; what is not known yet is left out."""
+    of_all = (_first, _today, _backlog, _covers, _change, _budget, _limit, _ranges)
+    return tuple(each for says in of_all for each in says(of(finding, Workload)))
+
+
+def tables(finding: Finding) -> tuple[Table]:
+    return (_curve(of(finding, Workload)),)
+
+
+def too_few(finding: Finding) -> tuple[str]:
+    return (f"Can't tell: {of(finding, TooFew).reason}.",)
+
+
+def _about(found: Workload) -> str:
+    return "" if found.drawn else "about "
+
+
+def _first(found: Workload) -> Iterator[str]:
+    if not found.drawn:
+        source = "the parameters that fit your reviews best"
+        if len(found.draws):
+            of_all = f"{len(found.draws)} of {found.question.draws}"
+            source = f"{of_all} sets of parameters that your reviews allow"
+        yield f"First estimate, from {source}; ranges come with the last one."
+
+
+def _today(found: Workload) -> Iterator[str]:
+    here, days, about = found.at(found.desired), found.question.days, _about(found)
+    reviews, minutes, known = (_within(found, here, figure) for figure in (REVIEWS, MINUTES, KNOWN))
+    new = f"{found.new_a_day} new ones a day"
+    if not found.unseen or not found.new_a_day:
+        new = "no new ones"
+    elif found.unseen <= found.new_a_day:
+        new = counted(found.unseen, "new one")
+    elif found.new_a_day * days > found.unseen:
+        new = f"{new} until the {found.unseen:,} there are have come"
+    at = f"a desired retention of {found.desired:.2f}"
+    yield (
+        f"{f'Were FSRS on, at {at}' if found.is_off else f'At {at}'} and once optimized to all "
+        f"your reviews, {found.preset} takes {about}{reviews} reviews and {about}{minutes} minutes "
+        f"a day over the next {counted(days, 'day')}: with your {counted(found.learned, 'card')} "
+        f"and {new}; {about}{known} cards are known at the end."
+    )
+    if found.as_now is not None:
+        now = found.as_now
+        reviews, minutes = (_number(figure, now[figure]) for figure in (REVIEWS, MINUTES))
+        yield (
+            f"While {found.schedule} go{'es' * found.is_off} on scheduling, the same cards take "
+            f"about {reviews} reviews and {minutes} minutes a day, with "
+            f"{100 * now[RECALLED]:.0f} % passed."
+        )
+    pace = "day" if found.pace_days == 1 else f"{found.pace_days} days"
+    yield f"In the last {pace} you did about {found.done_a_day:,} reviews a day."
+    if found.presets > 1:
+        yield f"This is one preset of {found.presets}: the one with the most reviews."
+    yield from found.left_out
+
+
+def _backlog(found: Workload) -> Iterator[str]:
+    if found.backlog is not None:
+        reviews, minutes = found.backlog
+        days = min(MONTH, found.question.days)
+        cost = f"{reviews:,.0f} reviews and {minutes:,.0f} minutes of the first {days} days"
+        if minutes < _LEAST_MINUTES:
+            cost = "not enough to be felt"
+        after = found.question.after
+        then = f" after {counted(after, 'day')} without a review" if after else ""
+        yield f"{counted(found.overdue, 'overdue card')}{then}: {cost}."
+
+
+def _covers(found: Workload) -> Iterator[str]:
+    if found.seen is None:
+        yield (
+            f"No month had {FEWEST_IN_MONTH} reviews: what is said of any retention is the "
+            "model's guess."
+        )
+        return
+    low, high = (f"{100 * share:.0f}" for share in found.seen)
+    yield (
+        f"Your months so far with at least {FEWEST_IN_MONTH} reviews had "
+        f"{low if low == high else f'{low} to {high}'} % recalled. Beyond, marked with ?, figures "
+        "are the model's guess."
+    )
+
+
+def _change(found: Workload) -> Iterator[str]:
+    """What other retentions change: of figures as the table shows them, so that the reader finds
+    the same."""
+    here, parts = found.at(found.desired), []
+    median, draws = found.median, np.array(found.draws)
+    shown_minutes, shown_known = median[:, MINUTES].round(1), median[:, KNOWN].round()
+    for other in _OTHERS if found.drawn else ():
+        there = found.at(other)
+        if there == here or abs(found.retentions[there] - other) > 1e-9:
+            continue
+        low, high = np.quantile(draws[:, there, MINUTES] - draws[:, here, MINUTES], ENDS)
+        parts.append(
+            f"{other:.2f} {signed(shown_minutes[there] - shown_minutes[here], 1)} minutes a day "
+            f"({signed(low, 1)} to {signed(high, 1)}) and "
+            f"{signed(shown_known[there] - shown_known[here], 0)} cards known"
+        )
+    if parts:
+        yield f"Instead of {found.desired:.2f}: {'; '.join(parts)}."
+
+
+def _budget(found: Workload) -> Iterator[str]:
+    budget = found.question.budget
+    if budget is None or not found.drawn:
+        return
+    over = _within(found, found.at(found.desired), OVER)
+    yield f"Above {budget:g} minutes: {over} of {counted(found.question.days, 'day')}."
+    fits = np.flatnonzero(found.band[1][:, MINUTES] <= budget)
+    if len(fits):
+        yield (
+            f"With {budget:g} minutes a day on average, {found.retentions[fits[-1]]:.2f} is the "
+            "highest retention that is almost sure to fit."
+        )
+
+
+def _limit(found: Workload) -> Iterator[str]:
+    near = found.median[:, REVIEWS] > _NEAR_LIMIT * found.limit
+    if near.any():
+        yield (
+            f"From {found.retentions[np.argmax(near)]:.2f} on the preset's limit of "
+            f"{found.limit:,} reviews a day holds cards back: there, more would be asked of you, "
+            "and is not done."
+        )
+
+
+def _ranges(found: Workload) -> Iterator[str]:
+    """With what `benchmarks/workload.py --band` finds (docs/workload.md)."""
+    if found.drawn:
+        yield (
+            f"Ranges hold 90 % of {len(found.draws)} draws of parameters, each fitted to days of "
+            "yours drawn anew. For 100 simulated learners, whose true parameters are known, such "
+            "ranges held the truth 80 times; 19 times it was lower."
+        )
+
+
+# As tables
+
+
+def _curve(found: Workload) -> Table:
+    budget, median = found.question.budget, found.median
+    rows: list[tuple[Cell, ...]] = []
+    for k in _shown(found):
+        retention = found.retentions[k]
+        is_guess = found.seen is None or not found.seen[0] <= retention <= found.seen[1]
+        is_now = retention == found.desired and found.as_now is None
+        passed = f"{100 * median[k, RECALLED]:.0f} %"
+        rows.append(
+            (
+                f"{retention:.2f}",
+                f"{'now' * is_now}{'?' * is_guess}",
+                _within(found, k, REVIEWS),
+                _within(found, k, MINUTES),
+                f"{median[k, KNOWN]:,.0f}",
+                passed if budget is None else _within(found, k, OVER),
+            )
+        )
+    if found.as_now is not None:
+        now = found.as_now
+        passed = f"{100 * now[RECALLED]:.0f} %" if budget is None else f"{now[OVER]:.0f}"
+        label = "SM-2" if found.is_off else f"{found.desired:.2f}"
+        cells = (_number(figure, now[figure]) for figure in (REVIEWS, MINUTES, KNOWN))
+        rows.append((label, "now", *cells, passed))
+    last = "passed" if budget is None else f"days > {budget:g} min"
+    return Table(
+        f"{found.preset}: {counted(found.question.days, 'day')}, by desired retention",
+        ("desired", "", "reviews/day", "minutes/day", "known", last),
+        tuple(rows),
+    )
+
+
+def _shown(found: Workload) -> list[int]:
+    """Places of the retentions that a table of few lines shows."""
+    if len(found.retentions) <= _MOST_ROWS:
+        return list(range(len(found.retentions)))
+    every = (*(percent / 100 for percent in range(70, 100, 5)), found.desired, 0.97)
+    return sorted({found.at(each) for each in every})
+
+
+def _within(found: Workload, place: int, figure: int) -> str:
+    """ "61 (55-70)": the median of the draws and where 90 % of them lie; "61" while draws are
+    missing."""
+    if not found.drawn:
+        return _number(figure, found.median[place, figure])
+    ends = np.quantile([draw[place][figure] for draw in found.draws], (ENDS[0], 0.5, ENDS[1]))
+    low, middle, high = (_number(figure, each) for each in ends)
+    return middle if low == high else f"{middle} ({low}-{high})"
+
+
+def _number(figure: int, value: float) -> str:
+    """Minutes, and few reviews, with a decimal."""
+    return f"{value:,.{int(figure == MINUTES or (figure == REVIEWS and value < 9.95))}f}"

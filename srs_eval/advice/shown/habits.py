@@ -1,0 +1,195 @@
+"""What is said of how often to optimize, of buttons and of learning steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from srs_eval.advice.findings import OPEN, Finding, Hard, Noise, Often, Step, Steps, of
+from srs_eval.advice.sentences import (
+    better_by,
+    in_groups,
+    lacks,
+    listed,
+    percent,
+    signed,
+    spanned,
+    sure,
+)
+from srs_eval.advice.tables import Table
+from srs_eval.data.errors import counted
+
+# How often
+
+
+def often_line(findings: Sequence[Finding]) -> str:
+    """ "every +25 % of reviews is as good as always: Maps; every +10 % … is safe for …: Words"."""
+    subjects: dict[str, list[tuple[str, str]]] = {}
+    for each in findings:
+        why = "as good as always" if of(each, Often).says == "as good" else "safe for everybody"
+        subjects.setdefault(f"{each.act} of reviews is {why}", []).append((each.subject, ""))
+    return in_groups(subjects) if len(subjects) > 1 else next(iter(subjects))
+
+
+def often_sentences(finding: Finding) -> list[str]:
+    """How often is enough, and whether it is worth it at all."""
+    first = f"Optimize at {often_line([finding])}."
+    found = of(finding, Often)
+    if found.defaults is None:
+        return [
+            first,
+            f"Only {counted(finding.reviews, 'review')} can tell what is enough for you.",
+        ]
+    at_all = found.defaults.difference
+    assert at_all is not None
+    return [
+        first,
+        f"Without optimizing, log loss on {counted(finding.reviews, 'review')} is "
+        f"{better_by(at_all.estimate)} {sure(at_all)}.",
+    ]
+
+
+def often_tables(finding: Finding) -> list[Table]:
+    """What each way costs."""
+    found = of(finding, Often)
+    compared = [*found.costs, *([found.defaults] if found.defaults else [])]
+    rows = tuple((each.name, each.difference, each.verdict) for each in compared)
+    title = f"{finding.subject}: optimizing less often"
+    return [Table(title, ("optimizing", "minus every +2 %", "verdict"), rows)] if rows else []
+
+
+# Noise
+
+
+def noise_sentences(finding: Finding) -> list[str]:
+    """How many parameters are noise, and which."""
+    if finding.missing is not None:
+        return [f"Can't tell yet: {lacks(finding.missing)}."]
+    noisy = [f"w{k}" for k, each in enumerate(of(finding, Noise).parameters) if each.is_noise]
+    named = f" ({', '.join(noisy)})" if noisy else ""
+    return [
+        f"{finding.says} parameters would move by more than half of what learners differ by, had "
+        f"days gone otherwise{named}."
+    ]
+
+
+def noise_tables(finding: Finding) -> list[Table]:
+    """The parameters and how far they move."""
+    rows = tuple(
+        (f"w{k}", each.fitted, each.over_days, each.of_learners, "noise" * each.is_noise)
+        for k, each in enumerate(of(finding, Noise).parameters)
+    )
+    columns = ("parameter", "fitted", "over days", "learners", "")
+    title = f"{finding.subject}: parameters and their standard deviations"
+    return [Table(title, columns, rows)] if rows else []
+
+
+# Hard
+
+
+def hard_line(findings: Sequence[Finding]) -> str:
+    """ "used as it should be"."""
+    return {
+        "yes": "behaves like Again: press Again for what you have forgotten",
+        "no": "used as it should be",
+        "seldom": "hardly ever pressed, too seldom to matter",
+        OPEN: f"can't tell yet whether it behaves like Again ({lacks(findings[0].missing)})",
+    }[of(findings[0], Hard).says]
+
+
+def hard_sentences(finding: Finding) -> list[str]:
+    """Whether it behaves like Again, how often it is pressed, what is recalled after it."""
+    found = of(finding, Hard)
+    said = [f"Hard, {percent(found.share)} of your answers to reviews: {hard_line([finding])}."]
+    for each in found.after:
+        if each.button == "Hard":
+            bias = each.bias.estimate
+            low, high = (signed(-100 * end, 1) for end in (each.bias.high, each.bias.low))
+            said.append(
+                f"At the review after it you recall {percent(each.recalled)}, "
+                f"{100 * abs(bias):.1f} points {'less' if bias > 0 else 'more'} than FSRS expects "
+                f"{spanned(low, high, each.bias)}."
+            )
+    if finding.interval is not None:
+        gain = f"{better_by(finding.interval.estimate)} {sure(finding.interval)}"
+        said.append(f"Were it Again in the past, log loss would be {gain}.")
+    return said
+
+
+def hard_tables(finding: Finding) -> list[Table]:
+    """What is recalled after each button."""
+    rows = tuple(
+        (each.button, each.bias.reviews, each.recalled, each.bias)
+        for each in of(finding, Hard).after
+    )
+    columns = ("last button", "reviews", "recalled", "minus recalled")
+    title = "The review after each button: recalled, and expected minus recalled"
+    return [Table(title, columns, rows)] if rows else []
+
+
+# Steps
+
+_UNKNOWN = {
+    "few": "too few answers",
+    "alike": "the delays hardly vary",
+    "no curve": "recall does not fall as on the curve",
+}
+
+
+def steps_sentences(finding: Finding) -> list[str]:
+    """Which steps to change and why; which to keep; of which it can't be told."""
+    found = of(finding, Steps)
+    said = []
+    for says in ("longer", "shorter"):
+        for each in (each for each in found.steps if each.says == says):
+            until = f"{percent(found.desired, 0)} are recalled until {_until(each)}"
+            yours = "" if each.step is None else f", your step is {duration(each.step)}"
+            said.append(f"{says.capitalize()} after {_article(each)}: {until}{yours}.")
+    for says, words in (("as it is", "As it is"), (OPEN, "Can't tell")):
+        after = [_article(each) for each in found.steps if each.says == says]
+        said += [f"{words} after {listed(after)}."] if after else []
+    return said or ["Can't tell: no card has been answered twice on a day."]
+
+
+def _until(step: Step) -> str:
+    """When recall is as desired, as far as the delays so far show."""
+    assert step.delay is not None
+    assert step.seen is not None
+    estimate, low, high = step.delay
+    if high < step.seen[0]:
+        return f"less than {duration(step.seen[0])}, the shortest delays so far"
+    if low > step.seen[1]:
+        return f"more than {duration(step.seen[1])}, the longest delays so far"
+    return f"about {duration(estimate)} ({duration(low)} … {duration(high)})"
+
+
+def steps_tables(finding: Finding) -> list[Table]:
+    """Each situation."""
+    found = of(finding, Steps)
+    rows = tuple(
+        (
+            each.situation,
+            each.answers,
+            duration(each.usual),
+            percent(each.recalled.estimate, 0),
+            _until(each) if each.delay else _UNKNOWN[each.unknown],
+            each.says,
+        )
+        for each in found.steps
+    )
+    desired = percent(found.desired, 0)
+    columns = ("after", "answers", "usual delay", "recalled", f"{desired} until", "step")
+    title = f"{finding.subject}: when recall meets {desired} within the day"
+    return [Table(title, columns, rows)] if rows else []
+
+
+def _article(step: Step) -> str:
+    return "Again and then Good" if step.situation == "Again, then Good" else f"a {step.situation}"
+
+
+def duration(minutes: float) -> str:
+    """ "40 s", "1.5 min", "12 min", "3.1 h", "2.4 days"."""
+    if minutes < 1:
+        return f"{60 * minutes:.0f} s"
+    if minutes < 60:
+        return f"{minutes:.2g} min"
+    return f"{minutes / 60:.2g} h" if minutes < 1440 else f"{minutes / 1440:,.1f} days"

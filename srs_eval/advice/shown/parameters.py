@@ -1,0 +1,166 @@
+"""What there is to change about parameters, in English."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from srs_eval.advice.findings import ACTS as CODES
+from srs_eval.advice.findings import (
+    DEFAULTS,
+    KEEP,
+    NOW,
+    OPTIMIZED,
+    POOLED,
+    RECENCY,
+    SM2,
+    SURE,
+    TOGETHER,
+    Candidate,
+    Finding,
+    LeftOut,
+    OfAll,
+    OfPreset,
+)
+from srs_eval.advice.sentences import by_when, dots, figures, listed, of_100, sureness
+from srs_eval.advice.tables import Cell, Table
+from srs_eval.data.errors import counted
+
+NAMES: Mapping[str, str] = {
+    NOW: "current",
+    RECENCY: "optimized, as Anki does it",
+    OPTIMIZED: "optimized, all reviews alike",
+    DEFAULTS: "FSRS's defaults",
+    POOLED: "optimized, drawn towards all presets",
+    TOGETHER: "one line for all presets",
+    SM2: "SM-2",
+}
+ACTS: Mapping[str, str] = {
+    KEEP: "keep",
+    "optimize": "optimize",
+    "pooled": "paste a line",
+    "one line": "paste one line",
+    "defaults": "use the defaults",
+    "left out": "repair",
+    "": "see each preset",
+}
+_DO: Mapping[str, str] = {
+    KEEP: "Leave the parameters as they are",
+    "optimize": "Press Optimize",
+    "pooled": "Copy the line below into this preset",
+    "one line": "Copy the line below into every preset that says so",
+    "defaults": "Go back to the default parameters",
+}
+
+
+def named(candidate: str) -> str:
+    """A candidate as a person reads it."""
+    return NAMES.get(candidate, candidate)
+
+
+def in_line(findings: Sequence[Finding]) -> str:
+    """ "●●●●○ likely, 88 of 100"."""
+    (finding,) = findings[:1]
+    if finding.probability is None:
+        return sentences(finding)[0]
+    return f"{dots(finding.probability)} {of_100(finding.probability)}"
+
+
+def sentences(finding: Finding) -> tuple[str, ...]:
+    """What to do and how sure that is, what it rests on, and what is missing."""
+    match finding.evidence:
+        case LeftOut(sentence=sentence):
+            return (sentence,)
+        case OfAll(by_act=by_act, held_out=held_out):
+            each = [f"{ACTS[act]}: {listed(names)}" for act, names in by_act]
+            best = held_out[0]
+            assert best.log_loss is not None
+            return (
+                f"{'; '.join(each)[:1].upper()}{'; '.join(each)[1:]}.",
+                f"Over all presets, {named(best.name)} predict best: log loss "
+                f"{best.log_loss.estimate:.4f} on {counted(best.log_loss.reviews, 'review')} that "
+                "no candidate had seen.",
+            )
+    evidence = finding.evidence
+    assert isinstance(evidence, OfPreset)
+    assert finding.probability is not None
+    do, probability = _DO[finding.act], finding.probability
+    if evidence.fsrs_is_off:
+        do = f"Once FSRS is on: {do[0].lower()}{do[1:]}"
+    if sureness(probability) == "could go either way" and finding.act != KEEP:
+        do += ", or leave it: neither is a mistake"
+    return (f"{do} ({of_100(probability)}).", _basis(finding, evidence), *_more(finding, evidence))
+
+
+def _basis(finding: Finding, evidence: OfPreset) -> str:
+    chosen = chosen_of(finding)
+    belief = chosen.belief
+    assert belief is not None
+    gain = f"a gain of {belief.gain:.3f} log loss ({belief.low:.3f} to {belief.high:.3f})"
+    others = "What people with as many reviews gained"
+    reference = "FSRS's defaults"
+    if evidence.stored:
+        others, reference = "What people gained by optimizing again", "yours"
+    name = named(chosen.name)
+    if chosen.difference is None:
+        few = "The reviews that neither had seen say too little yet"
+        return f"{few}; {others[0].lower()}{others[1:]} speaks for {gain}."
+    own = figures(chosen.difference, "unseen review", f" than {reference}")
+    return f"Of yours: {name}, {own}. {others}, with that: {gain}."
+
+
+def _more(finding: Finding, evidence: OfPreset) -> tuple[str, ...]:
+    said = []
+    if not evidence.known:
+        said.append("The file does not say which parameters are in force: the defaults stand here.")
+    when = by_when(finding.missing)
+    if when and finding.probability is not None and finding.probability < SURE:
+        said.append(f"Ask again {when}.")
+    if evidence.search:
+        said.append(
+            f"Anki optimizes this preset on a search of its own, {evidence.search!r}; here all of "
+            "the preset's cards count that are not suspended."
+        )
+    return tuple(said)
+
+
+def chosen_of(finding: Finding) -> Candidate:
+    """The candidate that the act, or leaving it, is about."""
+    evidence = finding.evidence
+    assert isinstance(evidence, OfPreset)
+    known = [each for each in evidence.candidates if each.belief is not None]
+    if finding.parameters is not None:
+        pasted = [each for each in known if CODES.get(each.name) == finding.act]
+        return pasted[0]
+    return max(
+        (each for each in known if each.name in CODES),
+        key=lambda each: each.belief.gain if each.belief else 0.0,
+    )
+
+
+def tables(finding: Finding) -> tuple[Table, ...]:
+    """Candidates on reviews since the last change, and on all held-out ones."""
+    evidence = finding.evidence
+    made = []
+    if isinstance(evidence, OfPreset):
+        rows: list[tuple[Cell, ...]] = []
+        for each in evidence.candidates:
+            chance = None if each.belief is None else round(100 * each.belief.probability)
+            found = (named(each.name), each.log_loss, each.difference, each.verdict or "")
+            rows.append((*found, chance))
+        title = (
+            f"{finding.subject}: {counted(finding.reviews, 'review')} that no candidate had seen"
+        )
+        columns = ("candidate", "log loss", "minus current", "verdict", "better, of 100")
+        made.append(Table(title, columns, tuple(rows)))
+    if isinstance(evidence, OfPreset | OfAll) and evidence.held_out:
+        held_out = [
+            (named(each.name), each.log_loss, each.difference, each.verdict or "")
+            for each in evidence.held_out
+        ]
+        minus = f"minus {evidence.reference}"
+        log_loss = evidence.held_out[0].log_loss
+        count = 0 if log_loss is None else log_loss.reviews
+        title = f"{finding.subject}: all {counted(count, 'held-out review')}"
+        title = f"{title[0].upper()}{title[1:]}"
+        made.append(Table(title, ("candidate", "log loss", minus, "verdict"), tuple(held_out)))
+    return tuple(made)

@@ -1,0 +1,232 @@
+"""What is said of how well FSRS and other models predict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from srs_eval.advice.findings import OPEN, Against, Finding, Fit, Health, HealthCheck, Models, of
+from srs_eval.advice.sentences import (
+    figures,
+    in_groups,
+    lacks,
+    of_100,
+    what_lacks,
+)
+from srs_eval.advice.tables import Cell, Table
+from srs_eval.data.errors import counted
+from srs_eval.stats.intervals import Interval, enough_to_tell
+
+_THAN = {
+    "better": "better than",
+    "worse": "worse than",
+    "as good": "as good as",
+    "can't tell yet": "can't tell yet whether better than",
+}
+
+
+def _name(other: Against) -> str:
+    return {"older scheduler": "SM-2", "average": "your average"}.get(other.kind, other.name)
+
+
+def _share(saved: Interval, than: str = "") -> str:
+    """ "11 % better than SM-2 (7 … 16 %)"; "5 % worse (2 % better … 12 % worse)"."""
+    sign = 1 if saved.estimate >= 0 else -1
+    word = "better" if sign > 0 else "worse"
+    shown = f"{abs(100 * saved.estimate):.0f} % {word}{f' than {than}' if than else ''}"
+    return f"{shown} {_range(saved, sign)}".rstrip()
+
+
+def _range(saved: Interval, sign: int) -> str:
+    """ "(7 … 16 %)", "(15 % worse … 16 % better)"; "" where there is no interval."""
+    if math.isnan(saved.half_width):
+        return ""
+    # Nobody saves more than all; the interval of a ratio does not know.
+    low, high = sorted(100 * sign * min(each, 1.0) for each in (saved.low, saved.high))
+    if round(low) < 0 < round(high):
+        less, more = ("worse", "better")[::sign]
+        return f"({-low:.0f} % {less} … {high:.0f} % {more})"
+    return f"({low:.0f} … {high:.0f} %)".replace("-", "−")
+
+
+def headline(finding: Finding, below: bool = False) -> str:
+    """How well FSRS predicts, or whether to change to it; parameters may stand `below`."""
+    return _change(finding, below) or _how_well(finding)
+
+
+def _change(finding: Finding, below: bool = False) -> str:
+    """Whether to change to FSRS, of who schedules with something else; else ""."""
+    found = of(finding, Fit)
+    if found.now is None:
+        return ""
+    against, name = found.now, f"{_name(found.now)}, your scheduler"
+    how = "with the line below pasted" if below else "with parameters fitted to you"
+    alone = {
+        "worse": " (its defaults alone would be worse)",
+        "as good": " (its defaults alone would be no better)",
+        "can't tell yet": " (its defaults alone may be no better)",
+    }.get(found.defaults or "", "")
+    by = _share(against.saved, name)
+    if finding.probability is not None and finding.act == "turn on":
+        sure = of_100(finding.probability)
+        return f"Turn FSRS on, {how} ({sure}): it would predict you {by}{alone}."
+    told = {
+        "better": f"Yes, {how}{alone}: it would predict you {by}.",
+        "worse": f"No: it would predict you {by}.",
+        "as good": f"As you like: it would predict you as well as {name}.",
+        "can't tell yet": f"Can't tell yet: so far {by}.",
+    }[against.verdict]
+    if finding.missing is not None and against.verdict == "can't tell yet":
+        told = f"Can't tell yet: {lacks(finding.missing)}."
+    return f"Change to FSRS? {told}"
+
+
+def _how_well(finding: Finding) -> str:
+    found = of(finding, Fit)
+    name, verb = ("FSRS is off; it", "would predict") if found.fsrs_is_off else ("FSRS", "predicts")
+    whose = {"stored": "with your parameters ", "defaults": "with its defaults "}
+    saved = f"{whose.get(found.by, 'optimized, ')}{_share(found.saved, 'guessing your average')}"
+    if found.by != "optimized":
+        saved += f", optimized {_share(found.of('average').saved)}"
+    if found.says == OPEN:
+        is_enough = finding.interval is not None and enough_to_tell(finding.interval)
+        why = saved if is_enough else lacks(finding.missing)
+        return f"How well FSRS {verb} you can't be told yet: {why}."
+    return {
+        "well": f"{name} {verb} you well: {saved}.",
+        "a little": f"{name} {verb} you a little better than your average does: {saved}.",
+        "no better": f"{name} {verb} you no better than your average does: {saved}.",
+        "worse": f"{name} {verb} you worse than your average does: {saved}.",
+    }[found.says]
+
+
+def fit_line(findings: Sequence[Finding]) -> str:
+    """ "better than SuperMemo SM-15 (16 … 31 %); better than your average (…), once optimized"."""
+    found = of(findings[0], Fit)
+    brought = [each for each in found.against if each.kind == "brought along"]
+    told = [
+        _against(each)
+        for each in (*(brought or [found.of("older scheduler")]), found.of("average"))
+    ]
+    return f"{'; '.join(told)}, once optimized"
+
+
+def _against(each: Against) -> str:
+    bounds = _range(each.saved, 1 if each.saved.estimate >= 0 else -1)
+    return f"{_THAN[each.verdict]} {_name(each)} {bounds}".rstrip()
+
+
+def fit_sentences(finding: Finding) -> list[str]:
+    """Whether to change to FSRS, how well it predicts, on what that rests."""
+    found = of(finding, Fit)
+    told = [each for each in (_change(finding), _how_well(finding)) if each]
+    if found.now is None:
+        older = found.of("older scheduler")
+        told.append(f"Optimized, it is {_share(older.saved, 'the older scheduler (SM-2)')}.")
+    elif found.says in ("no better", "worse"):
+        told[0] += " Expect little of it."
+    if finding.missing is not None:
+        told.append(what_lacks(finding.missing))
+    days = found.log_loss.days
+    own = " Your parameters may have been fitted to them." if found.by == "stored" else ""
+    told.append(
+        f"That is by log loss on {counted(finding.reviews, 'review')} of {counted(days, 'day')}; "
+        f"optimized means fitted to the reviews before.{own}"
+    )
+    return told
+
+
+def fit_tables(finding: Finding) -> list[Table]:
+    """Log loss of everything else, against FSRS-6."""
+    found = of(finding, Fit)
+    rows: list[tuple[Cell, ...]] = [("FSRS-6, optimized", found.log_loss, None, "")]
+    rows += [(each.name, each.log_loss, each.difference, each.verdict) for each in found.against]
+    columns = ("predicted by", "log loss", "minus it", "verdict")
+    return [Table("FSRS-6, fitted to earlier reviews, against", columns, tuple(rows))]
+
+
+# Is FSRS right for a preset?
+
+
+_RIGHT = {"keep": "FSRS is right", "turn on": "turn FSRS on", "SM-2": "SM-2 is right"}
+
+
+def health_line(findings: Sequence[Finding]) -> str:
+    """ "FSRS is right: Maps (sure, 98 of 100); too few reviews: Words"."""
+    shown: dict[str, list[tuple[str, str]]] = {}
+    for finding in findings:
+        says, sure = "too few reviews", ""
+        if finding.probability is not None:
+            says = _RIGHT[finding.act]
+            sure = f"({of_100(finding.probability)})"
+        shown.setdefault(says, []).append((finding.subject, sure))
+    if len(findings) > 1:
+        return in_groups(shown)
+    ((says, ((_, sure),)),) = shown.items()
+    return f"{says} {sure}".rstrip()
+
+
+def health_sentences(finding: Finding) -> list[str]:
+    """Against the older scheduler, and Anki's own check."""
+    found = of(finding, Health)
+    said = []
+    for each in found.against[:1]:
+        lead = f"FSRS-6 is {_share(each.saved, 'SM-2')} once optimized"
+        if finding.probability is not None:
+            right = _RIGHT[finding.act]
+            lead = f"{right[0].upper()}{right[1:]} ({of_100(finding.probability)}): {lead}"
+        said.append(f"{lead}; {figures(each.difference, 'held-out review')}.")
+    return [*said, _check(found.check)]
+
+
+def _check(found: HealthCheck | None) -> str:
+    if found is None:
+        return (
+            "Anki makes no health check here: it needs more than 300 reviews, both outcomes, and "
+            "first intervals that are not all rare."
+        )
+    return (
+        f"Anki's health check ({found.version}) {'passes' if found.passed else 'fails'}: log loss "
+        f"is {found.log_loss_ratio:.2f} times what is usual (limit {found.log_loss_limit}), "
+        f"RMSE(bins) {found.rmse_ratio:.2f} times (limit {found.rmse_limit}); one of both has to "
+        "hold."
+    )
+
+
+def health_tables(finding: Finding) -> list[Table]:
+    """Against the older scheduler and the average."""
+    rows = tuple((each.name, each.difference, each.verdict) for each in of(finding, Health).against)
+    columns = ("against", "minus it", "verdict")
+    return [Table(f"{finding.subject}: FSRS-6 against", columns, rows)] if rows else []
+
+
+# Which model predicts best?
+
+
+def models_sentences(finding: Finding) -> list[str]:
+    """The best one, those that were brought along, what was left out."""
+    found = of(finding, Models)
+    reviews = counted(finding.reviews, "held-out review")
+    said = []
+    for each in found.models:
+        if each.is_own and each.difference is not None and each.verdict is not None:
+            told = figures(each.difference, "held-out review")
+            says = f"{_THAN[each.verdict]} FSRS-6 fitted to these reviews"
+            said.append(f"“{each.name}” predicts {says}: {told}.")
+    best = found.models[0].log_loss
+    assert best is not None
+    said.append(f"“{found.says}” has the lowest log loss on the {reviews}, {best.estimate:.4f}.")
+    if found.left_out:
+        left_out = counted(found.left_out, "held-out review")
+        said.append(f"Left out: {left_out} without a prediction by every model.")
+    return said
+
+
+def models_tables(finding: Finding) -> list[Table]:
+    """All models, the best first."""
+    rows = tuple(
+        (each.name, each.log_loss, each.rmse_bins, each.auc, each.difference, each.verdict or "")
+        for each in of(finding, Models).models
+    )
+    columns = ("model", "log loss", "RMSE(bins)", "AUC", "minus optimized", "verdict")
+    return [Table(f"{counted(finding.reviews, 'review')} that no fit had seen", columns, rows)]

@@ -1,0 +1,182 @@
+"""What there is to do about each preset's parameters, and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from srs_eval.advice import shown
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import (
+    ACTS,
+    DEFAULTS,
+    KEEP,
+    NOW,
+    POOLED,
+    RECENCY,
+    SM2,
+    TOGETHER,
+    Belief,
+    Candidate,
+    Finding,
+    OfAll,
+    OfPreset,
+)
+from srs_eval.advice.parameters import _recommended, are_my_parameters_good
+from srs_eval.advice.questions import compare
+from srs_eval.advice.sentences import dots, sureness
+from srs_eval.data.reviews import Cards, ReviewLog
+from srs_eval.models import fsrs6
+
+SAID_OF = {"optimized", "recency", "defaults", "sm2"}  # candidates that always have a probability
+
+
+def of_presets(log: ReviewLog) -> list[Finding]:
+    found = compare(log, questions=["parameters"])
+    return [each for each in found if isinstance(each.evidence, OfPreset)]
+
+
+def evidence_of(finding: Finding) -> OfPreset:
+    assert isinstance(finding.evidence, OfPreset)
+    return finding.evidence
+
+
+@pytest.fixture(scope="module")
+def off(log: ReviewLog) -> list[Finding]:
+    """Of somebody whose presets hold parameters while FSRS is off."""
+    stored = {6: (0.1, 0.5, 1.0, 3.0, *fsrs6.DEFAULT[4:])}
+    presets = {key: replace(each, fsrs_parameters=stored) for key, each in log.presets.items()}
+    receipt = replace(log.receipt, fsrs_enabled=False)
+    return of_presets(replace(log, presets=presets, receipt=receipt))
+
+
+@pytest.mark.parametrize(
+    ("gains", "can_share", "chosen"),
+    [
+        ({RECENCY: 0.004, DEFAULTS: -0.02}, False, RECENCY),
+        ({RECENCY: -0.01, DEFAULTS: 0.005}, False, DEFAULTS),
+        ({RECENCY: 0.0009, DEFAULTS: 0.0}, False, None),  # too little to do anything
+        ({RECENCY: -0.003, DEFAULTS: -0.02, POOLED: -0.001}, True, None),
+        ({RECENCY: 0.004, POOLED: 0.0048}, False, RECENCY),  # the button is no work
+        ({RECENCY: 0.004, POOLED: 0.0052}, False, POOLED),
+        ({RECENCY: 0.004, POOLED: 0.008, TOGETHER: 0.006}, True, TOGETHER),  # one line for all
+        ({RECENCY: 0.004, POOLED: 0.008, TOGETHER: 0.006}, False, POOLED),
+        ({RECENCY: 0.004, TOGETHER: 0.02}, False, RECENCY),
+        ({RECENCY: 0.004, SM2: 0.5, "one for all presets": 0.5}, True, RECENCY),  # are no acts
+    ],
+)
+def test_the_act_is_that_with_the_least_expected_loss(
+    gains: dict[str, float], can_share: bool, chosen: str | None
+) -> None:
+    candidates = [Candidate(NOW)]
+    candidates += [Candidate(name, belief=Belief(0.7, g, g, g)) for name, g in gains.items()]
+    found = _recommended(candidates, can_share)
+    assert (found and found.name) == chosen
+
+
+def test_every_preset_has_an_act_and_how_sure_it_is(log: ReviewLog) -> None:
+    *each, whole = compare(log, questions=["parameters"])
+    assert [finding.subject for finding in each] == ["Preset 0", "Preset 1"]
+    for finding in each:
+        assert finding.act in {KEEP, *ACTS.values()}
+        assert finding.probability is not None
+        assert 0.02 <= finding.probability <= 0.98
+        assert set(finding.probabilities or ()) >= SAID_OF
+        assert (finding.parameters is None) == (finding.act == KEEP) == (finding.gain == 0.0)
+        evidence = evidence_of(finding)
+        assert (evidence.stored, evidence.known, evidence.fsrs_is_off) == (True, True, False)
+        assert evidence.candidates[0].name == NOW
+        first, basis, *_ = shown.sentences(finding)
+        assert f"({sureness(finding.probability)}, " in first
+        assert "by optimizing again" in basis
+        table = shown.tables(finding)[0]
+        assert len(table.rows) == len(evidence.candidates)
+        assert table.title.endswith(f"{finding.reviews:,} reviews that no candidate had seen")
+    assert isinstance(whole.evidence, OfAll)
+    told = {subject: act for act, names in whole.evidence.by_act for subject in names}
+    assert told == {finding.subject: finding.act for finding in each}
+    assert whole.parameters is None
+
+
+def test_while_fsrs_is_off_the_defaults_are_in_force(off: list[Finding]) -> None:
+    """Whatever the presets hold; what is better is worth turning FSRS on for."""
+    assert off
+    for finding in off:
+        evidence = evidence_of(finding)
+        assert (evidence.stored, evidence.fsrs_is_off) == (False, True)
+        now, defaults = (
+            next(each for each in evidence.candidates if each.name == name)
+            for name in (NOW, DEFAULTS)
+        )
+        assert now.log_loss == defaults.log_loss
+        assert finding.probabilities is not None
+        assert finding.probabilities[DEFAULTS] == 0.0  # they are no change
+        told = shown.sentences(finding)
+        assert told[0].startswith("Once FSRS is on: ") == (finding.act != KEEP)
+        assert "by optimizing again" not in told[1]
+
+
+def test_to_keep_is_as_likely_as_the_best_change_is_not(
+    monkeypatch: pytest.MonkeyPatch, learner: Learner
+) -> None:
+    monkeypatch.setattr("srs_eval.advice.parameters._recommended", lambda *_: None)
+    for has_stored in (True, False):
+        if not has_stored:
+            monkeypatch.setattr(Learner, "stored", lambda *_: ())
+        (finding, *_) = are_my_parameters_good(learner, [100], {}, {}, 0.002)
+        assert finding.act == KEEP
+        changes = {
+            each.name: each.belief
+            for each in evidence_of(finding).candidates
+            if each.belief and each.name in ACTS
+        }
+        assert (DEFAULTS in changes) == has_stored
+        best = max(changes.values(), key=lambda belief: belief.gain)
+        assert finding.probability == pytest.approx(1 - best.probability)
+
+
+@pytest.mark.parametrize("entries", [300, 600])
+def test_without_presets_all_reviews_have_one_act(log: ReviewLog, entries: int) -> None:
+    """A tiny history says little, and few others had one as short: nobody is sure of it."""
+    assert log.entries is not None
+    few = {name: column[:entries] for name, column in vars(log.entries).items()}
+    bare = replace(log, decks={}, presets={}, cards=Cards.empty())
+    (finding,) = of_presets(replace(bare, entries=replace(log.entries, **few)))
+    assert finding.subject == "all reviews"
+    assert set(finding.probabilities or ()) == SAID_OF
+    first, basis, *more = shown.sentences(finding)
+    assert "could go either way" in first
+    assert "optimizing again" not in basis  # nobody knows of a first time
+    assert "does not say which parameters are in force" in more[0]
+
+
+@pytest.mark.parametrize("modified_s", [None, 1])
+def test_of_parameters_of_any_age_something_is_said(log: ReviewLog, modified_s: int | None) -> None:
+    """Where nobody knows when they were fitted, all rests on what others gained."""
+    presets = {key: replace(each, modified_s=modified_s) for key, each in log.presets.items()}
+    unknown = replace(log, presets=presets, optimized_before_s=None)
+    finding = of_presets(unknown)[0]
+    evidence = evidence_of(finding)
+    assert (evidence.growth is None) == (modified_s is None)
+    assert (finding.reviews == 0) == (modified_s is None)
+    assert (finding.interval is None) == (modified_s is None)
+    assert ("say too little yet" in shown.sentences(finding)[1]) == (modified_s is None)
+    assert finding.probability is not None
+
+
+@pytest.mark.parametrize(
+    ("probability", "words", "drawn"),
+    [
+        (0.98, "sure", "●●●●●"),
+        (0.95, "sure", "●●●●○"),
+        (0.949, "likely", "●●●●○"),
+        (0.8, "likely", "●●●○○"),
+        (0.799, "could go either way", "●●●○○"),
+        (0.5, "could go either way", "○○○○○"),
+        (0.3, "could go either way", "○○○○○"),
+    ],
+)
+def test_how_sure_it_is_in_words_and_dots(probability: float, words: str, drawn: str) -> None:
+    assert sureness(probability) == words
+    assert dots(probability) == drawn

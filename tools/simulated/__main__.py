@@ -1,0 +1,27 @@
+"""Make the demo's learner anew: `python -m tools.simulated` writes what the package holds."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import zstandard
+
+from srs_eval.data.paths import DEMO_FILE
+from tools.simulated.files import write_collection
+from tools.simulated.learner import simulate_learner
+
+DEMO_REVIEWS = 20_000
+_SEED = 2024
+
+
+def write_demo(path: Path) -> None:
+    """Write the demo's learner as a new collection: a few decks under two presets."""
+    write_collection(simulate_learner(_SEED, DEMO_REVIEWS), path)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "collection.anki2"
+        write_demo(made)
+        DEMO_FILE.write_bytes(zstandard.ZstdCompressor(level=22).compress(made.read_bytes()))
