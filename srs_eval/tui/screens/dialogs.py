@@ -36,7 +36,7 @@ from srs_eval.report import formats as words
 from srs_eval.report.files import FOLDERS
 from srs_eval.report.inspection import DeckReport, GroupCounts, Inspection, PresetReport
 from srs_eval.tui.screens.actions import EVERYWHERE, Action
-from srs_eval.tui.screens.base import Dialog, Harmless, session_of
+from srs_eval.tui.screens.base import Dialog, Harmless
 from srs_eval.tui.session import Chosen, Session, Wanted
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns
 
@@ -58,7 +58,7 @@ class HelpScreen(Dialog):
         yield Static(self._keys())
 
     def _keys(self) -> WidthDependent:
-        on_keys = session_of(self).config.on_keys
+        on_keys = self.session.config.on_keys
         rows = [
             (Text(action.key_words, "bold"), Text(action.label), Text(action.help, "dim"))
             for action in on_keys((*self._actions, *EVERYWHERE))

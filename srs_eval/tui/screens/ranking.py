@@ -128,7 +128,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         if self.lacks("RankingTable"):
             return
         now = self.session.monotonic()
-        left, state = seconds_by_model(self.evaluation, now), self.session.state
+        left, state = _seconds_by_model(self.evaluation, now), self.session.state
         self.table.show(self.evaluation, left, state, self.session.models.own_scheduler)
         self.query_one("#headings", Static).update(self.table.heading)
         self._title()
@@ -394,7 +394,7 @@ def seconds_left(evaluation: Run, now: float) -> float | None:
     """Until all models are over, `lanes` of them at work at once; None in the first second."""
     if not evaluation.running or not evaluation.models or evaluation.seconds_gone(now) < 1:
         return None
-    left = seconds_by_model(evaluation, now)
+    left = _seconds_by_model(evaluation, now)
     models = evaluation.models
     free = [left.pop(name) for name in list(left) if models[name].stage is Stage.RUNNING]
     free += [0.0] * (evaluation.lanes - len(free))
@@ -404,7 +404,7 @@ def seconds_left(evaluation: Run, now: float) -> float | None:
     return max(free)
 
 
-def seconds_by_model(evaluation: Run, now: float) -> dict[str, float]:
+def _seconds_by_model(evaluation: Run, now: float) -> dict[str, float]:
     """What each model that is not over will take still: as expected, at this run's pace so far."""
     expected = _expected_seconds(evaluation)
     took = usual = 1.0  # how slow the machine is counts as much before anything is measured
