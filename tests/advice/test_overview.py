@@ -619,7 +619,7 @@ async def test_closing_asks_while_questions_are_open(tmp_path: Path) -> None:
         await until(pilot, answers.holding.is_set)
         await pilot.press("escape")
         await until(pilot, on(app, "Question"))
-        await until(pilot, lambda: "still open?" in text_of(app))
+        await until(pilot, lambda: "Stop what still runs?" in text_of(app))
         await pilot.press("escape")
         await until(pilot, on(app, "AnswersScreen"))
         assert app.session.answers_ended is None
