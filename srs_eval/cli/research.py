@@ -18,6 +18,7 @@ from srs_eval.cli.options import (
     ModelsOption,
     NamesOption,
     SetupOption,
+    Source,
     context_options,
     names_of,
     one_of,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from srs_eval.benchmark.plan import BatchEvent
     from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.datasets import Dataset
+    from srs_eval.data.reviews import ReviewLog
     from srs_eval.models.configurations import Configuration
     from srs_eval.training.context import Context
 
@@ -375,3 +377,15 @@ def say_tuned_on(
         on = f"{len(seen):,} of {counted(len(users), 'user')} here: for these,"
         on = "this user:" if len(users) == 1 else on
         say(f'"{ledger.path}" was tuned on {on} figures of tuned models flatter; {others}.')
+
+
+def say_tuned_on_user(ledger: Ledger | None, source: Source, log: ReviewLog) -> None:
+    """As a batch says it, of the one user of a data set."""
+    from srs_eval.benchmark.plan import survey
+    from srs_eval.data.datasets import is_dataset, open_dataset
+
+    if ledger is None or source.path is None or log.user not in ledger.users:
+        return
+    if is_dataset(source.path):  # a file of one user does not tell of which data set it is
+        fingerprint = survey(open_dataset(source.path))[0]
+        say_tuned_on(ledger, [log.user], fingerprint, "--user takes another")
