@@ -97,7 +97,7 @@ def export(
     context: Context,
     outputs: Outputs,
     equivalence: float,
-    models: ModelsOption = "fast",
+    models: ModelsOption = "all",
     anonymous: Annotated[
         bool,
         output_option(
@@ -238,10 +238,9 @@ def compare(
     return FINE
 
 
-@takes(source=source_options, equivalence=equivalence_option)
+@takes(source=source_options)
 def workload(
     source: Source,
-    equivalence: float,
     retention: Annotated[
         str | None,
         option(
@@ -387,14 +386,14 @@ def _run(
 
 def _say_tuned_on(ledger: Ledger | None, source: Source, log: ReviewLog) -> None:
     """As a batch says it, of the one user of a data set."""
-    if ledger is None or source.path is None or log.user not in ledger.users:
-        return
     from srs_eval.benchmark.plan import survey
     from srs_eval.data.datasets import is_dataset, open_dataset
 
-    # A file of one user does not tell of which data set it is.
-    fingerprint = survey(open_dataset(source.path))[0] if is_dataset(source.path) else ""
-    say_tuned_on(ledger, [log.user], fingerprint, "--user takes another")
+    if ledger is None or source.path is None or log.user not in ledger.users:
+        return
+    if is_dataset(source.path):  # a file of one user does not tell of which data set it is
+        fingerprint = survey(open_dataset(source.path))[0]
+        say_tuned_on(ledger, [log.user], fingerprint, "--user takes another")
 
 
 def _evaluate(

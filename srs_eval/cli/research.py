@@ -370,14 +370,8 @@ def say_tuned_on(
     from srs_eval.data.errors import counted
     from srs_eval.report.console import say
 
-    if ledger is None or not (seen := ledger.users.intersection(users)):
-        return
-    same = ledger.data == data
-    if len(users) == 1:
-        on = "this user:" if same else "a user with this number: if that is the same person,"
-    else:
-        share = f"{len(seen):,} of {counted(len(users), 'user')} here"
-        on = f"{share}: for these,"
-        if not same:
-            on = f"users with the numbers of {share}: if they are the same people, for these,"
-    say(f'"{ledger.path}" was tuned on {on} figures of tuned models flatter; {others}.')
+    seen = ledger.users.intersection(users) if ledger is not None and ledger.data == data else ()
+    if ledger is not None and seen:
+        on = f"{len(seen):,} of {counted(len(users), 'user')} here: for these,"
+        on = "this user:" if len(users) == 1 else on
+        say(f'"{ledger.path}" was tuned on {on} figures of tuned models flatter; {others}.')
