@@ -204,18 +204,14 @@ def compare(
 
     check_targets([source.path, predictions], json)
     asked = one_of("--question", question, (*QUESTIONS, MODELS, STANDING, "all"))
-    lines = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
+    own = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
     log = source.load()
     wanted = questions_for(log) if asked == "all" else (asked,)
     if asked == "all" and knows_presets(log) and not judged_by_preset(log):
         say(f"{too_few(log, NotEnoughData('Presets cannot be judged'))}.")
     try:
         coming = answering(
-            log,
-            questions=wanted,
-            parameters=lines,
-            predictions=predictions,
-            equivalence=equivalence,
+            log, questions=wanted, parameters=own, predictions=predictions, equivalence=equivalence
         )
         if json == "-":
             answers = list(coming)
@@ -474,19 +470,14 @@ def _as_the_log_allows(flags: Flags, log: ReviewLog) -> Flags:
     return replace(flags, protocol=replace(flags.protocol, rows="benchmark"))
 
 
-def _numbers(option: str, text: str) -> tuple[float, ...]:
-    """Numbers separated by commas or blanks."""
+def _retentions(text: str) -> tuple[float, ...]:
+    """Numbers separated by commas or blanks, also the percentages that Anki shows: 85 is 0.85."""
     try:
-        return tuple(float(each) for each in text.replace(",", " ").split())
+        given = [float(each) for each in text.replace(",", " ").split()]
     except ValueError:
         raise InputError(
-            f'{option} "{text[:40]}" is no list of numbers: give them as in 0.8,0.85,0.9.'
+            f'--retention "{text[:40]}" is no list of numbers: give them as in 0.8,0.85,0.9.'
         ) from None
-
-
-def _retentions(text: str) -> tuple[float, ...]:
-    """Also as the percentages that Anki shows: 85 is 0.85."""
-    given = _numbers("--retention", text)
     return tuple(round(each / 100, 6) if 50 <= each < 100 else each for each in given)
 
 
