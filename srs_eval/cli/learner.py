@@ -196,18 +196,14 @@ def compare(
 
     check_targets([source.path, predictions], json)
     asked = one_of("--question", question, (*QUESTIONS, MODELS, STANDING, "all"))
-    lines = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
+    own = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
     log = source.load()
     wanted = questions_for(log) if asked == "all" else (asked,)
     if asked == "all" and knows_presets(log) and not judged_by_preset(log):
         say(f"{too_few(log, NotEnoughData('Presets cannot be judged'))}.")
     try:
         coming = answering(
-            log,
-            questions=wanted,
-            parameters=lines,
-            predictions=predictions,
-            equivalence=equivalence,
+            log, questions=wanted, parameters=own, predictions=predictions, equivalence=equivalence
         )
         if json == "-":
             answers = list(coming)

@@ -40,6 +40,18 @@ async def test_a_dot_stands_on_the_curve_and_moves_with_what_is_known() -> None:
                 assert points(app, graph) == {"●": (found.desired, pytest.approx(at))}
 
 
+async def test_what_comes_before_it_is_there_is_drawn_with_it() -> None:
+    better = make_costs(desired=0.85, scale=0.5)
+    app = Shown(make_costs(done=1))
+    chart = CostsChart(make_costs(done=1))
+    chart.show(better)
+    async with app.run_test(size=(60, 40)):
+        await app.query_one(CostsChart).remove()
+        await app.mount(chart)
+        at = better.median[RETENTIONS.index(0.85), REVIEWS]
+        assert points(app, "reviews") == {"●": (0.85, pytest.approx(at))}
+
+
 async def test_the_last_retentions_do_not_flatten_the_rest() -> None:
     app = Shown(make_costs())
     async with app.run_test(size=(60, 40)):

@@ -50,7 +50,8 @@ class CostsChart(Vertical):
 
     def show(self, found: Workload) -> None:
         self._found = found
-        self._draw()
+        if self.is_mounted:  # else it is drawn when it is
+            self._draw()
 
     def _draw(self) -> None:
         found, at = self._found, self._found.retentions
