@@ -87,36 +87,43 @@ def knows_presets(log: ReviewLog) -> bool:
 
 
 def too_few(log: ReviewLog, reason: NotEnoughData) -> str:
-    """Why there are too few reviews to ask of presets; it may be that cards are suspended."""
-    suspended = _mostly_suspended(log)
-    if not suspended:
+    """Why there are too few reviews to ask of presets; cards may be suspended or deleted."""
+    count, how = _mostly_gone(log)
+    if not count:
         return str(reason)
     assert log.entries is not None
-    are_all = bool(log.cards.suspended.all())
+    are_all = how == "suspended" and bool(log.cards.suspended.all())
     cards = "all your cards are" if are_all else "most of what you reviewed is"
     return (
-        f"{reason}: {cards} suspended ({suspended:,} of {len(log.entries.time_ms):,} entries), "
-        "and Anki's optimizer takes none of suspended cards"
+        f"{reason}: {cards} {how} ({count:,} of {len(log.entries.time_ms):,} entries), "
+        f"and Anki's optimizer takes none of {how} cards"
     )
 
 
-def _mostly_suspended(log: ReviewLog) -> int:
-    """Entries that Anki's optimizer leaves out as suspended; 0 unless more than half."""
+def _mostly_gone(log: ReviewLog) -> tuple[int, str]:
+    """Entries of suspended or of deleted cards, which Anki's optimizer leaves out, and how it is.
+
+    0 unless these are more than half of all.
+    """
     if not knows_presets(log):
-        return 0
+        return 0, ""
     assert log.entries is not None
-    theirs = np.isin(log.entries.card_id, log.cards.card_id[log.cards.suspended])
+    card_id, cards = log.entries.card_id, log.cards
+    there = np.isin(card_id, cards.card_id)
+    if 2 * (~there).sum() > len(there):
+        return int((~there).sum()), "deleted"
+    theirs = np.isin(card_id, cards.card_id[cards.suspended])
     if 2 * theirs.sum() <= len(theirs):  # the rule itself takes longer to ask
-        return 0
+        return 0, ""
     suspended = select_rows(log, "anki").dropped.get(SUSPENDED, 0)
-    return suspended if 2 * suspended > len(log.entries.time_ms) else 0
+    return (suspended, "suspended") if 2 * suspended > len(theirs) else (0, "")
 
 
 def judged_by_preset(log: ReviewLog) -> bool:
-    """Whether Anki's rows are there to judge presets on: not where nearly all is suspended."""
+    """Whether Anki's rows are there to judge presets on: not where nearly all cards are gone."""
     if not knows_presets(log):
         return False
-    return not _mostly_suspended(log) or len(select_rows(log, "anki").rows) >= FEWEST_REVIEWS
+    return not _mostly_gone(log)[0] or len(select_rows(log, "anki").rows) >= FEWEST_REVIEWS
 
 
 def refuse_without_presets(log: ReviewLog) -> None:

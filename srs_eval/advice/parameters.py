@@ -8,11 +8,11 @@ What that says is joined with what other people gained (`srs_eval.advice.populat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from srs_eval.advice import population
-from srs_eval.advice.candidates import ACROSS_PRESETS, CONFIGURATIONS, Learner
+from srs_eval.advice.candidates import ACROSS_PRESETS, AVERAGE, CONFIGURATIONS, Learner
 from srs_eval.advice.findings import (
     ACTS,
     DEFAULTS,
@@ -37,6 +37,9 @@ from srs_eval.stats.intervals import Interval, Verdict, verdicts
 
 _RIVALS = (RECENCY, OPTIMIZED, DEFAULTS, "one for all presets", POOLED)
 """Verdicts on these are one question: the first is tested first, the others by Holm after it."""
+OTHER_MODELS = (AVERAGE, SM2)
+"""On all held-out reviews FSRS against these is one question wherever it is told, and tested apart
+from what FSRS could be fitted to."""
 _HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)
 _FEWEST, _FEWEST_DAYS = 100, 5  # reviews that say something of a preset
 _WORTH = 0.001  # nats: what a change has to gain, and what pasting has to gain over the button
@@ -72,13 +75,13 @@ def compared(
     reference: str,
     *,
     asked: Sequence[str] | None = None,
-    first: str | None = None,
+    first: Collection[str] = (),
     equivalence: float,
 ) -> Compared:
     """Intervals of all candidates, verdicts on those `asked` (default: all but the reference).
 
-    `interval` is of the mean of values (k,) over the reviews at the positions (k,). A candidate
-    that is tested `first` is not held back by the others.
+    `interval` is of the mean of values (k,) over the reviews at the positions (k,). Candidates
+    that are tested `first` are a question of their own, and not held back by the others.
     """
     difference = {
         name: interval(each - losses[reference], index)
@@ -86,8 +89,8 @@ def compared(
         if name != reference
     }
     wanted = {name: difference[name] for name in (asked or tuple(difference)) if name in difference}
-    alone = {name: each for name, each in wanted.items() if name == first}
-    others = {name: each for name, each in wanted.items() if name != first}
+    alone = {name: each for name, each in wanted.items() if name in first}
+    others = {name: each for name, each in wanted.items() if name not in first}
     return Compared(
         reference=reference,
         index=index,
@@ -160,6 +163,7 @@ def _held_out(
             {name: each[mine] for name, each in losses.items()},
             index[mine],
             OPTIMIZED,
+            first=OTHER_MODELS,
             equivalence=equivalence,
         )
     return found
@@ -191,7 +195,7 @@ def _since_optimized(learner: Learner, group: int, equivalence: float) -> Compar
     return compared(
         *(learner.interval, losses, index, NOW),
         asked=_RIVALS,
-        first=RECENCY,
+        first=(RECENCY,),
         equivalence=equivalence,
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import ALL_REVIEWS, OPTIMIZED, SM2, Finding, Model, Models
-from srs_eval.advice.parameters import compared
+from srs_eval.advice.parameters import OTHER_MODELS, compared
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import rmse_bin_ids
@@ -50,7 +50,10 @@ def which_predicts_best(
         raise NotEnoughData("no held-out review has a prediction by all models")
     index = everything[judged]
     losses = {name: learner.losses(each[judged], index) for name, each in p.items()}
-    found = compared(learner.interval, losses, index, _REFERENCE, equivalence=equivalence)
+    first = (*OTHER_MODELS, *brought_along(learner))
+    found = compared(
+        learner.interval, losses, index, _REFERENCE, first=first, equivalence=equivalence
+    )
     trials = learner.trials
     bins = rmse_bin_ids(trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index])
     models = tuple(

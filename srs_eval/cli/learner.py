@@ -97,7 +97,7 @@ def export(
     context: Context,
     outputs: Outputs,
     equivalence: float,
-    models: ModelsOption = "fast",
+    models: ModelsOption = "all",
     anonymous: Annotated[
         bool,
         output_option(
@@ -238,10 +238,9 @@ def compare(
     return FINE
 
 
-@takes(source=source_options, equivalence=equivalence_option)
+@takes(source=source_options)
 def workload(
     source: Source,
-    equivalence: float,
     retention: Annotated[
         str | None,
         option(

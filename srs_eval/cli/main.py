@@ -115,7 +115,7 @@ def _end_of(given: list[str]) -> int:
 
 def _settled(command: str) -> dict[str, dict[str, Any]]:
     """Defaults of the options of the commands that config.toml has a say in."""
-    if command not in ("open", "run"):
+    if command not in ("open", "run", "export"):
         return {}
     from srs_eval.tui.config import load_config
 

@@ -116,11 +116,12 @@ class Models:
 
     @property
     def other_rows(self) -> _Rows | None:
-        """The other rule of which reviews count, where what is open has both."""
+        """The other rule of which reviews count, where what is open has reviews for both."""
         receipt = self._session.receipt
         if receipt is None or len(receipt.rows) < 2:
             return None
-        return "anki" if self.protocol.rows == "benchmark" else "benchmark"
+        other: _Rows = "anki" if self.protocol.rows == "benchmark" else "benchmark"
+        return other if receipt.rows[other].kept else None
 
     def counts(self) -> tuple[int, int] | None:
         """Numbers of reviews and of judged reviews under the protocol, once known."""

@@ -94,19 +94,9 @@ def test_compare_and_export_agree(made: Path) -> None:
     assert told == {subject: act.capitalize() for subject, act in acts.items()}
 
 
-def test_workload_obeys_it(made: Path, config: Path) -> None:
-    few = ("--retention", "0.9", "--days", "5", "--memory", "FSRS-5")
-    by_file = document("workload", made, *few)
-    by_option = document("workload", made, *few, "--equivalence", 0.9)
-    assert by_file["question"]["equivalence"] == LARGE
-    assert by_option["question"]["equivalence"] == 0.9
-    (rival,) = (each for each in by_option["memories"] if each["verdict"] is not None)
-    assert rival["verdict"] == "as good"
-
-
 def test_what_is_no_log_loss_is_refused(made: Path) -> None:
     for value in ("-0.1", "1", "nan"):
-        for command in ("compare", "workload", "export", "run"):
+        for command in ("compare", "state", "export", "run"):
             done = main_here(command, made, "--equivalence", value)
             assert done.returncode == 2
             assert "--equivalence takes a log loss from 0 to 1" in done.stderr

@@ -71,25 +71,26 @@ def test_the_same_comparison_has_one_figure(log: ReviewLog, learner: Learner) ->
 
 
 @pytest.mark.parametrize(
-    ("separate", "pooled", "is_split_ahead", "act"),
+    ("separate", "error", "decisions", "act"),
     [
-        ("keep shared", "keep shared", False, "keep shared"),
-        ("can't tell", "keep shared", False, "keep shared"),
-        ("keep shared", "split", False, "pooled"),
-        ("can't tell", "can't tell", False, "pooled"),
-        ("split", "split", False, "pooled"),
-        ("split", "split", True, "split"),
+        (-0.001, 0.002, ("keep shared", "keep shared"), "keep shared"),
+        (-0.001, 0.002, ("can't tell", "keep shared"), "pooled"),
+        (-0.001, 0.002, ("keep shared", "split"), "pooled"),
+        (-0.001, 0.002, ("can't tell", "can't tell"), "pooled"),
+        (-0.010, 0.002, ("split", "split"), "pooled"),
+        (-0.020, 0.021, ("can't tell", "split"), "pooled"),
+        (-0.020, 0.019, ("can't tell", "can't tell"), "split"),
     ],
 )
 def test_in_doubt_presets_get_pooled_parameters(
-    separate: split.Decision, pooled: split.Decision, is_split_ahead: bool, act: str
+    separate: float, error: float, decisions: tuple[split.Decision, split.Decision], act: str
 ) -> None:
     """They cost next to nothing where one set would do."""
     overall = {
-        "split": Interval(-0.02 if is_split_ahead else -0.01, 0.004),
+        "split": Interval(separate, 2 * error, errors=((error, 60),)),
         "pooled": Interval(-0.015, 0.004),
     }
-    assert split.recommended(overall, {"split": separate, "pooled": pooled}) == act
+    assert split.recommended(overall, dict(zip(overall, decisions, strict=True))) == act
 
 
 def test_split_and_shared_parameters_are_fitted_alike(learner: Learner) -> None:

@@ -190,7 +190,7 @@ from dataclasses import replace
 from srs_eval.training.recurrent import Trainable
 from srs_eval.models import all_models, fsrs1
 
-MODEL = replace(fsrs1.RECURRENT, learning_rate=fsrs1.RECURRENT.learning_rate / 100)
+MODEL = replace(fsrs1._RECURRENT, learning_rate=fsrs1._RECURRENT.learning_rate / 100)
 TRAINABLE = Trainable(lambda trials, context: MODEL)
 MODELS = (
     replace(

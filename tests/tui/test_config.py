@@ -14,6 +14,7 @@ import pytest
 
 from srs_eval.app import Options
 from srs_eval.cli.main import main
+from srs_eval.cli.options import Running
 from srs_eval.data.errors import InputError
 from srs_eval.tui.config import Config, load_config
 from srs_eval.tui.screens import actions
@@ -142,6 +143,9 @@ def test_settings_hold_for_run(
     asked = json.loads(capsys.readouterr().out)
     assert [each["configuration"] for each in asked["results"]] == ["Memrise"]
     assert asked["protocol"]["rows"] == "benchmark"
+    assert main(["export", *run[1:], "--anonymous"]) == 0  # ranks what the app ranks
+    ranking = json.loads(capsys.readouterr().out)["tables"]["ranking"]["rows"]
+    assert [each["model"] for each in ranking] == ["average", "always 90 %"]
     # The rows of a data set are chosen already: what is settled for collections says nothing.
     write_dataset({1: simulate_learner(1, 600)}, tmp_path / "data")
     assert main(["run", str(tmp_path / "data"), "--user", "1", "--jobs", "0"]) == 0
@@ -151,6 +155,15 @@ def test_settings_hold_for_run(
     )
     assert done.returncode == 2
     assert done.stderr.startswith(f"srs-eval: {tmp_path / 'config.toml'}: rows must be")
+
+
+def test_a_report_ranks_the_models_of_the_app() -> None:
+    import inspect
+
+    from srs_eval.cli.learner import export
+
+    models = inspect.signature(export).parameters["models"]
+    assert models.default == Running().models == Options().models == Config().models == "all"
 
 
 async def test_keys_theme_and_threshold_hold_in_the_app(tmp_path: Path) -> None:

@@ -120,10 +120,10 @@ def fit_sentences(finding: Finding) -> list[str]:
     """Whether to change to FSRS, how well it predicts, on what that rests."""
     found = of(finding, Fit)
     told = [each for each in (_change(finding), _how_well(finding)) if each]
-    if found.now is None:
-        older = found.of("older scheduler")
+    older = found.of("older scheduler")
+    if found.now is None and enough_to_tell(older.difference):
         told.append(f"Optimized, it is {_share(older.saved, 'the older scheduler (SM-2)')}.")
-    elif found.says in ("no better", "worse"):
+    if found.now is not None and found.says in ("no better", "worse"):
         told[0] += " Expect little of it."
     if finding.missing is not None:
         told.append(what_lacks(finding.missing))
@@ -172,10 +172,14 @@ def health_sentences(finding: Finding) -> list[str]:
     said = []
     for each in found.against[:1]:
         lead = f"FSRS-6 is {_share(each.saved, 'SM-2')} once optimized"
+        lead += f"; {figures(each.difference, 'held-out review')}"
+        if not enough_to_tell(each.difference):
+            few = counted(finding.reviews, "held-out review")
+            lead = f"{few} of yours say too little yet, it is what others gained"
         if finding.probability is not None:
             right = _RIGHT[finding.act]
             lead = f"{right[0].upper()}{right[1:]} ({of_100(finding.probability)}): {lead}"
-        said.append(f"{lead}; {figures(each.difference, 'held-out review')}.")
+        said.append(f"{lead}.")
     return [*said, _check(found.check)]
 
 

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from srs_eval.advice.overview import Line, Overview
+from srs_eval.advice.overview import UNTOLD, Line, Overview
 from srs_eval.advice.questions import OF_PRESETS
 from srs_eval.advice.shown import sentences
 from srs_eval.data.errors import counted
@@ -147,10 +147,10 @@ answers on Anki's.
         headline = overview.headline or "How well does FSRS predict you? …"
         self.query_one("#headline", Static).update(Text(headline, "bold"))
         basis = f"Rows: {_ROWS[overview.rows]}; the ranking: {self._ranked_rows()}."
-        if overview.rows == "benchmark" and not overview.suspended:
+        if overview.rows == "benchmark" and not overview.gone:
             basis += " What a retention costs in reviews a day can be told of a collection only."
-        if overview.suspended:
-            basis = f"Nearly all your cards are suspended. {basis}"
+        if overview.gone:
+            basis = f"Nearly all that you reviewed is suspended or deleted. {basis}"
         self.query_one("#basis", Static).update(Text(self._as_of() or basis, "dim"))
         self._lines = overview.lines
         name = max([6, *(len(line.title) for line in self._lines if line.way)])
@@ -170,10 +170,10 @@ answers on Anki's.
         self.refresh_bindings()
 
     def _ranked_rows(self) -> str:
-        """Which reviews the ranking rests on, the key to it, and the key there that changes it."""
+        """Which reviews the ranking rests on, and the key to it."""
         rows = self.session.models.protocol.rows
         shown = "the same" if rows == self.overview.rows else _ROWS[rows]
-        return f"{shown} (m, R)" if self.session.models.other_rows is not None else f"{shown} (m)"
+        return f"{shown} (m)"
 
     def _as_of(self) -> str:
         """Of which day the answers are, while those of today are worked out."""
@@ -335,7 +335,8 @@ def _preset(line: Line, name: int, width: int) -> Text:
 def _question(line: Line, width: int) -> Text:
     title = Text(f"{line.title:<{_TITLE}}  ", "dim")
     text = line.text.removesuffix(".") + _COPIED if line.parameters else line.text
-    return title.append(_wrapped(text, _TITLE + 2, width).lstrip(), "not dim")
+    style = "" if line.question == UNTOLD else "not dim"
+    return title.append(_wrapped(text, _TITLE + 2, width).lstrip(), style)
 
 
 def _wrapped(text: str, indent: int, width: int) -> str:

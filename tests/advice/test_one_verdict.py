@@ -1,0 +1,102 @@
+"""The verdict on a pair is the same wherever it is told, and no figure of a few reviews is told."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from srs_eval.advice import shown
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import Fit, Health, Models, OfAll, OfPreset
+from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me
+from srs_eval.advice.overview import Overview, overview
+from srs_eval.advice.parameters import are_my_parameters_good
+from srs_eval.advice.predictions import which_predicts_best
+from srs_eval.data.reviews import ReviewLog
+
+
+@pytest.fixture(scope="module")
+def single(log: ReviewLog) -> ReviewLog:
+    """One preset, so that a preset's reviews are all."""
+    decks = {key: replace(deck, preset_id=100) for key, deck in log.decks.items()}
+    return replace(log, decks=decks)
+
+
+def verdicts_of(learner: Learner, equivalence: float) -> list[dict[str, str]]:
+    """On FSRS-6, fitted to earlier reviews, against the average and SM-2, as each page tells it."""
+    groups = list(learner.groups)
+    fit = how_well(learner, equivalence).evidence
+    (health,) = (each.evidence for each in is_fsrs_right_for_me(learner, groups, equivalence))
+    models = which_predicts_best(learner, {}, {}, equivalence).evidence
+    (preset,) = (
+        each.evidence for each in are_my_parameters_good(learner, groups, {}, {}, equivalence)
+    )
+    assert isinstance(fit, Fit)
+    assert isinstance(health, Health)
+    assert isinstance(models, Models)
+    assert isinstance(preset, OfPreset | OfAll)
+    opposite = {"better": "worse", "worse": "better"}
+    reversed_ = [  # told the other way round
+        {each.name: opposite.get(each.verdict or "", each.verdict or "") for each in told}
+        for told in (models.models, preset.held_out)
+    ]
+    pairs = [
+        *({each.name: str(each.verdict) for each in told.against} for told in (fit, health)),
+        *reversed_,
+    ]
+    return [{name: each[name] for name in ("average", "sm2")} for each in pairs]
+
+
+@pytest.mark.parametrize("equivalence", [0.0, 0.002, 0.02])
+def test_a_pair_has_one_verdict(single: ReviewLog, equivalence: float) -> None:
+    """Also where it lies near 0: losses are moved until it does."""
+    learner = Learner.of(single)
+    index = learner.trials.test_index
+    for move in np.linspace(-0.03, 0.06, 10):
+        moved = Learner.of(single)
+        losses = {
+            name: learner.held_out_losses(name)
+            for name in ("optimized", "recency", "defaults", "average", "sm2",
+                         "initial stability only", "one for all presets", "one per deck")
+        }  # fmt: skip
+        for name in ("average", "sm2"):
+            between = losses["optimized"] + (losses[name] - losses["optimized"]) * 0.3 + move
+            p = np.exp(-np.clip(between, 1e-6, None))
+            p = np.where(learner.trials.y[index] == 1, p, 1 - p)
+            moved.once(("held out", name), lambda p=p: p)
+        first, *others = verdicts_of(moved, equivalence)
+        assert all(each == first for each in others), move
+
+
+@pytest.mark.parametrize("entries", [120, 300, 900])
+def test_no_share_of_a_few_reviews_is_told(log: ReviewLog, entries: int) -> None:
+    assert log.entries is not None
+    columns = {name: column[:entries] for name, column in vars(log.entries).items()}
+    few = replace(log, entries=replace(log.entries, **columns))
+    found = Overview.begun(few)
+    for answers, questions in overview(few):
+        found.add(answers, questions)
+    for finding in found.answers:
+        if finding.question in ("fit", "health"):
+            said = " ".join(shown.sentences(finding))
+            assert not re.search(r"\d % (better|worse)", said), said
+    assert not re.search(r"\d % (better|worse)", found.headline)
+    for line in found.lines:
+        of_it = [each for each in line.answers if each.question == line.question]
+        if of_it and of_it[0].probability is not None:
+            assert line.text != "can't tell yet", line.question
+
+
+@pytest.mark.parametrize("fsrs_is_on", [True, False])
+def test_a_line_that_is_spoken_of_is_there(log: ReviewLog, fsrs_is_on: bool) -> None:
+    switched = replace(log, receipt=replace(log.receipt, fsrs_enabled=fsrs_is_on))
+    found = Overview.begun(switched)
+    for answers, questions in overview(switched):
+        found.add(answers, questions)
+    there = any(line.parameters for line in found.lines)
+    assert ("line below" in found.headline) <= there
+    (fit,) = found.of("fit")
+    assert "line below" not in " ".join(shown.sentences(fit))  # where none is
