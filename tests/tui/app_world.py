@@ -30,8 +30,11 @@ from srs_eval.advice.findings import (
     Often,
     Part,
     Retention,
+    Standings,
+    Steps,
     phrased,
 )
+from srs_eval.advice.population import Standing
 from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.estimate import RETENTIONS, Question, Workload
 from srs_eval.app import Options, SrsEvalApp
@@ -301,6 +304,8 @@ def make_answers() -> list[Finding]:
     remembered = Retention("below", (whole,), 0.9, False, *late)
     costs = make_costs("Default", scale=2.7, done=0, retentions=(0.85, 0.9))
     costs = replace(costs, first=((41.0, 6.0, 900.0, 0.85, 0.0), costs.first[1]))
+    quantiles = tuple(zip((0.1, 0.25, 0.5, 0.75, 0.9), (0.36, 0.4, 0.45, 0.5, 0.54), strict=True))
+    standing = Standings("better than 58 of 100", (Standing("LogLoss", 0.436, 0.58, quantiles),))
     return [
         Finding("fit", "all reviews", interval=average.difference, reviews=2_300, evidence=fit),
         of_preset("Default", 0.470, 0.029, 0.012, 0.97, "optimize"),
@@ -334,6 +339,8 @@ def make_answers() -> list[Finding]:
         Finding("retention", "Default", evidence=remembered),
         Finding("day", "your reviews", evidence=Habit("hardly matters", interval(0.012, 0.005))),
         Finding("hard", "all presets", evidence=Hard("seldom", 0.003)),
+        Finding("steps", "Default", evidence=Steps("can't tell", 0.9, ())),
+        Finding("standing", "all reviews", reviews=2_300, evidence=standing),
     ]
 
 
