@@ -3,8 +3,6 @@
 An interrupt while the command line is still being imported ends it as silently as one later.
 """
 
-import atexit
-import os
 import sys
 
 
@@ -13,16 +11,9 @@ def main() -> int:
     try:
         from srs_eval.cli import main as cli
 
-        code = cli.main()
+        return cli.main()
     except KeyboardInterrupt:
-        code = 130
-    models = sys.modules.get("srs_eval.models")
-    if models is not None and any(each.is_alive() for each in models.left_behind):
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(code)
-    return code
+        return 130
 
 
 if __name__ == "__main__":

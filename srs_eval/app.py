@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -28,7 +29,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.tui import screens
 from srs_eval.tui import state as remembered
 from srs_eval.tui.screens.actions import EVERYWHERE, bindings
-from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen, commands
+from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme
 from srs_eval.tui.session import Options, Session
 from srs_eval.tui.widgets.chrome import MINIMUM
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from srs_eval.tui.screens.ranking import RunScreen
 
 _Kind = TypeVar("_Kind", bound=Screen[Any])
+_LEFT_OUT = ("Quit", "Keys", "Screenshot")  # of Textual's own commands
 
 
 class SrsEvalApp(App[int]):
@@ -96,9 +98,17 @@ class SrsEvalApp(App[int]):
         return {"ctrl+c", *map(str.strip, leave.key.split(","))}
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The screen's actions as far as they are possible, those of all screens, Textual's own."""
         here = screen.actions if isinstance(screen, AppScreen) else ()
-        on_keys, textuals = self.session.config.on_keys, super().get_system_commands(screen)
-        return commands(screen, on_keys(here), on_keys(EVERYWHERE), textuals)
+        for where, actions in (("Here", here), ("Everywhere", EVERYWHERE)):
+            for action in self.session.config.on_keys(actions):
+                if action.id != "command_palette" and screen.check_action(action.name, ()):
+                    run = partial(self.call_later, screen.run_action, action.name)
+                    told = f"{where}: {action.help} ({action.key_words})"
+                    yield SystemCommand(action.label, told, run)
+        for title, help_, callback, *rest in super().get_system_commands(screen):
+            if title not in _LEFT_OUT:
+                yield SystemCommand(title, f"Everywhere: {help_}", callback, *rest)
 
     # --- start and end
 
@@ -208,8 +218,6 @@ class SrsEvalApp(App[int]):
                 screen.update_now()
 
     def evaluation_changed(self, facts: bool) -> None:
-        for screen in self._rankings():
-            screen.evaluation_changed()
         if facts and isinstance(self.screen, AppScreen):
             self.screen.show_protocol()
 

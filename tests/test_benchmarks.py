@@ -10,7 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from srs_eval.data.dataset_hub import impossible
+from srs_eval.data.dataset_hub import _impossible
 from srs_eval.data.datasets import open_dataset
 from srs_eval.engine.session import Session
 from srs_eval.metrics import log_loss
@@ -205,7 +205,7 @@ def test_made_data_sets_have_the_sizes_and_are_the_same_each_time(
     rows = one.load(7).rows
     assert rows is not None
     assert len(rows) == 3_000
-    assert impossible(rows) == []
+    assert _impossible(rows) == []
     assert one.load(7).knows_decks
     order = np.argsort(rows.card_id, kind="stable")
     card, day = rows.card_id[order], rows.day_offset[order]

@@ -18,7 +18,7 @@ import typer
 import srs_eval
 from srs_eval import models
 from srs_eval.cli.main import app
-from srs_eval.cli.options import PROTOCOL_PANEL
+from srs_eval.cli.options import _PROTOCOL_PANEL
 from srs_eval.engine.conformance import findings
 from srs_eval.training.context import Context
 from tests.cli.program import main_here, program
@@ -201,5 +201,5 @@ def test_every_option_of_batch_is_explained() -> None:
     told = (REPOSITORY / "docs" / "batch.md").read_text(encoding="utf-8")
     for option in group.commands["batch"].params:
         panel = getattr(option, "rich_help_panel", None)
-        if panel != PROTOCOL_PANEL and option.name not in ("rows", "help"):
+        if panel != _PROTOCOL_PANEL and option.name not in ("rows", "help"):
             assert f"| `{option.opts[0]}" in told

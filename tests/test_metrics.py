@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from srs_eval import metrics
 from srs_eval.data.trials import rmse_bin_ids
-from srs_eval.stats.intervals import calibration_graph, wilson_interval
+from srs_eval.stats.intervals import _wilson_interval, calibration_graph
 from tests.conftest import SHARED, shared_or_skip
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -416,7 +416,7 @@ def test_wilson_interval_is_scipys(recalled: int, count: int) -> None:
 
     recalled = min(recalled, count)
     expected = binomtest(recalled, count).proportion_ci(method="wilson")
-    low, high = wilson_interval([recalled], [count])
+    low, high = _wilson_interval([recalled], [count])
     assert (low[0], high[0]) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 

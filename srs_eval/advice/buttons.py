@@ -119,7 +119,7 @@ def expected_after(learner: Learner) -> tuple[AfterButton, ...]:
 # Learning steps
 
 SITUATIONS = ("first Again", "first Hard", "first Good", "Again, then Good", "lapse")
-FEWEST_ANSWERS = 100
+_FEWEST_ANSWERS = 100
 _LEAST_SPREAD = 3.0  # the 90 % quantile of the delays over the 10 % one: else they hardly vary
 _TWO_HALVES = 2.24  # standard errors beyond which one of two is by chance in 5 %
 _LONGEST_MIN = 100 * 1440.0
@@ -281,7 +281,7 @@ def _step(
     recalled = mean_interval(answers.recalled, answers.day)
     usual = float(np.median(answers.minutes))
     found = Step(situation, OPEN, len(answers), usual, recalled, step)
-    if len(answers) < FEWEST_ANSWERS or recalled.days < FEWEST_DAYS:
+    if len(answers) < _FEWEST_ANSWERS or recalled.days < FEWEST_DAYS:
         return replace(found, unknown="few")
     short, long = np.quantile(answers.minutes, (0.1, 0.9))
     if long < _LEAST_SPREAD * short:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from srs_eval.advice.tables import Table
 from srs_eval.stats.intervals import (
     EQUIVALENT,
     FEWEST_DAYS,
@@ -419,34 +418,6 @@ class Standings(Evidence):
 
     says: str  # "better than 61 of 100"
     metrics: tuple[Standing, ...]  # log loss first
-
-
-@dataclass(frozen=True)
-class Worded(Evidence):
-    """Evidence in English: of questions that return no numbers yet."""
-
-    says: str  # in two or three words, e.g. "keep"
-    sentences: tuple[str, ...]  # the answer, then what it rests on
-    tables: tuple[Table, ...] = ()
-    why: str = ""
-    """In a few words, why it can't be told where no difference shows it."""
-    brief: str = ""  # in a line, where that is neither the first sentence nor made of figures
-
-
-def phrased(
-    question: str,
-    subject: str,
-    says: str,
-    sentences: tuple[str, ...],
-    tables: tuple[Table, ...] = (),
-    parameters: tuple[float, ...] | None = None,
-    difference: Interval | None = None,
-    why: str = "",
-    brief: str = "",
-) -> Finding:
-    """A finding whose evidence is English."""
-    evidence = Worded(says, sentences, tables, why, brief)
-    return Finding(question, subject, interval=difference, parameters=parameters, evidence=evidence)
 
 
 _E = TypeVar("_E", bound=Evidence)

@@ -17,7 +17,7 @@ from srs_eval.advice.candidates import (
     knows_presets,
     too_few,
 )
-from srs_eval.advice.findings import Finding, Fit, Unanswered, unanswered
+from srs_eval.advice.findings import OPEN, Finding, Fit, Unanswered, unanswered
 from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, Asked, ask, tasks_of
 from srs_eval.advice.sentences import month_in_words
@@ -28,13 +28,14 @@ from srs_eval.engine.evaluate import in_words as reason_of
 from srs_eval.engine.session import must_compile
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.models.configurations import resolve
-from srs_eval.stats.intervals import EQUIVALENT, enough_to_tell
+from srs_eval.stats.intervals import EQUIVALENT
 from srs_eval.training.context import Cancelled, Context
 
-_OPEN = ("can't tell", "can't tell yet")  # what was found where nothing was
-_MEANWHILE = "can't tell yet: leave them as they are"  # of splitting
 _MOST_BESIDE = 6  # presets, those with the most reviews
 NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
+
+
+UNTOLD = "open"  # the line of what can't be told yet
 
 
 @dataclass(frozen=True)
@@ -115,8 +116,7 @@ class Overview:
         if not self.waiting and len(self.answers) > 1 and len(reasons) == 1 and None not in reasons:
             text = shown.line(self.answers)
             return [Line("fit", "All questions", text, (self.answers[0],))]
-        found = [*self._of_presets(), *self._of_questions()]
-        return list(map(_for_too_few, found)) if self.has_too_few else found
+        return [*self._of_presets(), *_open_at_the_end(list(self._of_questions()))]
 
     def _of_presets(self) -> list[Line]:
         beside = [each for each in self.answers if REGISTRY[each.question].is_beside]
@@ -145,21 +145,26 @@ class Overview:
                 text = shown.line(told)
             yield Line(question, title, text, rests_on)
 
-    @property
-    def has_too_few(self) -> bool:
-        """Whether there are too few reviews for any verdict, which the headline tells."""
-        return any(each.interval and not enough_to_tell(each.interval) for each in self.of("fit"))
+
+def _open_at_the_end(lines: Sequence[Line]) -> list[Line]:
+    """Those of which nothing can be told are one line, the last: no act hangs on them."""
+    open_ = [
+        line
+        for line in lines
+        if line.answers and all(each.says == OPEN for each in _of(line.question, line.answers))
+    ]
+    if not open_:
+        return list(lines)
+    titles = ", ".join(REGISTRY[line.question].line for line in open_)
+    answers = tuple(each for line in open_ for each in _of(line.question, line.answers))
+    return [
+        *(line for line in lines if line not in open_),
+        Line(UNTOLD, "Can't tell yet", titles, answers),
+    ]
 
 
-def _for_too_few(line: Line) -> Line:
-    """What is open says no more than that: the headline has told once why, and how many it takes.
-
-    How many each question lacks is in its evidence.
-    """
-    told = [each for each in line.answers if each.question == line.question][:1]
-    if not told or told[0].says not in _OPEN or told[0].probability is not None:
-        return line
-    return replace(line, text=_OPEN[1])
+def _of(question: str, findings: Sequence[Finding]) -> list[Finding]:
+    return [each for each in findings if each.question == question]
 
 
 def _month(answer: Finding) -> str:

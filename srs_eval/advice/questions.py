@@ -20,6 +20,7 @@ from srs_eval.advice.candidates import (
     judged_by_preset,
     refuse_without_presets,
 )
+from srs_eval.advice.candidates import knows_presets as knows_presets  # views ask it, too
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me
 from srs_eval.advice.over_time import learner_state, was_i_predictable

@@ -28,7 +28,7 @@ def better_by(difference: float, places: int = 4) -> str:
     return f"{_size(difference, places)} {_side(difference, places)}".rstrip()
 
 
-def span(interval: Interval, places: int = 4, to: str = "to") -> str:
+def _span(interval: Interval, places: int = 4, to: str = "to") -> str:
     """ "0.0008 to 0.0034 better", "0.0008 better to 0.0021 worse": both ends of a difference."""
     low, high = (_side(end, places) for end in (interval.low, interval.high))
     first, last = interval.low, interval.high
@@ -45,7 +45,7 @@ def told(interval: Interval, places: int = 4, than: str = "") -> str:
     if _is_open(interval):
         return said
     word = _side(interval.estimate, places)
-    ends = span(interval, places, "…")
+    ends = _span(interval, places, "…")
     if len(ends.split()) == 4:  # both are on one side, and so is what lies between
         ends = ends.removesuffix(f" {word}")
     return f"{said} ({ends})"
@@ -65,7 +65,7 @@ def _side(difference: float, places: int) -> str:
 
 def sure(interval: Interval) -> str:
     """ "(95 %: 0.0008 to 0.0034 better)"."""
-    return "(one day has no interval)" if _is_open(interval) else f"(95 %: {span(interval)})"
+    return "(one day has no interval)" if _is_open(interval) else f"(95 %: {_span(interval)})"
 
 
 def spanned(low: str, high: str, interval: Interval) -> str:

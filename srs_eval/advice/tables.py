@@ -36,13 +36,6 @@ class Table:
                 return f"{self.title} ({column}: log loss, below zero is better)"
         return self.title
 
-    def column(self, name: str) -> dict[str, Cell]:
-        """Its cells by the first cell of their rows; none where there is no such column."""
-        if name not in self.columns:
-            return {}
-        place = self.columns.index(name)
-        return {str(row[0]): row[place] for row in self.rows}
-
     def verdict(self, row: tuple[Cell, ...]) -> str | None:
         """That on a row, "" where it has none; None where rows of the table have no verdicts."""
         for column, cell in zip(self.columns, row, strict=True):

@@ -41,7 +41,7 @@ from srs_eval.models.published import left_open
 
 _Result = Mapping[str, Any]  # a line of a result file
 _Results = dict[int, _Result]  # by user
-SHARES = ("RMSE", "RMSE(bins)", "ICI", "AUC")  # metrics that lie between 0 and 1
+_SHARES = ("RMSE", "RMSE(bins)", "ICI", "AUC")  # metrics that lie between 0 and 1
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ class DamagedParts(InputError):
     """Some of what is to be merged is lost; nothing has been written."""
 
 
-def merge(parts: Sequence[Path], out: Path, *, take_what_is_whole: bool = False) -> int:
-    """One folder of several with the same set-up; returns the number of units taken over.
+def merge(parts: Sequence[Path], out: Path, *, take_what_is_whole: bool = False) -> tuple[int, str]:
+    """One folder of several with the same set-up: units taken over, and what is lost, in words.
 
     `out` may be one of them: what it holds stays, and the units of the others are added. Raises
     InputError where set-ups differ, and DamagedParts where journals are damaged, unless one is to
@@ -117,7 +117,8 @@ def merge(parts: Sequence[Path], out: Path, *, take_what_is_whole: bool = False)
         setup = with_setup_of(part, setup)
     assert setup is not None
     refuse_audits(out)
-    if not take_what_is_whole and (lost := damaged_parts(parts)):
+    lost = _damaged_parts(parts)
+    if lost and not take_what_is_whole:
         raise DamagedParts(
             f"Nothing is merged, for journals are damaged: {lost}; the batch of such a part "
             "evaluates them again, and --take-what-is-whole goes on without them."
@@ -126,12 +127,12 @@ def merge(parts: Sequence[Path], out: Path, *, take_what_is_whole: bool = False)
         setup = with_setup_of(out, setup)
     with ResultStore(out, setup, fresh=None) as store:
         try:
-            return sum(store.take_over(part) for part in parts)
+            return sum(store.take_over(part) for part in parts), lost
         finally:
             store.publish(everything=True)
 
 
-def damaged_parts(parts: Sequence[Path]) -> str:
+def _damaged_parts(parts: Sequence[Path]) -> str:
     """How many lines of the journals of which folder are damaged, in words; "" for none."""
     told = []
     for part in dict.fromkeys(parts):
@@ -204,7 +205,7 @@ def _impossible(line: Mapping[str, Any]) -> str:
                 return f"no {name}"
         elif not isinstance(value, int | float) or not math.isfinite(value):
             return f"{name} {value}"
-        elif (name == "LogLoss" and value < 0) or (name in SHARES and not 0 <= value <= 1):
+        elif (name == "LogLoss" and value < 0) or (name in _SHARES and not 0 <= value <= 1):
             return f"{name} {value:g}"
     return ""
 

@@ -195,7 +195,7 @@ class ToDo:
             present=self.before["done"],
             skipped_before=self.before["skipped"],
             retried=self.before["failed"],
-            jobs=0 if place is None else place.all_jobs,
+            jobs=sum(each.jobs for each in (place, place and place.for_device) if each),
             expected_seconds=seconds,
             compile_seconds=compiling,
             damaged=self._store.damaged,
@@ -220,11 +220,6 @@ class Place:
     """A worker's death fails every task that it held (WorkerDied), and nobody tells which."""
     for_device: Place | None = None
     """Where tasks go that run on a device."""
-
-    @property
-    def all_jobs(self) -> int:
-        """With those on a device."""
-        return self.jobs + (0 if self.for_device is None else self.for_device.jobs)
 
     def seconds(self, work: float, on_device: float) -> float:
         """What takes so many seconds of one worker, of either kind, takes here."""

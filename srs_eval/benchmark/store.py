@@ -14,7 +14,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
@@ -101,16 +101,15 @@ class ResultStore:
         self.damaged = 0  # journal lines that were not whole
         self._handles: dict[str, int] = {}
         self._dirty: set[str] = set()
-        self._lock: Callable[[], None] | None = None
+        self._open = ExitStack()  # what ends with it: the folder is held, journals are open
         try:
             with self._refusals_told():
                 if fresh:
                     self._refuse_another_setup()
                 self._refuse_others(setup)
                 (folder / JOURNAL).mkdir(parents=True, exist_ok=True)
-                self._lock = hold(
-                    folder / JOURNAL, f'Another batch is writing to "{folder}": wait for it.'
-                )
+                refusal = f'Another batch is writing to "{folder}": wait for it.'
+                self._open.callback(hold(folder / JOURNAL, refusal))
                 if fresh:
                     self._clear()
                 self._agree(setup)
@@ -125,12 +124,8 @@ class ResultStore:
         self.close()
 
     def close(self) -> None:
-        for handle in self._handles.values():
-            os.close(handle)
+        self._open.close()
         self._handles.clear()
-        if self._lock is not None:
-            self._lock()
-            self._lock = None
 
     def statuses(self, configuration: str) -> dict[int, Status]:
         """What became of each user so far (the last word counts).
@@ -216,7 +211,9 @@ class ResultStore:
 
     def _journal_of(self, configuration: str) -> int:
         if configuration not in self._handles:
-            self._handles[configuration] = _open_journal(_journal(self.folder, configuration))
+            handle = _open_journal(_journal(self.folder, configuration))
+            self._open.callback(os.close, handle)
+            self._handles[configuration] = handle
         return self._handles[configuration]
 
     @contextmanager

@@ -49,9 +49,8 @@ def results(
             raise InputError("results merge mends nothing: --repair is for results check.")
         if out is None:
             raise InputError("results merge: name the folder that becomes of them with --out.")
-        lost = results_check.damaged_parts(folders) if take_what_is_whole else ""
         try:
-            taken = results_check.merge(folders, out, take_what_is_whole=take_what_is_whole)
+            taken, lost = results_check.merge(folders, out, take_what_is_whole=take_what_is_whole)
         except results_check.DamagedParts as error:
             say(f"srs-eval: {error}")
             return SOME_FAILED

@@ -38,20 +38,16 @@ from srs_eval.cli.output import (
     json_and_console,
     write,
 )
-from srs_eval.cli.research import say_tuned_on
+from srs_eval.cli.research import say_tuned_on_user
 from srs_eval.data.errors import InputError, NotEnoughData
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.run import Event, Run
     from srs_eval.models.configurations import Configuration
     from srs_eval.training.context import Context
-
-_WORTH_TELLING_SECONDS = 5.0
-_QUICK_SECONDS = 0.5  # below this, starting worker processes takes longer than the work
 
 
 @takes(
@@ -111,7 +107,6 @@ def export(
 ) -> int:
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
     from srs_eval.advice.questions import REGISTRY
-    from srs_eval.data.selection import anonymous as without_names
     from srs_eval.engine.ranking import with_own
     from srs_eval.report.console import console_for, say, share_done
     from srs_eval.report.learner import learner_report
@@ -121,8 +116,6 @@ def export(
     log = source.load()
     flags = _as_the_log_allows(flags, log)
     configurations = with_own(flags.resolve(models), log, flags.protocol)
-    if anonymous:
-        log = without_names(log)
     running = Running(models, jobs=jobs, reference=reference, no_cache=no_cache)
     run, interrupted = _evaluate(log, configurations, flags, context, running, equivalence)
     if interrupted is not None:
@@ -198,7 +191,6 @@ def compare(
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
     from srs_eval.advice.standing import FEWEST as STANDING_FEWEST
-    from srs_eval.models.own_parameters import left_out
     from srs_eval.report.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers, say
     from srs_eval.report.export import to_json
 
@@ -220,22 +212,28 @@ def compare(
         if json == "-":
             answers = list(coming)
         else:
-            closing = MODELS_ROWS if rows_of(log, wanted) == "benchmark" else ANKI_ROWS
-            answers = print_answers(coming, console_for(sys.stdout), closing)
-        if not answers:
-            raise NotEnoughData(
-                f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on"
-            )
+            below = MODELS_ROWS if rows_of(log, wanted) == "benchmark" else ANKI_ROWS
+            answers = print_answers(coming, console_for(sys.stdout), below)
     except NotEnoughData as error:
         if not knows_presets(log) or not set(wanted) - {MODELS, STANDING}:
             raise
-        why = too_few(log, error)
-        if why == str(error) and not left_out(log):
-            why += " among those that Anki's optimizer takes"
-        raise NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)") from None
+        raise _of_presets(log, error) from None
+    if not answers:
+        raise NotEnoughData(f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on")
     if json is not None:
         write(json, to_json(documents(answers, rows_of(log, wanted))))
     return FINE
+
+
+def _of_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
+    """Why there are too few reviews to ask of presets, and where to look."""
+    from srs_eval.advice.candidates import too_few
+    from srs_eval.models.own_parameters import left_out
+
+    why = too_few(log, error)
+    if why == str(error) and not left_out(log):
+        why += " among those that Anki's optimizer takes"
+    return NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)")
 
 
 @takes(source=source_options)
@@ -310,10 +308,7 @@ def workload(
 
 @takes(source=source_options, equivalence=equivalence_option)
 def state(
-    source: Source,
-    equivalence: float,
-    rows: RowsOption = "benchmark",
-    json: JsonOption = None,
+    source: Source, equivalence: float, rows: RowsOption = "benchmark", json: JsonOption = None
 ) -> int:
     """How much is your day? What your last answers say that your cards do not."""
     from srs_eval.advice.over_time import learner_state
@@ -322,8 +317,8 @@ def state(
     from srs_eval.report.console import STATE_CLOSING, print_answers
 
     check_targets([source.path], json)
-    chosen = one_of("--rows", rows, ("benchmark", "anki"))
-    protocol = Protocol(rows="anki" if chosen == "anki" else "benchmark")
+    of_anki = one_of("--rows", rows, ("benchmark", "anki")) == "anki"
+    protocol = Protocol(rows="anki" if of_anki else "benchmark")
     found = learner_state(source.load(), protocol, equivalence=equivalence)
     if console := json_and_console(json, state_document(found)):
         print_answers(found, console, STATE_CLOSING)
@@ -368,7 +363,7 @@ def _run(
     log = source.load()
     flags = _as_the_log_allows(flags, log)
     configurations = flags.resolve(running.models)
-    _say_tuned_on(flags.ledger, source, log)
+    say_tuned_on_user(flags.ledger, source, log)
     run, interrupted = _evaluate(log, configurations, flags, context, running, equivalence)
     document = run_document(log, run, flags.protocol, **source.narrowed_to, names=year)
     if running.json is not None:
@@ -382,18 +377,6 @@ def _run(
     if interrupted is not None:
         raise interrupted
     return SOME_FAILED if run.failed else FINE
-
-
-def _say_tuned_on(ledger: Ledger | None, source: Source, log: ReviewLog) -> None:
-    """As a batch says it, of the one user of a data set."""
-    if ledger is None or source.path is None or log.user not in ledger.users:
-        return
-    from srs_eval.benchmark.plan import survey
-    from srs_eval.data.datasets import is_dataset, open_dataset
-
-    # A file of one user does not tell of which data set it is.
-    fingerprint = survey(open_dataset(source.path))[0] if is_dataset(source.path) else ""
-    say_tuned_on(ledger, [log.user], fingerprint, "--user takes another")
 
 
 def _evaluate(
@@ -414,7 +397,6 @@ def _evaluate(
     from srs_eval.engine.run import Run
     from srs_eval.models.configurations import untuned
     from srs_eval.report.console import RunProgress, say
-    from srs_eval.report.formats import clock
 
     if log.rows is not None:
         refuse_rows_of_anki(flags)
@@ -437,13 +419,8 @@ def _evaluate(
     jobs = running.jobs
     if jobs is None:
         jobs = _sensible_jobs(evaluated, log.receipt.entries_read)
-    seconds = _expected_seconds(evaluated, log.receipt.entries_read) / max(1, jobs)
-    if seconds >= _WORTH_TELLING_SECONDS:
-        say(f"Expected to take about {clock(seconds)} if nothing of it is in the cache.")
     coming = engine.evaluate(
-        log,
-        evaluated,
-        flags.protocol,
+        *(log, evaluated, flags.protocol),
         jobs=jobs,
         context=context,
         use_cache=not running.no_cache,
@@ -474,37 +451,26 @@ def _as_the_log_allows(flags: Flags, log: ReviewLog) -> Flags:
     return replace(flags, protocol=replace(flags.protocol, rows="benchmark"))
 
 
-def _numbers(option: str, text: str) -> tuple[float, ...]:
-    """Numbers separated by commas or blanks."""
+def _retentions(text: str) -> tuple[float, ...]:
+    """Separated by commas or blanks; also as the percentages that Anki shows: 85 is 0.85."""
     try:
-        return tuple(float(each) for each in text.replace(",", " ").split())
+        given = [float(each) for each in text.replace(",", " ").split()]
     except ValueError:
         raise InputError(
-            f'{option} "{text[:40]}" is no list of numbers: give them as in 0.8,0.85,0.9.'
+            f'--retention "{text[:40]}" is no list of numbers: give them as in 0.8,0.85,0.9.'
         ) from None
-
-
-def _retentions(text: str) -> tuple[float, ...]:
-    """Also as the percentages that Anki shows: 85 is 0.85."""
-    given = _numbers("--retention", text)
     return tuple(round(each / 100, 6) if 50 <= each < 100 else each for each in given)
 
 
-def _expected_seconds(configurations: list[Configuration], entries: int) -> float:
-    """Of one core, without compiling; nothing of what cannot run here."""
-    from srs_eval.data.errors import missing
-
-    return sum(
-        each.expected_seconds(entries) for each in configurations if not missing(each.model.needs)
-    )
-
-
 def _sensible_jobs(configurations: list[Configuration], entries: int) -> int:
+    from srs_eval.data.errors import missing
     from srs_eval.engine.session import must_compile
     from srs_eval.engine.workers import cores
 
-    seconds = _expected_seconds(configurations, entries)
-    quick = seconds < _QUICK_SECONDS and not any(map(must_compile, configurations))
+    can_run = [each for each in configurations if not missing(each.model.needs)]
+    seconds = sum(each.expected_seconds(entries) for each in can_run)
+    # Below half a second, starting worker processes takes longer than the work.
+    quick = seconds < 0.5 and not any(map(must_compile, configurations))
     return 0 if quick else cores()
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from srs_eval.models.configurations import Configuration, Fit, Names
     from srs_eval.training.context import Context
 
-PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
+_PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
 _ROWS_PANEL = "Which reviews count"
 _RUN_PANEL = "How it runs"
 _OUTPUT_PANEL = "Output"
@@ -191,7 +191,7 @@ def _flags() -> Iterator[inspect.Parameter]:
     for name, meaning in _FLAGS.items():
         usual = getattr(Protocol(), name, False)
         metavar = "WHAT" if isinstance(usual, str) else None
-        made = option(meaning, f"--{name}", panel=PROTOCOL_PANEL, metavar=metavar)
+        made = option(meaning, f"--{name}", panel=_PROTOCOL_PANEL, metavar=metavar)
         yield inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
@@ -236,7 +236,7 @@ def context_options(
         option(
             "Retention that SM-2's intervals are taken to aim at.",
             "--sm2-target",
-            panel=PROTOCOL_PANEL,
+            panel=_PROTOCOL_PANEL,
         ),
     ] = 0.9,
     weights: Annotated[

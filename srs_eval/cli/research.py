@@ -18,6 +18,7 @@ from srs_eval.cli.options import (
     ModelsOption,
     NamesOption,
     SetupOption,
+    Source,
     context_options,
     names_of,
     one_of,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from srs_eval.benchmark.plan import BatchEvent
     from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.datasets import Dataset
+    from srs_eval.data.reviews import ReviewLog
     from srs_eval.models.configurations import Configuration
     from srs_eval.training.context import Context
 
@@ -370,14 +372,20 @@ def say_tuned_on(
     from srs_eval.data.errors import counted
     from srs_eval.report.console import say
 
-    if ledger is None or not (seen := ledger.users.intersection(users)):
+    seen = ledger.users.intersection(users) if ledger is not None and ledger.data == data else ()
+    if ledger is not None and seen:
+        on = f"{len(seen):,} of {counted(len(users), 'user')} here: for these,"
+        on = "this user:" if len(users) == 1 else on
+        say(f'"{ledger.path}" was tuned on {on} figures of tuned models flatter; {others}.')
+
+
+def say_tuned_on_user(ledger: Ledger | None, source: Source, log: ReviewLog) -> None:
+    """As a batch says it, of the one user of a data set."""
+    from srs_eval.benchmark.plan import survey
+    from srs_eval.data.datasets import is_dataset, open_dataset
+
+    if ledger is None or source.path is None or log.user not in ledger.users:
         return
-    same = ledger.data == data
-    if len(users) == 1:
-        on = "this user:" if same else "a user with this number: if that is the same person,"
-    else:
-        share = f"{len(seen):,} of {counted(len(users), 'user')} here"
-        on = f"{share}: for these,"
-        if not same:
-            on = f"users with the numbers of {share}: if they are the same people, for these,"
-    say(f'"{ledger.path}" was tuned on {on} figures of tuned models flatter; {others}.')
+    if is_dataset(source.path):  # a file of one user does not tell of which data set it is
+        fingerprint = survey(open_dataset(source.path))[0]
+        say_tuned_on(ledger, [log.user], fingerprint, "--user takes another")

@@ -48,7 +48,7 @@ _ABOUT = re.compile(r"(?:README|LICEN[CS]E)(?:\.\w+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class HubFile:
+class _HubFile:
     path: str
     size: int
     digest: str  # SHA-256, or git's SHA-1 of a small file
@@ -134,13 +134,13 @@ def download(
             threads.shutdown(cancel_futures=True)
 
 
-def _wanted(tree: Sequence[Any], repo: str, users: str | None) -> tuple[list[int], list[HubFile]]:
+def _wanted(tree: Sequence[Any], repo: str, users: str | None) -> tuple[list[int], list[_HubFile]]:
     """The users that are asked for, and their files (with the data set's conditions)."""
     files = [
-        HubFile(each.path, each.size, each.lfs.sha256 if each.lfs else each.blob_id)
+        _HubFile(each.path, each.size, each.lfs.sha256 if each.lfs else each.blob_id)
         for each in tree
     ]
-    of_user: dict[int, list[HubFile]] = {}
+    of_user: dict[int, list[_HubFile]] = {}
     for file in files:
         if match := _OF_A_USER.fullmatch(file.path):
             of_user.setdefault(int(match[1] or match[2]), []).append(file)
@@ -153,7 +153,7 @@ def _wanted(tree: Sequence[Any], repo: str, users: str | None) -> tuple[list[int
     return chosen, [*about, *(file for user in chosen for file in of_user[user])]
 
 
-def _refuse_other_layout(folder: Path, repo: str, wanted: Sequence[HubFile]) -> None:
+def _refuse_other_layout(folder: Path, repo: str, wanted: Sequence[_HubFile]) -> None:
     """Two data sets in one folder would be read as one of them."""
     there = Dataset(folder)
     coming: Layout = "csv" if any(file.path.endswith(".csv") for file in wanted) else "parquet"
@@ -164,7 +164,7 @@ def _refuse_other_layout(folder: Path, repo: str, wanted: Sequence[HubFile]) -> 
         )
 
 
-def _check_space(folder: Path, wanted: Sequence[HubFile]) -> None:
+def _check_space(folder: Path, wanted: Sequence[_HubFile]) -> None:
     """Refuse at the start what will not fit, and a folder that cannot be written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -185,15 +185,15 @@ def _check_space(folder: Path, wanted: Sequence[HubFile]) -> None:
         )
 
 
-def _fetch(api: HfApi, repo: str, revision: str, folder: Path, file: HubFile) -> bool:
+def _fetch(api: HfApi, repo: str, revision: str, folder: Path, file: _HubFile) -> bool:
     """Make sure that a file is there, with the hub's hash; whether it was before."""
     path = folder / file.path
     if _is_whole(path, file):
-        if hub_digest(folder, path) == file.digest:
+        if _hub_digest(folder, path) == file.digest:
             return True
         force = False  # the hub's program keeps it and notes its hash
     else:
-        if path.exists() and hub_digest(folder, path) is None:
+        if path.exists() and _hub_digest(folder, path) is None:
             raise InputError(
                 f'"{path}" is not from the hub and is not overwritten: move it, or name another '
                 "folder."
@@ -222,11 +222,11 @@ def _fetch(api: HfApi, repo: str, revision: str, folder: Path, file: HubFile) ->
     )
 
 
-def _is_whole(path: Path, file: HubFile) -> bool:
+def _is_whole(path: Path, file: _HubFile) -> bool:
     return (
         path.is_file()
         and path.stat().st_size == file.size
-        and digest(path, like=file.digest) == file.digest
+        and _digest(path, like=file.digest) == file.digest
     )
 
 
@@ -349,10 +349,10 @@ def _check_user(dataset: Dataset, user: int) -> _Checked:
     findings, hashes = [], 0
     for part in parts:
         with suppress(InputError):  # told below, once
-            expected = hub_digest(dataset.folder, part)
+            expected = _hub_digest(dataset.folder, part)
             if expected is not None:
                 hashes += 1
-                if digest(part, like=expected) != expected:
+                if _digest(part, like=expected) != expected:
                     findings.append(_Finding(part, "its content is not the hub's"))
     if not findings:
         try:
@@ -364,24 +364,24 @@ def _check_user(dataset: Dataset, user: int) -> _Checked:
             )
         else:
             assert log.rows is not None
-            findings += [_Finding(parts[0], told) for told in impossible(log.rows)]
+            findings += [_Finding(parts[0], told) for told in _impossible(log.rows)]
     return _Checked(user, hashes, findings)
 
 
 def load_possible(dataset: Dataset, user: int) -> ReviewLog:
-    """A user's log, if `impossible` finds nothing.
+    """A user's log, if `_impossible` finds nothing.
 
     Raises NotEnoughData with what it finds, and InputError as `Dataset.load` does.
     """
     log = dataset.load(user)
     assert log.rows is not None
-    told = impossible(log.rows) if len(log.rows) else []
+    told = _impossible(log.rows) if len(log.rows) else []
     if told:
         raise NotEnoughData(f"what it holds cannot be true: {'; '.join(told)}")
     return log
 
 
-def impossible(rows: Rows) -> list[str]:
+def _impossible(rows: Rows) -> list[str]:
     """What cannot be true of rows, in words: values out of their range, days that go back."""
     told = []
     if not len(rows):
@@ -412,7 +412,7 @@ def impossible(rows: Rows) -> list[str]:
 # --- hashes ----------------------------------------------------------------------
 
 
-def hub_digest(folder: Path, path: Path) -> str | None:
+def _hub_digest(folder: Path, path: Path) -> str | None:
     """The hash that the hub has of a file, as its own program left it beside a download.
 
     SHA-256, or git's SHA-1 for a small file; None where nothing is known. Read from
@@ -430,7 +430,7 @@ def hub_digest(folder: Path, path: Path) -> str | None:
     return found if is_hash else None
 
 
-def digest(path: Path, *, like: str) -> str:
+def _digest(path: Path, *, like: str) -> str:
     """A file's hash of the same kind as `like`. Raises InputError where it cannot be read."""
     with file_errors(path), open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size

@@ -23,7 +23,7 @@ MADE_BY = f"Made by srs-eval {VERSION}."
 """The last line of Markdown."""
 GENERATOR = f'<meta name="generator" content="srs-eval {VERSION}">'
 """The first line of the head of a page."""
-LIST = ".srs-eval-files"
+_LIST = ".srs-eval-files"
 _BEGINS = re.compile(
     rb'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta name="generator" content="srs-eval '
     rb'|\{\s+"layout": \d+,\s+"srs_eval": "'
@@ -87,7 +87,7 @@ def refuse_nested(out: Path, data: Path) -> None:
             )
 
 
-def is_own(path: Path) -> bool:
+def _is_own(path: Path) -> bool:
     """Whether a file is there and says, or its folder's list does, that srs-eval wrote it."""
     if not path.is_file():
         return False
@@ -129,7 +129,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
         known = {(_digest(path.read_bytes()), path.name) for path in _own_in(folder)}
         known |= {(_digest(content), name) for name, content in files.items()}
         lines = (f"{digest}  {name}\n" for digest, name in sorted(known, key=lambda each: each[1]))
-        write_atomically(folder / LIST, "".join(lines).encode())
+        write_atomically(folder / _LIST, "".join(lines).encode())
         for path, content in paths.items():
             write_atomically(path, content)
     return list(paths)
@@ -164,7 +164,7 @@ def write_atomically(path: Path, content: bytes, *, lasting: bool = True) -> Non
 def _refuse_others(path: Path, what: str, real: Path | None = None) -> None:
     """`real` is what would be replaced, if not the path itself, which may be a link."""
     replaced = real or path
-    if os.path.lexists(replaced) and not is_own(replaced):
+    if os.path.lexists(replaced) and not _is_own(replaced):
         raise InputError(
             f'"{path}" is not known as a file that srs-eval wrote, and is not overwritten: '
             f"name another {what}."
@@ -218,7 +218,7 @@ def _has_ending(path: Path, ending: str) -> bool:
 def _listed(folder: Path) -> set[tuple[str, str]]:
     """Hashes and names that a folder's list has."""
     try:
-        lines = (folder / LIST).read_text(encoding="utf-8").splitlines()
+        lines = (folder / _LIST).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return set()
     return {(digest, name) for digest, _, name in (line.partition("  ") for line in lines)}
@@ -227,7 +227,7 @@ def _listed(folder: Path) -> set[tuple[str, str]]:
 def _own_in(folder: Path) -> Iterator[Path]:
     """The files of a folder's list that are as they were written."""
     names = {name for _, name in _listed(folder)}
-    return (folder / name for name in sorted(names) if is_own(folder / name))
+    return (folder / name for name in sorted(names) if _is_own(folder / name))
 
 
 def _digest(content: bytes) -> str:

@@ -150,7 +150,7 @@ def prepare_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
     return _assemble(columns, first_of_card, number, judged, protocol)
 
 
-def time_series_folds(n: int, n_splits: int) -> list[tuple[slice, slice]]:
+def _time_series_folds(n: int, n_splits: int) -> list[tuple[slice, slice]]:
     """Train and test slices of scikit-learn's TimeSeriesSplit over n rows.
 
     The test parts are the last n_splits blocks of n // (n_splits + 1) rows; each is
@@ -344,7 +344,7 @@ def _assemble(
         Fold(train=np.arange(n), test=np.arange(test.start, n))
         if protocol.train_equals_test
         else Fold(train=np.arange(train.stop), test=np.arange(test.start, test.stop))
-        for train, test in time_series_folds(n, protocol.n_splits)
+        for train, test in _time_series_folds(n, protocol.n_splits)
     )
     elapsed_days = columns.elapsed_days[position]
     if protocol.secs:

@@ -18,7 +18,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows, arrays_in
 from srs_eval.data.trials import Trials
 from srs_eval.engine.evaluate import demo_learner, evaluate, in_words
-from srs_eval.engine.gradient_check import WrongGradient, wrong_gradient, wrong_gradients
+from srs_eval.engine.gradient_check import Wrong, wrong_gradient, wrong_gradients
 from srs_eval.engine.results import Result
 from srs_eval.engine.run import Finished
 from srs_eval.engine.session import Session
@@ -355,17 +355,15 @@ def _gradients(configuration: Configuration) -> _Findings:
     trials = Session(demo_learner()).trials(configuration.protocol)
     train = trials.folds[-1].train
     weights = np.ones(len(train))
-    found: list[WrongGradient | None] = [
-        *wrong_gradients(model.fit, trials, train, weights, _CONTEXT)
-    ]
+    found: list[Wrong | None] = [*wrong_gradients(model.fit, trials, train, weights, _CONTEXT)]
     loss = model.loss
     if loss is not None:
         start = model.default(_CONTEXT)
         found.append(
             wrong_gradient("Model.loss", lambda w: loss(trials, w, train, weights, _CONTEXT), start)
         )
-    for each in filter(None, found):
-        yield Finding(name, "gradient", each.where, 0, each.parameter, each.found, each.difference)
+    for where, parameter, slope, difference in filter(None, found):
+        yield Finding(name, "gradient", where, 0, parameter, slope, difference)
 
 
 # What training is for

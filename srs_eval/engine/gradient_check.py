@@ -6,7 +6,6 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any
 from unittest.mock import patch
@@ -29,17 +28,11 @@ _TRAINERS = (
 _OFF = 0.01  # as a part of the largest component
 
 
-@dataclass(frozen=True)
-class WrongGradient:
-    """The first parameter whose derivative is wrong."""
-
-    where: str
-    parameter: int
-    found: float
-    difference: float
+Wrong = tuple[str, int, float, float]
+"""Whose gradient; the first parameter whose derivative is wrong; that, and what it should be."""
 
 
-def wrong_gradient(where: str, objective: _Objective, start: Any) -> WrongGradient | None:
+def wrong_gradient(where: str, objective: _Objective, start: Any) -> Wrong | None:
     """What is wrong with a gradient near the start; None where it is right.
 
     Near it, for at the start itself equal things may be equal by design.
@@ -60,16 +53,16 @@ def wrong_gradient(where: str, objective: _Objective, start: Any) -> WrongGradie
     if not len(off):
         return None
     k = int(off[0])
-    return WrongGradient(where, k, float(slope[k]), float(differences[0, k]))
+    return where, k, float(slope[k]), float(differences[0, k])
 
 
-def wrong_gradients(fit: Callable[..., Any], *given: Any) -> list[WrongGradient]:
+def wrong_gradients(fit: Callable[..., Any], *given: Any) -> list[Wrong]:
     """One for each trainer that the fit gives a wrong gradient to.
 
     Seen are those of `srs_eval.training` and `scipy.optimize.minimize`, which are replaced while
     the fit runs.
     """
-    found: dict[str, WrongGradient] = {}
+    found: dict[str, Wrong] = {}
 
     def looking(trainer: Callable[..., Any]) -> Callable[..., Any]:
         def looked(*given: Any, **named: Any) -> Any:
@@ -78,7 +71,7 @@ def wrong_gradients(fit: Callable[..., Any], *given: Any) -> list[WrongGradient]
             for each in _gradients_in(trainer.__name__, arguments.arguments):
                 wrong = wrong_gradient(*each)
                 if wrong is not None:
-                    found.setdefault(wrong.where, wrong)
+                    found.setdefault(wrong[0], wrong)
             return trainer(*given, **named)
 
         return looked

@@ -41,7 +41,6 @@ from srs_eval.data.reviews import (
 from srs_eval.data.rows import Selection, select_rows
 from srs_eval.data.trials import Trials, prepare_trials, recency_weights, rmse_bin_ids
 from srs_eval.engine.results import Result, TestSet
-from srs_eval.models import no_thread_left
 from srs_eval.models.configurations import Configuration
 from srs_eval.training.compile import changed, kernels_there, mark_kernels, program_digest
 from srs_eval.training.context import Context
@@ -141,15 +140,14 @@ class Session:
         if configuration.model.file is None:
             return fit_and_predict(configuration, trials, context, report)
         watched = _Watched(trials)
-        with no_thread_left():
-            try:
-                found = fit_and_predict(
-                    configuration, replace(trials, _derived=watched), context, report
-                )
-            finally:
-                written = watched.was_written_to()
-                if written:
-                    self._trials.clear()
+        try:
+            found = fit_and_predict(
+                configuration, replace(trials, _derived=watched), context, report
+            )
+        finally:
+            written = watched.was_written_to()
+            if written:
+                self._trials.clear()
         if written:
             raise ValueError("a read-only array was changed")
         trials._derived.update(watched)

@@ -10,10 +10,7 @@ import importlib
 import pkgutil
 import re
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -140,27 +137,7 @@ class ModelFile:
     digest: str  # of what is in it and in the Python files beside it
 
 
-left_behind: list[threading.Thread] = []
-"""Threads that did not end; Python would wait for them at the end of the program."""
-_SECONDS_TO_END = 1.0
 _own_folders: list[str] = []
-
-
-@contextmanager
-def no_thread_left() -> Iterator[None]:
-    """Raises RuntimeError where the block has started a thread that does not end."""
-    before = threading.enumerate()
-    try:
-        yield
-    finally:
-        until = time.monotonic() + _SECONDS_TO_END
-        new = [each for each in threading.enumerate() if each not in before and not each.daemon]
-        for each in new:
-            each.join(max(0.0, until - time.monotonic()))
-        still = [each for each in new if each.is_alive()]
-        left_behind.extend(still)
-    if still:
-        raise RuntimeError("it started a thread that does not end: a daemon thread may go on")
 
 
 def _named(name: str, file: ModelFile | None) -> Model:
@@ -192,9 +169,8 @@ def load_model_file(path: Path) -> tuple[Model, ...]:
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # kernels are compiled from a module's source
     try:
-        with no_thread_left():
-            # What was hashed, not what bytecode there may be of it.
-            exec(compile(content, path, "exec"), vars(module))
+        # What was hashed, not what bytecode there may be of it.
+        exec(compile(content, path, "exec"), vars(module))
         models = tuple(replace(model, file=file) for model in vars(module)["MODELS"])
         found = (
             _wrong_with(model, [each.name for each in models[:k]]) for k, model in enumerate(models)

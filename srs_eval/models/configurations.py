@@ -48,7 +48,7 @@ SUFFIXES: Mapping[str, tuple[str, Any]] = {
 SUFFIX_ALIASES = {"default": "dry-run", "S0": "pretrain", "two_buttons": "binary"}
 TUNED = "tuned"  # ends the name of what is trained as an audit's ledger says
 # Suffix -> how a person says it, where that is not the suffix itself.
-SUFFIX_WORDS: Mapping[str, str] = {
+_SUFFIX_WORDS: Mapping[str, str] = {
     "dry-run": "defaults",
     "pretrain": "S0 only",
     "own": "as your presets hold it",
@@ -250,7 +250,7 @@ def in_words(name: str) -> str:
     for model in all_models().values():
         if model.standard and f"{name}-".startswith(f"{model.standard}-"):
             suffixes = name.removeprefix(model.standard).split("-")
-            return " ".join([model.name, *(SUFFIX_WORDS.get(each, each) for each in suffixes[1:])])
+            return " ".join([model.name, *(_SUFFIX_WORDS.get(each, each) for each in suffixes[1:])])
         for alias, canonical in model.aliases.items():
             if canonical == name and len(alias) < len(name):
                 return alias
@@ -260,7 +260,7 @@ def in_words(name: str) -> str:
         if suffix is None:
             break
         name = name.removesuffix(f"-{suffix}")
-        words.insert(0, SUFFIX_WORDS.get(suffix, suffix))
+        words.insert(0, _SUFFIX_WORDS.get(suffix, suffix))
     return " ".join([_MODEL_WORDS.get(name, name), *words])
 
 
@@ -447,7 +447,7 @@ def flags_of(suffixes: str) -> dict[str, Any] | None:
     """Flags of suffixes, each behind its dash; None for anything else."""
     if not suffixes:
         return {}
-    spelled = {**SUFFIX_ALIASES, **{_hyphened(words): of for of, words in SUFFIX_WORDS.items()}}
+    spelled = {**SUFFIX_ALIASES, **{_hyphened(words): of for of, words in _SUFFIX_WORDS.items()}}
     for suffix in (*SUFFIXES, *spelled):
         start = f"-{suffix}".lower()
         rest = suffixes[len(start) :]

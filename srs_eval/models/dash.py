@@ -47,7 +47,7 @@ TAU = (0.2434, 1.9739, 16.0090, 129.8426)  # days
 _LEAST_AGE = float(np.float32(0.1))  # days; DASH[ACT-R]
 
 
-def recall_and_slope(z: Value, t: Value) -> tuple[Value, Value]:
+def _recall_and_slope(z: Value, t: Value) -> tuple[Value, Value]:
     """p = sigmoid(z) and dp/dz."""
     p = 1.0 / (1.0 + exp(-z))
     return p, p * (1.0 - p)
@@ -99,8 +99,8 @@ def _start(otherwise: tuple[float, ...]) -> Callable[[Trials], tuple[float, ...]
     return lambda trials: START_SHORT if trials.protocol.short else otherwise
 
 
-DASH = Linear("DASH", recall_and_slope, features, _start(START))
-_MCM = Linear("DASH", recall_and_slope, _features_mcm, _start(START_MCM))
+_DASH = Linear("DASH", _recall_and_slope, features, _start(START))
+_MCM = Linear("DASH", _recall_and_slope, _features_mcm, _start(START_MCM))
 
 
 # DASH[ACT-R]
@@ -175,7 +175,7 @@ def _act_r_recall(sums: FloatArray, w: FloatArray) -> tuple[float, float, float]
     """p, the sum in its logarithm, and z of one trial."""
     total = w[2] * sums[0] + w[3] * sums[1]
     z = w[0] * math.log(1 + max(total, 0.0)) + w[4]
-    p, _ = recall_and_slope(z, 0.0)
+    p, _ = _recall_and_slope(z, 0.0)
     return p, total, z
 
 
@@ -291,8 +291,8 @@ MODELS = (
         inputs="IL, G",
         parameters=9,
         source=_SOURCE,
-        fit=DASH.fit,
-        predict=DASH.predict,
+        fit=_DASH.fit,
+        predict=_DASH.predict,
         configurations=("DASH", "DASH-short", "DASH-recency"),
         hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.0065,

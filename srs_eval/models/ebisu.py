@@ -92,7 +92,7 @@ def _digamma_difference(a: FloatArray, b: FloatArray) -> FloatArray:
 # One update
 
 
-def update(
+def _update(
     alpha: FloatArray, halflife: FloatArray, success: NDArray[np.bool_], tnow: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """alpha (= beta) and half-life in days after a quiz `tnow` days after the last. Shapes (n,).
@@ -197,7 +197,7 @@ def _beliefs(trials: Trials) -> tuple[FloatArray, FloatArray]:
         _, one, belief = np.unique(key, return_index=True, return_inverse=True)
         parent = key[one] // outcomes
         row = rows[one]
-        alpha, halflife = update(
+        alpha, halflife = _update(
             alpha[parent], halflife[parent], trials.history_rating[row] > 1, interval[row]
         )
         after_alpha[rows] = alpha[belief]
@@ -205,7 +205,7 @@ def _beliefs(trials: Trials) -> tuple[FloatArray, FloatArray]:
     return after_alpha, after_halflife
 
 
-def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """Expected recall B(alpha + delta_t / t, beta) / B(alpha, beta) (shape of `index`)."""
     after = trials.derived(_beliefs)
     alpha, halflife = (before(trials, column, index) for column in after)
@@ -222,7 +222,7 @@ MODELS = (
         inputs="IL, G",
         parameters=0,
         source="fasiha/ebisu 2.2.0; open-spaced-repetition/srs-benchmark other.py `ebisu_v2`",
-        predict=predict,
+        predict=_predict,
         known_decks_only=True,
         flags=UNTRAINED_FLAGS,
         compiles="never",

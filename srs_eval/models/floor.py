@@ -18,7 +18,7 @@ from srs_eval.data.trials import Trials, rmse_bin_ids
 from srs_eval.models import UNTRAINED_FLAGS, Context, Model
 
 
-def average(trials: Trials, context: Context) -> FloatArray:
+def _average(trials: Trials, context: Context) -> FloatArray:
     """Each fold's reviews get the share of successes among the reviews before them.
 
     Returns (k,) in the order of `trials.test_index`. srs-benchmark counts no
@@ -99,7 +99,7 @@ MODELS = (
         inputs="-",
         parameters=0,
         source="open-spaced-repetition/srs-benchmark other.py `baseline`",
-        online=average,
+        online=_average,
         flags=UNTRAINED_FLAGS | {"train_equals_test", "no_train_same_day", "known_decks_only"},
         compiles="never",
         seconds_per_10k=0.0025,

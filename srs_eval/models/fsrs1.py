@@ -75,7 +75,7 @@ def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
 
 
 _DEFAULT = (2.0, 5.0, 3.0, -0.7, -0.2, 1.0, -0.3)
-RECURRENT = RecurrentModel(
+_RECURRENT = RecurrentModel(
     name="FSRSv1",
     states=3,
     default=_DEFAULT,
@@ -88,7 +88,7 @@ RECURRENT = RecurrentModel(
     constants=(0.01,),
     tie_order="quicksort",
 )
-_TRAINABLE = Trainable(with_least_stability(RECURRENT))
+_TRAINABLE = Trainable(with_least_stability(_RECURRENT))
 
 
 MODELS = (
@@ -101,7 +101,7 @@ MODELS = (
         predict=_TRAINABLE.predict,
         fit=_TRAINABLE.fit,
         default=lambda context: list(_DEFAULT),
-        hyperparameters=RECURRENT.hyperparameters,
+        hyperparameters=_RECURRENT.hyperparameters,
         seconds_per_10k=0.0075,
         note="In v1 a failure sets S from the number of lapses alone.",
     ),

@@ -64,7 +64,7 @@ def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
 
 
 _DEFAULT = (1.0, 1.0, 1.0, -1.0, -1.0, 0.2, 3.0, -0.8, -0.2, 1.3, 2.6, -0.2, 0.6, 1.5)
-RECURRENT = RecurrentModel(
+_RECURRENT = RecurrentModel(
     name="FSRSv2",
     states=2,
     default=_DEFAULT,
@@ -77,7 +77,7 @@ RECURRENT = RecurrentModel(
     constants=(0.01,),
     tie_order="quicksort",
 )
-_TRAINABLE = Trainable(with_least_stability(RECURRENT))
+_TRAINABLE = Trainable(with_least_stability(_RECURRENT))
 
 
 MODELS = (
@@ -90,7 +90,7 @@ MODELS = (
         predict=_TRAINABLE.predict,
         fit=_TRAINABLE.fit,
         default=lambda context: list(_DEFAULT),
-        hyperparameters=RECURRENT.hyperparameters,
+        hyperparameters=_RECURRENT.hyperparameters,
         seconds_per_10k=0.009,
     ),
 )

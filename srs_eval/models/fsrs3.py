@@ -66,7 +66,7 @@ _DEFAULT = (
     1.8907, -0.3832, 0.5867, 1.0721,  # failure
 )
 # fmt: on
-RECURRENT = RecurrentModel(
+_RECURRENT = RecurrentModel(
     name="FSRSv3",
     states=2,
     default=_DEFAULT,
@@ -79,7 +79,7 @@ RECURRENT = RecurrentModel(
     constants=(0.01,),
     tie_order="quicksort",
 )
-_TRAINABLE = Trainable(with_least_stability(RECURRENT))
+_TRAINABLE = Trainable(with_least_stability(_RECURRENT))
 
 
 MODELS = (
@@ -92,7 +92,7 @@ MODELS = (
         predict=_TRAINABLE.predict,
         fit=_TRAINABLE.fit,
         default=lambda context: list(_DEFAULT),
-        hyperparameters=RECURRENT.hyperparameters,
+        hyperparameters=_RECURRENT.hyperparameters,
         seconds_per_10k=0.009,
     ),
 )

@@ -49,7 +49,7 @@ def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
 
 
 # fmt: off
-DEFAULT = (
+_DEFAULT = (
     0.4872, 1.4003, 3.7145, 13.8206,  # S0 by first rating
     5.1618, 1.2298, 0.8975, 0.031,  # difficulty
     1.6474, 0.1367, 1.0461,  # success
@@ -63,7 +63,7 @@ _DEFAULT_SECS = (
 RECURRENT = RecurrentModel(
     name="FSRS_4_5",
     states=2,
-    default=DEFAULT,
+    default=_DEFAULT,
     lower=(
         *(-bound for bound in NO_BOUND),
         0, 0.01, 0.01, 0, 0, 0, 0.01, 0.2, 0.01, 0.01, 0.01, 0, 1,
@@ -80,7 +80,7 @@ RECURRENT = RecurrentModel(
     trained_on=after_second_review,
 )
 # fmt: on
-fit_s0 = s0_fit(DEFAULT, decay=0.5, default_secs=_DEFAULT_SECS)
+fit_s0 = s0_fit(_DEFAULT, decay=0.5, default_secs=_DEFAULT_SECS)
 _TRAINABLE = Trainable(with_least_stability(RECURRENT), fit_s0)
 
 
@@ -93,7 +93,7 @@ MODELS = (
         source="srs-benchmark other.py, class FSRS4dot5",
         predict=_TRAINABLE.predict,
         fit=_TRAINABLE.fit,
-        default=lambda context: list(DEFAULT),
+        default=lambda context: list(_DEFAULT),
         default_secs=lambda context: list(_DEFAULT_SECS),
         hyperparameters=(*RECURRENT.hyperparameters, START),
         seconds_per_10k=0.0085,

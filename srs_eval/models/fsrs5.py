@@ -74,7 +74,7 @@ def _same_day(state: State, t: Value, rating: Value, w: Value) -> State:
 
 
 # fmt: off
-DEFAULT = (
+_DEFAULT = (
     0.40255, 1.18385, 3.173, 15.69105,  # S0 by first rating
     7.1949, 0.5345, 1.4604, 0.0046,  # difficulty
     1.54575, 0.1192, 1.01925,  # success
@@ -82,7 +82,7 @@ DEFAULT = (
     0.2315, 2.9898,  # Hard, Easy
     0.51655, 0.6621,  # same day
 )
-DEVIATION = (
+_DEVIATION = (
     6.61, 9.52, 17.69, 27.74, 0.55, 0.28, 0.67, 0.12, 0.4, 0.18,
     0.34, 0.27, 0.08, 0.14, 0.57, 0.25, 1.03, 0.27, 0.39,
 )
@@ -102,7 +102,7 @@ def _lower_bounds(least: float) -> tuple[float, ...]:
 RECURRENT = RecurrentModel(
     name="FSRS_5",
     states=2,
-    default=DEFAULT,
+    default=_DEFAULT,
     lower=_lower_bounds(0.01),
     upper=_UPPER,
     first=_first,
@@ -111,7 +111,7 @@ RECURRENT = RecurrentModel(
     same_day=_same_day,
     recall=recall,
     constants=(0.01,),
-    deviation=DEVIATION,
+    deviation=_DEVIATION,
     tie_order="quicksort",
 )
 
@@ -151,17 +151,17 @@ def _without_short_term(parameters: list[float]) -> list[float]:
     return [*parameters[:17], 0.0, 0.0]
 
 
-def fit_s0(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+def _fit_s0(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """The default parameters with S0 fitted."""
-    start = s0_fit(DEFAULT, decay=0.5)(trials, train, weights, context)
+    start = s0_fit(_DEFAULT, decay=0.5)(trials, train, weights, context)
     return _without_short_term(start) if trials.protocol.disable_short_term else start
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """The 19 parameters. Where all histories are too long to train on: S0 only."""
-    start = list(DEFAULT)
+    start = list(_DEFAULT)
     if START.of(context) == "fitted":
-        start = fit_s0(trials, train, weights, context)
+        start = _fit_s0(trials, train, weights, context)
     padded = _as_padded(trials, _shortest(trials, train))
     try:
         return fit_recurrent(_recurrent(trials), padded, train, weights, start, context)
@@ -169,7 +169,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
         return start
 
 
-def predict(
+def _predict(
     trials: Trials, parameters: list[float], index: IntArray, context: Context
 ) -> FloatArray:
     del context
@@ -188,10 +188,10 @@ MODELS = (
         inputs="IL, G, SR",
         parameters=19,
         source="fsrs-optimizer 5.7.0, src/fsrs_optimizer/fsrs_optimizer.py",
-        predict=predict,
-        fit=fit,
-        fit_s0=fit_s0,
-        default=lambda context: list(DEFAULT),
+        predict=_predict,
+        fit=_fit,
+        fit_s0=_fit_s0,
+        default=lambda context: list(_DEFAULT),
         configurations=(
             "FSRS-5",
             "FSRS-5-dry-run",

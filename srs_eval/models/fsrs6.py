@@ -30,23 +30,23 @@ def forgetting_curve(t: Value, s: Value, w: Value) -> Value:
     return power(1.0 + factor * t / s, -w[20])
 
 
-def recall(t: Value, state: State, w: Value) -> Value:
+def _recall(t: Value, state: State, w: Value) -> Value:
     return forgetting_curve(t, state[0], w)
 
 
-def first(rating: Value, w: Value) -> State:
+def _first(rating: Value, w: Value) -> State:
     """S0 and D0."""
     return clamp(init_s(rating, w), w[21], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
 
 
-def success(state: State, t: Value, rating: Value, w: Value) -> State:
+def _success(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
     r = forgetting_curve(t, s, w)
     new_s = stability_after_success(s, d, r, rating, w)
     return clamp(new_s, w[21], S_MAX), next_d(d, rating, w)
 
 
-def failure(state: State, t: Value, rating: Value, w: Value) -> State:
+def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
     forgotten = stability_after_failure(s, d, forgetting_curve(t, s, w), w)
     new_s = minimum(forgotten, longest_after_failure(s, w))
@@ -57,7 +57,7 @@ def short_term_increase(s: Value, rating: Value, w: Value) -> Value:
     return exp(w[17] * (rating - 3.0 + w[18])) * power(s, -w[19])
 
 
-def same_day(state: State, t: Value, rating: Value, w: Value) -> State:
+def _same_day(state: State, t: Value, rating: Value, w: Value) -> State:
     """A review less than a day after the one before; Good and Easy never shorten S."""
     s, d = state
     increase = short_term_increase(s, rating, w)
@@ -95,7 +95,7 @@ def lower_bounds(least_stability: float) -> tuple[float, ...]:
     # fmt: on
 
 
-def least_stability(trials: Trials) -> float:
+def _least_stability(trials: Trials) -> float:
     """In days; smaller where intervals are fractions of a day."""
     return 1e-6 if trials.protocol.secs else 0.001
 
@@ -107,19 +107,19 @@ def recurrent(least: float) -> RecurrentModel:
         default=DEFAULT,
         lower=lower_bounds(least),
         upper=UPPER,
-        first=first,
-        success=success,
-        failure=failure,
-        same_day=same_day,
-        recall=recall,
+        first=_first,
+        success=_success,
+        failure=_failure,
+        same_day=_same_day,
+        recall=_recall,
         constants=(least,),
         deviation=DEVIATION,
     )
 
 
-fit_s0 = s0_fit(DEFAULT, DEFAULT[20], least=least_stability)
+fit_s0 = s0_fit(DEFAULT, DEFAULT[20], least=_least_stability)
 TRAINABLE = Trainable(
-    lambda trials, context: recurrent(least_stability(trials)), fit_s0, start_will_do=True
+    lambda trials, context: recurrent(_least_stability(trials)), fit_s0, start_will_do=True
 )
 fit, predict = TRAINABLE.fit, TRAINABLE.predict
 

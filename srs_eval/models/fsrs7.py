@@ -166,7 +166,7 @@ def success(state: State, t: Value, rating: Value, w: Value) -> State:
     )
 
 
-def failure(state: State, t: Value, rating: Value, w: Value) -> State:
+def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     """The short-term stability falls to 0.8 of the long-term one or lower."""
     s, q, d = state
     r, r1 = _recalls(t, state, w)
@@ -194,7 +194,7 @@ _LOWER = (
     0, 0, 0.5, 0.001, 0.001, 0, 0, 1,
     0.01, 0.01, 0.2, 0.5, 0.01, 0.1, 0, 0.1, 0, 0, 0,
 )
-UPPER = (
+_UPPER = (
     50, 100, 100, 100, 10, 4, 4,
     4, 1.2, 3, 1.5, 1, 3.5, 1, 7,
     4, 2, 6, 1.5, 1, 5, 1, 7,
@@ -255,11 +255,11 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
         states=3,
         default=DEFAULT,
         lower=_LOWER,
-        upper=UPPER,
+        upper=_UPPER,
         not_below=((1, 0), (2, 1), (3, 2), (26, 25)),
         first=first,
         success=success,
-        failure=failure,
+        failure=_failure,
         recall=recall,
         constants=(0.0001 if secs else 0.01,),
         deviation=tuple(deviation / math.sqrt(_PENALTY) for deviation in _DEVIATION),

@@ -137,7 +137,7 @@ def recency(n: int) -> FloatArray:
     return scaled
 
 
-def tune(
+def _tune(
     weights: Weights,
     trials: Trials,
     parts: list[IntArray],
@@ -195,14 +195,14 @@ def tuned(weights: Weights, trials: Trials, train: IntArray, context: Context) -
         raise NotEnoughData("all histories are too long to train on")
     size = _BATCH.integer(context)
     parts = [rows[k : k + size] for k in range(0, len(rows), size)]
-    return tune(weights, trials, parts, weight_of, context, fine_tuning(context))
+    return _tune(weights, trials, parts, weight_of, context, fine_tuning(context))
 
 
 def gradient(weights: Weights, trials: Trials, index: IntArray) -> FloatArray:
     """Of the log loss summed over the positions `index`, by the weights (503,)."""
     nowhere = _Course(np.array([1e-300]), decay=0.0, pull=0.0, longest=np.inf, exponent=1.0)
     still = replace(weights, adam_mean=None, adam_square=None, adam_steps=0)
-    found = tune(still, trials, [index], np.ones(len(trials)), Context(), nowhere)
+    found = _tune(still, trials, [index], np.ones(len(trials)), Context(), nowhere)
     assert found.adam_mean is not None
     return found.adam_mean / (1.0 - BETAS[0])
 

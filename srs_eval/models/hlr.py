@@ -26,7 +26,7 @@ START = (2.5819, -0.8674, 2.7245)
 _LN2 = math.log(2)
 
 
-def recall_and_slope(z: Value, t: Value) -> tuple[Value, Value]:
+def _recall_and_slope(z: Value, t: Value) -> tuple[Value, Value]:
     """p = 2^(-t / 2^z) and dp/dz."""
     x = _LN2 * t * exp(-_LN2 * z)
     x = where(x > 1000.0, 1000.0, x)  # p and its slope are zero far before
@@ -34,7 +34,7 @@ def recall_and_slope(z: Value, t: Value) -> tuple[Value, Value]:
     return p, p * x * _LN2
 
 
-def features(trials: Trials) -> FloatArray:
+def _features(trials: Trials) -> FloatArray:
     """sqrt of the passes and of the failures before each trial, and 1 (n, 3)."""
     passes = np.concatenate(([0], np.cumsum(trials.history_rating > 1)))
     passes = passes[trials.history_end] - passes[trials.history_start]
@@ -42,7 +42,7 @@ def features(trials: Trials) -> FloatArray:
     return np.stack([np.sqrt(passes), np.sqrt(failures), np.ones(len(trials))], axis=1)
 
 
-_LINEAR = Linear("HLR", recall_and_slope, features, lambda trials: START)
+_LINEAR = Linear("HLR", _recall_and_slope, _features, lambda trials: START)
 
 
 MODELS = (

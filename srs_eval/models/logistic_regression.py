@@ -67,7 +67,7 @@ def _transformed(t: float) -> float:
     return (math.log(t + 1e-5) + 1.3) / 5
 
 
-def features(
+def _features(
     start: NDArray[np.bool_],
     last_rating: IntArray,
     delta_t: FloatArray,
@@ -152,7 +152,7 @@ def features(
 def make_features(trials: Trials) -> NDArray[np.float32]:
     order = np.argsort(trials.card_id, kind="stable")
     x = np.empty((len(order), 34), np.float32)
-    x[order] = compiled(features)(
+    x[order] = compiled(_features)(
         run_begins(trials.card_id[order]),
         trials.history_rating[trials.history_end[order] - 1],
         trials.delta_t[order],
@@ -187,7 +187,7 @@ def _recall(x: NDArray[np.float32], index: IntArray, coefficients: FloatArray) -
     return p
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """The 34 coefficients; `weights` are not used, the model has its own."""
     del weights
     _need_seconds(trials)
@@ -235,7 +235,7 @@ MODELS = (
         inputs="FIL, G, SR",
         parameters=34,
         source="srs-benchmark 07166732ccb5, models/logistic_regression.py",
-        fit=fit,
+        fit=_fit,
         predict=_predict,
         default=lambda context: MEAN.tolist(),
         standard="LogisticRegression-short-secs-recency",

@@ -143,7 +143,7 @@ def network_class() -> type:
             self.stability = nn.Linear(HIDDEN, CURVES)
             self.exponent = nn.Linear(HIDDEN, CURVES)
 
-        def forward(self, group: Group) -> Tensor:
+        def forward(self, group: _Group) -> Tensor:
             """Recall of the group's items (n,)."""
 
             def recurrent(lstm: nn.LSTM, values: Tensor) -> Tensor:
@@ -203,7 +203,7 @@ def _start(fixed: bool, context: Context) -> Weights:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class _Group:
     """Some cards on their way through the network.
 
     Rows are all first reviews of the cards, then all second ones and so on, longest card first.
@@ -234,7 +234,7 @@ def _days(trials: Trials, rows: IntArray) -> NDArray[np.float32]:
 
 def groups(
     trials: Trials, rows: IntArray, x: NDArray[np.float32], device: Any, at_once: int
-) -> Iterator[Group]:
+) -> Iterator[_Group]:
     """The cards of `rows`, together at most about `at_once` history rows at a time."""
     import torch
 
@@ -265,7 +265,7 @@ def groups(
             [cards[order[first_card : first_card + n]] + step for step, n in enumerate(still)]
         )
         item = before[length[position] - 1] + rank[card[position]] - first_card
-        yield Group(
+        yield _Group(
             x=torch.from_numpy(x[place]).to(device),
             previous=torch.from_numpy(previous_rows(still)).to(device),
             still=still.tolist(),
@@ -279,7 +279,7 @@ def _at_once(context: Context) -> int:
     return _ON_A_GPU_AT_ONCE if context.device.startswith("cuda") else REVIEWS_AT_ONCE
 
 
-def recency(n: int) -> FloatArray:
+def _recency(n: int) -> FloatArray:
     """Training weights of n rows in order of review; their mean is 1."""
     weights = 1.0 + RECENCY_WEIGHT * np.power(np.linspace(0, 1, n), RECENCY_DEGREE)
     scaled: FloatArray = weights * (n / weights.sum())
@@ -307,7 +307,7 @@ def tune(
     if not len(train):
         raise NotEnoughData("no reviews of later days to train on")
     weight_of = np.zeros(len(trials), np.float32)
-    weight_of[train] = recency(len(train))
+    weight_of[train] = _recency(len(train))
     random = np.random.RandomState(_SHUFFLE_SEED + hyperparameters.seed(context))
     shuffled = train[random.permutation(len(train))]
     rows = shuffled[trials.sequence_length[shuffled] <= trials.protocol.max_seq_len]

@@ -125,7 +125,7 @@ def _increase(d: Value, sr: Value, rw: Value, w: Value) -> Value:
 # Steps
 
 
-def first(rating: Value, w: Value) -> State:
+def _first(rating: Value, w: Value) -> State:
     s = where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
     d = where(rating == 1.0, w[4], where(rating == 2.0, w[5], where(rating == 3.0, w[6], w[7])))
     return clamp(s, w[39], _S_MAX), d, where(rating == 1.0, 1.0, 0.0)
@@ -150,7 +150,7 @@ def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     return s, _next_d(state[1], rw, rating, w), state[2] + 1.0
 
 
-def recall(t: Value, state: State, w: Value) -> Value:
+def _recall(t: Value, state: State, w: Value) -> Value:
     return _real_recall(state[1], state[0], _theory(t, state[0]), w)
 
 
@@ -162,10 +162,10 @@ _IN_DAYS = RecurrentModel(
     default=(1.0, 2.5, 4.5, 10.0, 1.0, 0.72, 0.07, 0.05, 1.26, 0.0, 0.67) + (0.0,) * 28,
     lower=(0.01,) * 4 + (0.0,) * 4 + (-5.0, 0.0, -5.0) + _FREE[0],
     upper=(100.0,) * 4 + (1.0,) * 4 + (5.0, 1.0, 5.0) + _FREE[1],
-    first=first,
+    first=_first,
     success=_success,
     failure=_failure,
-    recall=recall,
+    recall=_recall,
     constants=(0.01,),
     later_only=(*range(8, 11), *range(17, 39)),  # all but S0, D0 and rw
     learning_rate=4e-2,

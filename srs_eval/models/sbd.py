@@ -31,6 +31,7 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
+from srs_eval.models.fsrs7 import recency_weights
 from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, compiled, specialised
 from srs_eval.training.elementwise import LANES, Value, clamp, exp, log, minimum, where
@@ -38,7 +39,7 @@ from srs_eval.training.hyperparameters import Hyperparameter
 from srs_eval.training.optimisers import minimise
 from srs_eval.training.trie import history_trie, trie_batches
 
-START = (-2.803101, 1.386926, 1.739235, -1.819954, 0.529839, -0.886052, -1.393709)
+_START = (-2.803101, 1.386926, 1.739235, -1.819954, 0.529839, -0.886052, -1.393709)
 _SIGMA = np.array([1.754, 1.2339, 0.5003, 0.546, 0.0989, 1.1685, 0.7778])
 _PULL = hyperparameters.penalty("pull", 1e-3 * 2000)  # divided by the number of rows
 _LN_S_MIN = math.log(0.001)
@@ -167,7 +168,7 @@ def _all_rows(
         beta=np.empty((1, _SHAPES)),
         beta_bar=np.empty((1, _SHAPES)),
         v_bar=np.empty((_VALUES, LANES)),
-        w_bar=np.empty((len(START), LANES)),
+        w_bar=np.empty((len(_START), LANES)),
     )
     return made, batch.target
 
@@ -207,24 +208,20 @@ def _kernel() -> Any:
         "_loss": _loss,
         "_loss_adjoint": Gradient(_loss, ("s", "beta"), "v"),
     }
-    constants = {"_PARAMETERS": len(START), "_VALUES": _VALUES}
+    constants = {"_PARAMETERS": len(_START), "_VALUES": _VALUES}
     return specialised(full_batch, "SBD", steps, constants)
 
 
-def loss_and_gradient(rows: _AllRows, w: FloatArray) -> tuple[float, FloatArray]:
+def _loss_and_gradient(rows: _AllRows, w: FloatArray) -> tuple[float, FloatArray]:
     """Weighted sum of the rows' log losses, and its gradient (7,)."""
     loss = float(_kernel()(True, w, rows))
     return loss, rows.w_bar.sum(axis=1)
 
 
-def _recency_weights(n: int) -> FloatArray:
-    return 0.0667 + 0.9333 * (np.arange(n) / n) ** 11.25
-
-
 def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """The 7 parameters, fitted on histories of at most `max_seq_len` reviews."""
     if trials.protocol.recency:
-        weights = _recency_weights(len(train))
+        weights = recency_weights(len(train))
     short = trials.sequence_length[train] <= trials.protocol.max_seq_len
     rows, weight = train[short], weights[short]
     if not len(rows):
@@ -232,7 +229,7 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     weight_of = np.zeros(len(trials))
     weight_of[rows] = weight
     training, _ = _all_rows(trials, rows, weight_of)
-    start = np.array(START)
+    start = np.array(_START)
     total = float(weight.sum())
     pull = _PULL.number(context) / len(rows)
     done = [0]
@@ -240,7 +237,7 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     def objective(w: FloatArray) -> tuple[float, FloatArray]:
         done[0] += 1
         context.tick(min(done[0] / 100, 0.99))
-        loss, bar = loss_and_gradient(training, w)
+        loss, bar = _loss_and_gradient(training, w)
         away = (w - start) / _SIGMA
         value = loss / total + pull * float(away @ away)
         slope = bar / total + 2 * pull * away / _SIGMA
@@ -279,7 +276,7 @@ MODELS = (
         source="srs-benchmark 28e255f4b3ff, models/sbd.py",
         fit=_fit,
         predict=_predict,
-        default=lambda context: list(START),
+        default=lambda context: list(_START),
         standard="SBD-short-secs-recency",
         hyperparameters=(_PULL, _ITERATIONS),
         seconds_per_10k=0.08,

@@ -3,7 +3,7 @@
 People have days: a memory model that follows cards only misses what all cards of a day have in
 common. STATE-FSRS-6 takes FSRS-6's prediction and some 80 features of the answers given so far
 (`training/state_features.py`) into a logistic regression that learns after every judged review
-(`kalman_filter`, `mixture`). Its prior, means and spreads of the weights over other people, is
+(`kalman_filter`, `_mixture`). Its prior, means and spreads of the weights over other people, is
 part of the package (`pretraining/state.py` made it). Two filters, of which one follows change
 faster, and FSRS-6 itself are mixed by how well each has done.
 
@@ -156,7 +156,7 @@ def trace(features: FloatArray, y: FloatArray, prior: Prior) -> _Trace:
         )
         members.append(p)
         offsets.append(offset)
-    p = compiled(mixture)(np.array([*members, base]), y, np.array(_MEMBERS), _SHARE, _FLOOR)
+    p = compiled(_mixture)(np.array([*members, base]), y, np.array(_MEMBERS), _SHARE, _FLOOR)
     return _Trace(p, *offsets[0])
 
 
@@ -246,7 +246,7 @@ def kalman_filter(
     return predicted, offset, offset_variance, w, np.diag(covariance).copy()
 
 
-def mixture(
+def _mixture(
     predictions: FloatArray, y: FloatArray, prior: FloatArray, share: float, floor: float
 ) -> FloatArray:
     """The predictions (members, n) weighed by how they have done so far, (n,).

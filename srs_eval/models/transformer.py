@@ -140,7 +140,7 @@ def _left_by_dropout(longest: int, n: int, padded: int) -> FloatArray:
     return made
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     import torch
 
     from srs_eval.training.cells import Adam
@@ -198,7 +198,7 @@ MODELS = (
         inputs="IL, G",
         parameters=127,
         source="srs-benchmark other.py, class Transformer",
-        fit=fit,
+        fit=_fit,
         predict=predict,
         flags=ANY_FLAG,
         hyperparameters=(_RATE, _EPOCHS, _BATCH_SIZE, _DECAY, hyperparameters.SEED),

@@ -91,7 +91,7 @@ def dataset_report(
         sections=(
             *sections,
             *_median_parameters(files),
-            _card(folders, comparisons, columns, own_users, before),
+            _card(folders, comparisons, columns, before),
         ),
     )
 
@@ -183,15 +183,12 @@ def _lead(comparison: Comparison) -> list[str]:
         return []
     title = title_of(comparison)
     firsts = [lines[0] for lines in (by_reviews, by_users)]
-    same = firsts[0].file is firsts[1].file
     if len(comparison.files) == 1:
         return [f"{title}: {firsts[0].file.label} has no other to be compared with."]
-    ahead = (
-        f"{firsts[0].file.label} has the lowest mean log loss, by reviews and by users."
-        if same
-        else f"{firsts[0].file.label} has the lowest mean log loss by reviews, "
-        f"{firsts[1].file.label} by users."
-    )
+    labels = [first.file.label for first in firsts]
+    ahead = f"{labels[0]} has the lowest mean log loss by reviews, {labels[1]} by users."
+    if labels[0] == labels[1]:
+        ahead = f"{labels[0]} has the lowest mean log loss, by reviews and by users."
     below = [
         f"by {weighting}"
         for weighting, table in zip(WEIGHTINGS, comparison.tables, strict=True)
@@ -323,7 +320,6 @@ def _card(
     folders: Sequence[ResultFolder],
     comparisons: Sequence[Comparison],
     columns: Sequence[str],
-    own_users: bool,
     baseline: Sequence[ResultFolder],
 ) -> Section:
     """Exactly what was computed over what."""
@@ -341,10 +337,10 @@ def _card(
         "difference.",
         "Log loss and AUC depend on what is recalled as well as on the model; RMSE(bins) can be "
         "gamed (docs/metrics.md).",
-        "Users: each configuration's own."
-        if own_users
-        else "Users: those that all configurations of a table have, judged on the same number of "
-        "reviews.",
+        *(
+            f"{title_of(each)}: not defined is {_undefined(each.tables[1].lines, columns)}."
+            for each in comparisons
+        ),
     ]
     read = [*((folder, "") for folder in folders), *((folder, "baseline") for folder in baseline)]
     sources = table_of(
@@ -363,19 +359,7 @@ def _card(
             ("to know", lambda of: _to_know(*of)),
         ),
     )
-    compared = table_of(
-        "compared",
-        "Compared",
-        comparisons,
-        (
-            ("judged on", lambda of: of.rows + (", learning while judged" if of.learns else "")),
-            ("configurations", lambda of: len(of.files)),
-            ("users", lambda of: len(of.users)),
-            ("reviews", lambda of: of.reviews),
-            ("undefined figures", lambda of: _undefined(of.tables[1].lines, columns)),
-        ),
-    )
-    return Section("Metric card", (*lines, compared, sources))
+    return Section("Metric card", (*lines, sources))
 
 
 def _undefined(lines: Sequence[Standing], columns: Sequence[str]) -> str:
@@ -384,8 +368,8 @@ def _undefined(lines: Sequence[Standing], columns: Sequence[str]) -> str:
         for metric in columns
         if metric != SECONDS
     }
-    told = [f"{heading(metric)}: {counted(n, 'user')}" for metric, n in most.items() if n]
-    return ", ".join(told) or "none"
+    told = [f"{heading(metric)} of {counted(n, 'user')}" for metric, n in most.items() if n]
+    return ", ".join(told) or "no figure"
 
 
 def _to_know(folder: ResultFolder, role: str) -> str:

@@ -36,7 +36,7 @@ def as_text(document: Document, form: str) -> str:
 
         return harmless(page(document))
     if form == "md":
-        return harmless(markdown(document))
+        return harmless(_markdown(document))
     from srs_eval.report.export import to_json
 
     return to_json(_as_json(document))
@@ -62,61 +62,35 @@ def write_as(document: Document, form: str, path: Path) -> list[Path]:
 
 def _as_json(document: Document) -> dict[str, Any]:
     """Title, lead and every table: a list of objects by column; no figure is null."""
-    return {
-        "layout": 1,
-        "srs_eval": VERSION,
-        "title": document.title,
-        "lead": list(document.lead),
-        "tables": {
-            table.name: {
-                "title": table.title,
-                "rows": [
-                    dict(zip(_header(table), _values(table, row), strict=True))
-                    for row in table.rows
-                ],
-            }
-            for table in document.tables()
-        },
-    }
+    tables = {}
+    for table in document.tables():
+        header, *rows = _plain(table)
+        objects = [dict(zip(header, row, strict=True)) for row in rows]
+        tables[table.name] = {"title": table.title, "rows": objects}
+    about = {"title": document.title, "lead": list(document.lead), "tables": tables}
+    return {"layout": 1, "srs_eval": VERSION, **about}
 
 
 def _as_csv(table: Table) -> str:
+    return csv_text(_plain(table))
+
+
+def _plain(table: Table) -> list[tuple[Any, ...]]:
     """A header and the rows; a column with intervals is followed by half-widths or both ends."""
-    return csv_text([_header(table), *(_values(table, row) for row in table.rows)])
-
-
-def _header(table: Table) -> list[str]:
-    header: list[str] = []
-    for column, more in zip(table.columns, _intervals(table), strict=True):
-        header += [column.title, *(f"{column.title} {each}" for each in more)]
-    return header
-
-
-def _intervals(table: Table) -> list[tuple[str, ...]]:
-    """What each column has besides its figures."""
-    return [
-        ("low", "high")
-        if any(isinstance(cell, Figure) and cell.ends is not None for cell in column)
-        else ("half-width",)
-        if any(isinstance(cell, Figure) and not math.isnan(cell.half_width) for cell in column)
-        else ()
-        for column in ([row[k] for row in table.rows] for k in range(len(table.columns)))
-    ]
-
-
-def _values(table: Table, row: tuple[Cell, ...]) -> list[str | int | float | None]:
-    values: list[str | int | float | None] = []
-    for cell, more in zip(row, _intervals(table), strict=True):
-        values.append(_digits(cell.value) if isinstance(cell, Figure) else cell)
-        if not more:
-            continue
-        if not isinstance(cell, Figure):
-            values += [None] * len(more)
-        elif len(more) == 2:
-            values += map(_digits, cell.ends or (math.nan, math.nan))
-        else:
-            values.append(_digits(cell.half_width))
-    return values
+    columns: list[list[Any]] = []
+    for k, column in enumerate(table.columns):
+        cells = [row[k] for row in table.rows]
+        figures = [cell if isinstance(cell, Figure) else Figure(math.nan) for cell in cells]
+        values = (_digits(cell.value) if isinstance(cell, Figure) else cell for cell in cells)
+        columns.append([column.title, *values])
+        more: dict[str, list[float]] = {}
+        if any(each.ends is not None for each in figures):
+            ends = [each.ends or (math.nan, math.nan) for each in figures]
+            more = {"low": [low for low, _ in ends], "high": [high for _, high in ends]}
+        elif not all(math.isnan(each.half_width) for each in figures):
+            more = {"half-width": [each.half_width for each in figures]}
+        columns += ([f"{column.title} {name}", *map(_digits, more[name])] for name in more)
+    return list(zip(*columns, strict=True))
 
 
 def _digits(value: float) -> float | None:
@@ -126,7 +100,7 @@ def _digits(value: float) -> float | None:
 # --- Markdown
 
 
-def markdown(document: Document) -> str:
+def _markdown(document: Document) -> str:
     """A document as Markdown, fit for a forum: headings, sentences and pipe tables, no pictures.
 
     Of what a page folds there is what one would copy; of long tables, their brief rows. The last

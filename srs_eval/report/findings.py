@@ -70,7 +70,7 @@ def answers_section(
         return [Section("Answers", (answers,))]
     if not answers:
         return []
-    said = {line.question: line.text for line in lines if REGISTRY[line.question].line}
+    said = {line.question: line.text for line in lines if line.question in REGISTRY}
     said |= {
         line.question: f"{line.title}: {line.text}" for line in lines if line.question == "time"
     }
@@ -85,7 +85,7 @@ def answers_section(
         if not of_question:
             continue
         subject = of_question[0].subject
-        first = "" if subject in _ALL else f"{subject}: "
+        first = "" if subject in _ALL or len(of_question) == 1 else f"{subject}: "
         first += "".join(shown.sentences(of_question[0])[:1]).rstrip(".")
         said_before = len(preset_lines) if question in told_of_presets else 0
         rests_on = [

@@ -72,7 +72,7 @@ _MONTHS_IN_BRIEF = 6  # the latest, in a forum
 
 
 @dataclass(frozen=True)
-class Learner:
+class _Learner:
     """What a report on a learner tells; a sentence where something could not be found out."""
 
     inspection: Inspection
@@ -129,8 +129,8 @@ def learner_report(
     own = own_scheduler(log)
     shown = [name for name in (own, best and best.configuration.name) if name in run.results()]
     by_name = {each.name: each.words for each in run.configurations}
-    return learner_document(
-        Learner(
+    return _learner_document(
+        _Learner(
             inspection=inspect_log(log),
             protocol=protocol,
             run=run,
@@ -219,7 +219,7 @@ def _workload(log: ReviewLog, context: Context | None, *, at_once: bool = False)
     return found
 
 
-def learner_document(learner: Learner) -> Document:
+def _learner_document(learner: _Learner) -> Document:
     """Answers first, then what they rest on."""
     groups = learner.run.groups()
     overview = _overview(learner)
@@ -240,7 +240,7 @@ def learner_document(learner: Learner) -> Document:
     return Document(_title(learner), tuple(_lead(learner.run, overview)), tuple(sections))
 
 
-def _title(learner: Learner) -> str:
+def _title(learner: _Learner) -> str:
     only = [f"{what} {name}" for what, name in learner.narrowed_to.items() if name]
     if learner.anonymous:
         return "A collection"
@@ -262,7 +262,7 @@ def _lead(run: Run, overview: Overview | None) -> list[str]:
 # Answers
 
 
-def _overview(learner: Learner) -> Overview | None:
+def _overview(learner: _Learner) -> Overview | None:
     """The answers as the app has them."""
     if isinstance(learner.answers, str):
         return None
@@ -272,7 +272,7 @@ def _overview(learner: Learner) -> Overview | None:
 # Ranking
 
 
-def _group(group: Group, number: int, groups: int, learner: Learner) -> Section:
+def _group(group: Group, number: int, groups: int, learner: _Learner) -> Section:
     so_far = learner.run.so_far
     name = f"{number}-" if groups > 1 else ""
     names = [line.configuration.name for line in group.lines]
@@ -304,7 +304,7 @@ def _bounds(interval: Interval) -> tuple[float, float, float]:
 # Calibration, months, days
 
 
-def _in_pictures(learner: Learner) -> list[Section]:
+def _in_pictures(learner: _Learner) -> list[Section]:
     drawn = (
         *_calibration(learner.calibration),
         *_recall_by_month(learner.predictor, learner.months),
@@ -460,7 +460,7 @@ def _state(state: Sequence[Finding] | str) -> list[Section]:
     return [Section("Your days", (*blocks, STATE_CLOSING))]
 
 
-def _card(learner: Learner) -> Section:
+def _card(learner: _Learner) -> Section:
     from importlib.metadata import version
 
     run = learner.run

@@ -28,6 +28,7 @@ from srs_eval.report.document import (
 )
 from srs_eval.report.export import ranking_table
 
+_ELSEWHERE = "--html, --md and --csv"  # where columns are that do not fit
 _LONGEST_CELL = 40
 _LEAST_NAME = 14  # of a column that folds
 _INPUTS = {
@@ -59,31 +60,26 @@ def document_text(document: Document, width: int) -> RenderableType:
     return Lines(*parts)
 
 
-def _section_text(section: Section, width: int) -> list[RenderableType]:
+def _section_text(
+    section: Section, width: int, elsewhere: str = _ELSEWHERE
+) -> list[RenderableType]:
     if section.folded:
         return []
     parts: list[RenderableType] = ["", Text(section.title, "bold underline")]
     for block in section.blocks:
-        if isinstance(block, str):
-            parts += ["", Text(block)]
-        elif isinstance(block, Table) and block.shown:
-            parts += ["", *table_text(block, width)]
-        elif isinstance(block, Picture) and block.table is not None:
-            parts += ["", *table_text(block.table, width)]
-        elif isinstance(block, Section):
-            parts += _section_text(block, width)
+        table = block.table if isinstance(block, Picture) else block
+        if isinstance(table, str):
+            parts += ["", Text(table)]
+        elif isinstance(table, Table) and table.shown:
+            parts += ["", *table_text(table, width, elsewhere=elsewhere)]
+        elif isinstance(table, Section):
+            parts += _section_text(table, width, elsewhere)
     return parts
 
 
 def leaderboard_text(section: Section, width: int, folder: Path) -> RenderableType:
-    """A section of `report.dataset.leaderboards` of a folder."""
-    parts: list[RenderableType] = [Text(section.title, "bold")]
-    for block in section.blocks:
-        if isinstance(block, Table):
-            parts += table_text(block, width, elsewhere=f"`srs-eval report {folder}`")
-        elif isinstance(block, str):
-            parts.append(Text(block))
-    return Lines(*parts, "")
+    """A section of `report.comparison.leaderboards` of a folder."""
+    return Lines(*_section_text(section, width, f"`srs-eval report {folder}`"))
 
 
 def table_text(
@@ -91,7 +87,7 @@ def table_text(
     width: int,
     *,
     gap: int = 2,
-    elsewhere: str | None = "--html, --md and --csv",
+    elsewhere: str | None = _ELSEWHERE,
 ) -> list[RenderableType]:
     """A table below its title.
 

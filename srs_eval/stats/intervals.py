@@ -265,7 +265,7 @@ class CalibrationGraph:
     smooth_y: FloatArray  # (k,) lowess of y on p, kept within [0, 1]
 
 
-def wilson_interval(recalled: ArrayLike, count: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def _wilson_interval(recalled: ArrayLike, count: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """95 % score interval of a proportion (Wilson, 1927); NaN where `count` is 0."""
     hits = np.asarray(recalled, np.float64)
     n = np.asarray(count, np.float64)
@@ -299,7 +299,7 @@ def calibration_graph(
     with np.errstate(invalid="ignore"):
         predicted = np.bincount(place, forecast, bins) / count
         observed = recalled / count
-    low, high = wilson_interval(recalled, count)
+    low, high = _wilson_interval(recalled, count)
     filled = count > 0
     order = ascending(forecast)
     p_sorted = forecast[order]

@@ -44,7 +44,7 @@ class MeanInterval:
 # Bootstrap
 
 
-def mean(values: FloatArray, weights: FloatArray) -> FloatArray:
+def _mean(values: FloatArray, weights: FloatArray) -> FloatArray:
     """Weighted means (k,) of the defined values; nan where there are none."""
     defined = np.isfinite(values)
     weight = np.where(defined, weights[:, None], 0.0)
@@ -322,7 +322,7 @@ def averages(
             group = np.unique(found.groups[mode], return_inverse=True)[1]
         else:
             continue
-        figures = by_group(found.y, found.p, group)
+        figures = _by_group(found.y, found.p, group)
         groups[mode] = len(found.p) if mode == "global" else int(group.max(initial=-1)) + 1
         undefined[mode] = {name: int(np.isnan(each).sum()) for name, each in figures.items()}
         means[mode] = {
@@ -332,7 +332,7 @@ def averages(
     return Averages(label, means, groups, undefined, is_floor)
 
 
-def by_group(y: FloatArray, p: FloatArray, group: IntArray) -> dict[str, FloatArray]:
+def _by_group(y: FloatArray, p: FloatArray, group: IntArray) -> dict[str, FloatArray]:
     """LogLoss, RMSE and AUC of each group (g,); `group` (k,) counts from 0. AUC nan: one class."""
     count = np.bincount(group)
     loss = np.bincount(group, log_losses(y, p)) / count

@@ -1,7 +1,7 @@
 """Compilation on first use, with a cache on disk that is never stale.
 
 Functions stay plain Python in their files; `compiled` turns one into a numba
-dispatcher, `compiled_step` a step or its `Gradient` into instructions on vectors (`tracing`),
+dispatcher, `_compiled_step` a step or its `Gradient` into instructions on vectors (`tracing`),
 `specialised` a template that calls a model's steps. numba is imported at the first call of any
 of them.
 
@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 from srs_eval.data.paths import VERSION, cache_dir, content_digest
 from srs_eval.training import records
 
-PACKAGE = Path(__file__).parents[1]
-VIEWS = frozenset({"report", "tui", "app", "cli", "__main__"})
+_PACKAGE = Path(__file__).parents[1]
+_VIEWS = frozenset({"report", "tui", "app", "cli", "__main__"})
 """The entries that show figures: those of other entries do not depend on them."""
 _WITH_KERNELS = ("training", "models", "advice/workload")
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
@@ -41,7 +41,7 @@ def _stamps() -> dict[Path, tuple[int, int]]:
     """Date and size of the program's files."""
     found = {}
     with suppress(OSError):
-        for path in PACKAGE.rglob("*.py"):
+        for path in _PACKAGE.rglob("*.py"):
             about = path.stat()
             found[path] = about.st_mtime_ns, about.st_size
     return found
@@ -59,16 +59,16 @@ def changed() -> bool:
 
 
 @cache
-def program_digest(package: Path = PACKAGE) -> str:
+def program_digest(package: Path = _PACKAGE) -> str:
     """Of the whole package but its views, shipped weights included; nobody else's if `changed`."""
-    if package == PACKAGE and changed():
+    if package == _PACKAGE and changed():
         return secrets.token_hex(32)
     files = (
         path
         for path in package.rglob("*")
         if path.is_file()
         and "__pycache__" not in path.parts
-        and path.relative_to(package).parts[0].removesuffix(".py") not in VIEWS
+        and path.relative_to(package).parts[0].removesuffix(".py") not in _VIEWS
     )
     return content_digest(package, files)
 
@@ -77,8 +77,8 @@ def program_digest(package: Path = PACKAGE) -> str:
 def _folder_name() -> str:
     from importlib.metadata import version
 
-    files = [path for part in _WITH_KERNELS for path in (PACKAGE / part).glob("*.py")]
-    digest = secrets.token_hex(32) if changed() else content_digest(PACKAGE, files)
+    files = [path for part in _WITH_KERNELS for path in (_PACKAGE / part).glob("*.py")]
+    digest = secrets.token_hex(32) if changed() else content_digest(_PACKAGE, files)
     python = f"py{sys.version_info[0]}{sys.version_info[1]}"
     return f"srs-eval{VERSION}-{digest[:16]}-numba{version('numba')}-{python}"
 
@@ -142,7 +142,7 @@ def _described(value: Any) -> str:
     code, held = value.__code__, [each.cell_contents for each in value.__closure__ or ()]
     text = f"{value.__module__}.{value.__qualname__}:{code.co_firstlineno} {_described(held)}"
     file = Path(code.co_filename)
-    return text if PACKAGE in file.parents else f"{text} {own_digest(file)}"
+    return text if _PACKAGE in file.parents else f"{text} {own_digest(file)}"
 
 
 def _copy(function: FunctionType, name: str, names: Mapping[str, Any]) -> FunctionType:
@@ -211,7 +211,7 @@ class Gradient(NamedTuple):
 
 
 @cache
-def compiled_step(step: Callable[..., Any] | Gradient) -> Any:
+def _compiled_step(step: Callable[..., Any] | Gradient) -> Any:
     """A step (see `recurrent`) or its gradient for use in a kernel, where it is inlined."""
     from srs_eval.training.tracing import traced
 
@@ -246,7 +246,7 @@ def specialised(
     assert isinstance(template, FunctionType)
     kernels = kernels or {}
     names: dict[str, Any] = {**_inner_names(template), **constants, **kernels}
-    names |= {key: compiled_step(step) for key, step in steps.items()}
+    names |= {key: _compiled_step(step) for key, step in steps.items()}
     for key in taped:
         pair = as_function(steps[key]), as_function(steps[f"{key}_adjoint"])
         names[key], names[f"{key}_adjoint"] = tracing.taped(*pair)

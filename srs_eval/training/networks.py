@@ -220,7 +220,7 @@ class Network:
 
     @property
     def hyperparameters(self) -> tuple[hyperparameters.Hyperparameter, ...]:
-        """What `fit_network` can be set to by the context."""
+        """What `_fit_network` can be set to by the context."""
         return (
             hyperparameters.learning_rate(self.rate),
             hyperparameters.epochs(self.epochs),
@@ -250,7 +250,7 @@ class Network:
 START = hyperparameters.Hyperparameter("start", "pretrained", choices=("pretrained", "random"))
 
 
-def pretrained(network: Network, trials: Trials, context: Context) -> FloatArray:
+def _pretrained(network: Network, trials: Trials, context: Context) -> FloatArray:
     """Where training begins (p,). Raises InputError where there are no weights."""
     names = weight_names(network.name, trials.protocol)
     tensors = None
@@ -287,7 +287,7 @@ def training_rows(trials: Trials, train: IntArray) -> IntArray:
     return rows
 
 
-def fit_network(
+def _fit_network(
     network: Network,
     start: FloatArray,
     trials: Trials,
@@ -360,12 +360,12 @@ def functions(network: Network) -> tuple[Fit, Predict]:
     """`fit` and `predict` of a `Model`."""
 
     def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-        start = pretrained(network, trials, context)
-        return fit_network(network, start, trials, train, weights, context)
+        start = _pretrained(network, trials, context)
+        return _fit_network(network, start, trials, train, weights, context)
 
     def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
         """`parameters` empty: those that training begins with."""
-        w = np.array(parameters) if len(parameters) else pretrained(network, trials, context)
+        w = np.array(parameters) if len(parameters) else _pretrained(network, trials, context)
         return predict_network(network, w, trials, index)
 
     return fit, predict

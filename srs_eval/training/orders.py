@@ -69,7 +69,7 @@ _DIAGONALS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
 
 def shuffles(n: int, seed: int) -> Iterator[IntArray]:
     """0 ... n - 1, shuffled anew each time by one generator."""
-    words = random_words(seed)
+    words = _random_words(seed)
     while True:
         order = list(range(n))
         word, left = 0, 1  # the first index is 0 without any word
@@ -84,7 +84,7 @@ def shuffles(n: int, seed: int) -> Iterator[IntArray]:
         yield np.array(order, np.int64)
 
 
-def random_words(seed: int) -> Iterator[int]:
+def _random_words(seed: int) -> Iterator[int]:
     """What StdRng gives from a seed, 32 bits at a time."""
     return _words(_key(seed))
 

@@ -41,7 +41,7 @@ from srs_eval.training.records import Int32Array, packed
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
 _TAPED = ("success", "failure", "same_day")  # steps that leave something for their gradients
-SEED = 2023  # of the order of batches
+_SEED = 2023  # of the order of batches
 _Steps = tuple[tuple[str, Callable[..., Any]], ...]  # by name
 _ONE = np.zeros(1, np.int64)  # the order of a single batch
 
@@ -223,7 +223,7 @@ def fit_recurrent(
     scratch = _scratch(model, (batches,), (whole,))
     training = packed(batches), packed(descent), packed(scratch)
     evaluation = packed(whole), training[1], training[2]
-    orders = model.orders(len(parts), SEED + hyperparameters.seed(context))
+    orders = model.orders(len(parts), _SEED + hyperparameters.seed(context))
     best, best_loss = first, np.inf
     for epoch in range(epochs + 1):
         loss = -np.inf

@@ -30,7 +30,7 @@ from srs_eval.training.simd import (
     unpacked,
     where,
 )
-from srs_eval.training.trie import FIRST, SAME_DAY, SUCCESS, TrieBatches
+from srs_eval.training.trie import FAILURE, FIRST, SUCCESS, TrieBatches
 
 _STATES = 0
 _PARAMETERS = 0
@@ -70,30 +70,19 @@ def recurrent_pass(
         for segment in range(first_segment, end_segment):
             kind = kinds[segment]
             begin, end = starts[segment], ends[segment]
-            if kind == FIRST:
-                for i in range(begin, end, LANES):
+            for i in range(begin, end, LANES):
+                if kind == FIRST:
                     store_state(state, i - base, _first(load(ratings, i), w))
-                continue
-            if _HAS_SAME_DAY:  # noqa: SIM102 - decided before compilation
-                if kind == SAME_DAY:
-                    for i in range(begin, end, LANES):
-                        old = gather_state(state, parent, i, _STATES)
-                        dt, rating = load(delta_t, i), load(ratings, i)
-                        left = rows_from(tape, (i - base) * width)
-                        store_state(state, i - base, _same_day(old, dt, rating, w, left))
                     continue
-            if kind == SUCCESS:
-                for i in range(begin, end, LANES):
-                    old = gather_state(state, parent, i, _STATES)
-                    dt, rating = load(delta_t, i), load(ratings, i)
-                    left = rows_from(tape, (i - base) * width)
+                old = gather_state(state, parent, i, _STATES)
+                dt, rating = load(delta_t, i), load(ratings, i)
+                left = rows_from(tape, (i - base) * width)
+                if kind == SUCCESS:
                     store_state(state, i - base, _success(old, dt, rating, w, left))
-            else:
-                for i in range(begin, end, LANES):
-                    old = gather_state(state, parent, i, _STATES)
-                    dt, rating = load(delta_t, i), load(ratings, i)
-                    left = rows_from(tape, (i - base) * width)
+                elif kind == FAILURE:
                     store_state(state, i - base, _failure(old, dt, rating, w, left))
+                elif _HAS_SAME_DAY:  # decided before compilation
+                    store_state(state, i - base, _same_day(old, dt, rating, w, left))
 
         if done >= 0:
             set_zero(bar, batches.first_node[b + 1] - base, _STATES)
@@ -124,35 +113,22 @@ def recurrent_pass(
         for segment in range(end_segment - 1, first_segment - 1, -1):
             kind = kinds[segment]
             begin, end = starts[segment], ends[segment]
-            if kind == FIRST:
-                for i in range(begin, end, LANES):
-                    _first_adjoint(load(ratings, i), w, load_state(bar, i - base, _STATES), sums)
-                continue
-            if _HAS_SAME_DAY:  # noqa: SIM102 - decided before compilation
-                if kind == SAME_DAY:
-                    for i in range(begin, end, LANES):
-                        old = gather_state(state, parent, i, _STATES)
-                        dt, rating = load(delta_t, i), load(ratings, i)
-                        new_bar = load_state(bar, i - base, _STATES)
-                        left = rows_from(tape, (i - base) * width)
-                        old_bar = _same_day_adjoint(old, dt, rating, w, new_bar, sums, left)
-                        scatter_add(bar, parent, i, old_bar)
+            for i in range(begin, end, LANES):
+                new_bar = load_state(bar, i - base, _STATES)
+                if kind == FIRST:
+                    _first_adjoint(load(ratings, i), w, new_bar, sums)
                     continue
-            if kind == SUCCESS:
-                for i in range(begin, end, LANES):
-                    old = gather_state(state, parent, i, _STATES)
-                    dt, rating = load(delta_t, i), load(ratings, i)
-                    new_bar = load_state(bar, i - base, _STATES)
-                    left = rows_from(tape, (i - base) * width)
+                old = gather_state(state, parent, i, _STATES)
+                dt, rating = load(delta_t, i), load(ratings, i)
+                left = rows_from(tape, (i - base) * width)
+                if kind == SUCCESS:
                     old_bar = _success_adjoint(old, dt, rating, w, new_bar, sums, left)
                     scatter_add(bar, parent, i, old_bar)
-            else:
-                for i in range(begin, end, LANES):
-                    old = gather_state(state, parent, i, _STATES)
-                    dt, rating = load(delta_t, i), load(ratings, i)
-                    new_bar = load_state(bar, i - base, _STATES)
-                    left = rows_from(tape, (i - base) * width)
+                elif kind == FAILURE:
                     old_bar = _failure_adjoint(old, dt, rating, w, new_bar, sums, left)
+                    scatter_add(bar, parent, i, old_bar)
+                elif _HAS_SAME_DAY:
+                    old_bar = _same_day_adjoint(old, dt, rating, w, new_bar, sums, left)
                     scatter_add(bar, parent, i, old_bar)
 
         rate = annealed(descent.rate, done, descent.steps)

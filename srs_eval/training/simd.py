@@ -167,24 +167,21 @@ def rows_of(typing_context, array):
     return rows(array), codegen
 
 
+def _address(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    """Of an array's element, from array and index."""
+    return builder.gep(_data(context, builder, sig.args[0], args[0]), [args[1]])
+
+
 @_intrinsic
 def rows_from(typing_context, array, index):
     """The rows of vectors that begin at an index of a contiguous float64 array."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.gep(_data(context, builder, sig.args[0], args[0]), [args[1]])
-
-    return rows(array, types.intp), codegen
+    return rows(array, types.intp), _address
 
 
 @_intrinsic
 def starting_at(typing_context, array, index):
     """The elements of a contiguous float64 array from an index on, as a pointer."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.gep(_data(context, builder, sig.args[0], args[0]), [args[1]])
-
-    return types.CPointer(types.float64)(array, types.intp), codegen
+    return types.CPointer(types.float64)(array, types.intp), _address
 
 
 @_intrinsic
@@ -338,33 +335,30 @@ def unpacked(typing_context, table, record):
     return result(table, record), codegen
 
 
-@_intrinsic
-def exp(typing_context, x):
-    """e^x; x is held within [-708, 709]."""
+def _elementary(x: Any, emit: Callable[[Any, Any], Any]) -> Any:
+    """Signature and code of exp or log."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         if sig.args[0] == vector:
-            return emit_exp(builder, args[0])
+            return emit(builder, args[0])
         # One lane of the same polynomial, so that scalars agree with vectors.
-        value = emit_exp(builder, as_vector(builder, args[0]))
+        value = emit(builder, as_vector(builder, args[0]))
         return builder.extract_element(value, INDEX(0))
 
     kind = vector if x == vector else types.float64
     return kind(kind), codegen
+
+
+@_intrinsic
+def exp(typing_context, x):
+    """e^x; x is held within [-708, 709]."""
+    return _elementary(x, emit_exp)
 
 
 @_intrinsic
 def log(typing_context, x):
     """Natural logarithm for normal numbers > 0; about -709 at 0."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        if sig.args[0] == vector:
-            return emit_log(builder, args[0])
-        value = emit_log(builder, as_vector(builder, args[0]))
-        return builder.extract_element(value, INDEX(0))
-
-    kind = vector if x == vector else types.float64
-    return kind(kind), codegen
+    return _elementary(x, emit_log)
 
 
 @_intrinsic

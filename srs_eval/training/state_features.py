@@ -63,7 +63,7 @@ _DAY_DECAYS = (0.5, 0.8, 0.95)  # a day of activity
 STATES, INTERVALS = 16, 12  # 4 states x 4 ratings; whole powers of two of days
 
 
-class Timeline(NamedTuple):
+class _Timeline(NamedTuple):
     """All answers of a learner in the order in which they were given, (m,) each."""
 
     trial: IntArray  # number of the judged review, -1 for others
@@ -76,7 +76,7 @@ class Timeline(NamedTuple):
     time_of_day_s: IntArray  # -1 where unknown
 
 
-def timeline(trials: Trials) -> Timeline:
+def timeline(trials: Trials) -> _Timeline:
     """The history rows of `trials` in order of review."""
     order = np.argsort(trials.history_review_th, kind="stable")
     place = np.empty(len(order), np.int64)
@@ -88,7 +88,7 @@ def timeline(trials: Trials) -> Timeline:
     appearance = np.empty(len(begins), np.int64)
     appearance[np.argsort(place[begins], kind="stable")] = np.arange(len(begins))
     day = trials.history_day[order]
-    return Timeline(
+    return _Timeline(
         trial=trial,
         card=appearance[number][order],
         rating=trials.history_rating[order],
@@ -108,7 +108,7 @@ def _bounded(value: float, limit: float) -> float:
     return min(max(value, -limit), limit)
 
 
-def state_features(answers: Timeline, z: FloatArray, features: FloatArray) -> None:
+def state_features(answers: _Timeline, z: FloatArray, features: FloatArray) -> None:
     """Fill in the first COUNT columns of `features` (n, k): `NAMES` of each of n judged reviews.
 
     They are 0 before; `z` are the base model's logits (n,), bounded by ±6.

@@ -50,14 +50,14 @@ def as_vector(builder: Any, value: Any) -> Any:
     )
 
 
-def joined(builder: Any, a: Any, b: Any) -> Any:
+def _joined(builder: Any, a: Any, b: Any) -> Any:
     """One vector of the lanes of a and those of b."""
     lanes = 2 * a.type.count
     chosen = ir.Constant(ir.VectorType(INDEX, lanes), list(range(lanes)))
     return builder.shuffle_vector(a, b, chosen)
 
 
-def part(builder: Any, wide: Any, k: int) -> Any:
+def _part(builder: Any, wide: Any, k: int) -> Any:
     """The vector k of those that a wider one is joined of."""
     chosen = list(range(k * LANES, (k + 1) * LANES))
     undefined = ir.Constant(wide.type, ir.Undefined)
@@ -294,7 +294,7 @@ def _emit_side_by_side(builder: Any, values: list[Value]) -> None:
             wide = [value.operands[0].instruction for value in chosen]
             while len(wide) > 1:
                 pairs = zip(wide[::2], wide[1::2], strict=True)
-                wide = [joined(builder, a, b) for a, b in pairs]
+                wide = [_joined(builder, a, b) for a, b in pairs]
             made = chosen[0].make(builder, wide[0])
             for k, value in enumerate(chosen):
-                value.instruction = made if count == 1 else part(builder, made, k)
+                value.instruction = made if count == 1 else _part(builder, made, k)

@@ -118,11 +118,10 @@ def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
         store_state(beta, n, (_shape(load(all_rows.repetitions, n), w),))
     for segment in range(len(kinds)):
         kind, begin, end = kinds[segment], starts[segment], ends[segment]
-        if kind == FIRST:
-            for i in range(begin, end, LANES):
-                store_state(state, i, (_first(load(rating, i), v),))
-            continue
         for i in range(begin, end, LANES):
+            if kind == FIRST:
+                store_state(state, i, (_first(load(rating, i), v),))
+                continue
             (old,) = gather_state(state, parent, i, 1)
             (b,) = gather_state(beta, repeated, i, 1)
             t, g = load(ln_t, i), load(grade, i)
@@ -155,15 +154,13 @@ def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
         scatter_add(beta_bar, target_shape, i, (b_bar,))
     for segment in range(len(kinds) - 1, -1, -1):
         kind, begin, end = kinds[segment], starts[segment], ends[segment]
-        if kind == FIRST:
-            for i in range(begin, end, LANES):
-                (new_bar,) = load_state(bar, i, 1)
-                _first_adjoint(load(rating, i), v, new_bar, v_sums)
-            continue
         for i in range(begin, end, LANES):
+            (new_bar,) = load_state(bar, i, 1)
+            if kind == FIRST:
+                _first_adjoint(load(rating, i), v, new_bar, v_sums)
+                continue
             (old,) = gather_state(state, parent, i, 1)
             (b,) = gather_state(beta, repeated, i, 1)
-            (new_bar,) = load_state(bar, i, 1)
             t, g = load(ln_t, i), load(grade, i)
             if kind == SUCCESS:
                 old_bar, b_bar = _success_adjoint(old, t, g, b, v, new_bar, v_sums)
@@ -310,7 +307,7 @@ _AT_ONCE = 136  # rows that are worked on together, a multiple of LANES but no p
 _LINE = 16  # numbers in a line of the processor's cache
 
 
-def gradient(
+def _gradient(
     x: NDArray[np.float32],
     share: FloatArray,
     batch: NDArray[np.uint32],
@@ -386,7 +383,7 @@ def epoch(
         step = done * batches + batch
         rate = annealed(start_rate, step, epochs * batches)
         chosen = order[batch * size : (batch + 1) * size]
-        slope = gradient(x, share, chosen, residual * std + mean) * std
+        slope = _gradient(x, share, chosen, residual * std + mean) * std
         correction = math.sqrt(1 - beta ** (step + 1))
         for k in range(len(slope)):
             square[k] = beta * square[k] + (1 - beta) * slope[k] * slope[k]

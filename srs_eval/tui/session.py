@@ -1,6 +1,6 @@
 """One person's session: opens a file, asks, evaluates, exports. Knows no Textual.
 
-All is done in threads (the engine itself works in processes); the `View` is told what comes of it.
+All is done in threads (the engine itself works in processes); the `_View` is told what comes of it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Wanted:
     anonymous: bool
 
 
-class View(typing.Protocol):
+class _View(typing.Protocol):
     """Who is told what has changed; called in its own thread, but for `call_later`."""
 
     def call_later(self, callback: Callable[..., Any], *arguments: Any) -> bool: ...
@@ -90,7 +90,7 @@ class Session:
 
     def __init__(
         self,
-        view: View,
+        view: _View,
         options: Options,
         *,
         evaluate: Callable[..., Iterator[Event]] | None = None,

@@ -17,7 +17,7 @@ import numpy as np
 from srs_eval.advice.workload.memories import Memory
 from srs_eval.advice.workload.simulator import Costs, Deck, Settings
 from srs_eval.data.reviews import IntArray
-from srs_eval.training.orders import random_words
+from srs_eval.training.orders import _random_words
 
 SEED = 42  # Anki's, always
 MOST_STEPS = 5
@@ -28,7 +28,7 @@ class Chance:
     """rand's StdRng."""
 
     def __init__(self, seed: int) -> None:
-        self._words = random_words(seed)
+        self._words = _random_words(seed)
 
     def u64(self) -> int:
         low = next(self._words)

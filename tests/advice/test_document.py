@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 import srs_eval
-from srs_eval.advice.findings import Finding, Missing, Worded
+from srs_eval.advice.findings import Finding, Missing, Noise, Spread, Unanswered
 from srs_eval.advice.questions import QUESTIONS
 from srs_eval.advice.shown import documents as document
-from srs_eval.advice.tables import Table
 from srs_eval.report.export import to_json
 from srs_eval.stats.intervals import Interval
 from tests.advice.helpers import FIXTURES
@@ -84,7 +83,7 @@ def compared(path: Path, *options: str) -> dict[str, Any]:
 
 
 def test_a_wrong_document_is_told_from_a_right_one() -> None:
-    evidence = Worded("keep", ("So it is.",))
+    evidence = Unanswered("so it is")
     missing = Missing(300, None, "2026-12-15")
     unsure = Interval(-0.01, math.nan, 40, 1)
     finding = Finding("parameters", "Maps", "keep", 0.5, 0.0, unsure, missing=missing)
@@ -108,12 +107,13 @@ def test_a_wrong_document_is_told_from_a_right_one() -> None:
 
 def test_what_is_not_defined_is_null() -> None:
     nan = math.nan
-    table = Table("T", ("a", "b"), ((nan, Interval(nan, nan)),))
-    evidence = Worded("keep", ("So it is.",), (table,))
-    found = document([Finding("split", "Maps", "", nan, nan, evidence=evidence)], "anki")
+    evidence = Noise("0 of 21", (Spread(nan, nan, 0.1, False),))
+    found = document([Finding("noise", "Maps", "", nan, nan, evidence=evidence)], "anki")
     (finding,) = json.loads(to_json(found))["findings"]
     assert finding["act"] is finding["probability"] is finding["gain"] is None
-    assert finding["tables"][0]["rows"] == [{"a": None, "b": None, "b low": None, "b high": None}]
+    (row,) = finding["tables"][0]["rows"]
+    assert row["fitted"] is row["over days"] is None
+    assert row["learners"] == 0.1
 
 
 def test_a_collections_document() -> None:

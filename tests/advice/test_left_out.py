@@ -30,7 +30,7 @@ from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs, fault_of
 from srs_eval.report.export import to_json
-from srs_eval.report.files import markdown
+from srs_eval.report.files import _markdown
 from srs_eval.report.inspection import inspect_log
 from srs_eval.report.learner import learner_report
 from srs_eval.training.context import Context
@@ -265,8 +265,8 @@ def test_the_command_and_the_report_say_it_in_one_sentence(
     run = Run.of(resolve("AVG"))
     for event in evaluate(log, run.configurations, use_cache=False, jobs=0):
         run.apply(event)
-    monkeypatch.setattr("srs_eval.report.learner._workload", lambda log, context: "")
-    report = markdown(learner_report(log, run, Protocol()))
+    monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
+    report = _markdown(learner_report(log, run, Protocol()))
     assert says in report
     assert "Too little data" not in report
 

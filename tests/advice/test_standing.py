@@ -18,7 +18,7 @@ from srs_eval.advice.standing import FEWEST
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.run import Run
-from srs_eval.report.files import markdown
+from srs_eval.report.files import _markdown
 from srs_eval.report.learner import learner_report
 from srs_eval.report.notebook import evaluate
 from tests.cli.program import main_here
@@ -128,7 +128,7 @@ def test_a_report_has_it(log: ReviewLog, presets: bool) -> None:
     log = with_first(log, 2_500)
     if not presets:
         log = replace(log, decks={}, presets={})
-    text = markdown(learner_report(log, Run(), Protocol()))
+    text = _markdown(learner_report(log, Run(), Protocol()))
     (finding,) = compare(log, questions=(STANDING,))
     assert "Where do I stand?" in text
     assert shown.sentences(finding)[0].rstrip(".") in text

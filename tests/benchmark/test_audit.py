@@ -190,7 +190,7 @@ from dataclasses import replace
 from srs_eval.training.recurrent import Trainable
 from srs_eval.models import all_models, fsrs1
 
-MODEL = replace(fsrs1.RECURRENT, learning_rate=fsrs1.RECURRENT.learning_rate / 100)
+MODEL = replace(fsrs1._RECURRENT, learning_rate=fsrs1._RECURRENT.learning_rate / 100)
 TRAINABLE = Trainable(lambda trials, context: MODEL)
 MODELS = (
     replace(
@@ -567,10 +567,9 @@ def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
     ("users", "data", "told"),
     [
         ([1, 2, 5], "f", "was tuned on 2 of 3 users here: for these"),
-        ([1, 2, 5], "g", "on users with the numbers of 2 of 3 users here: if they are the same"),
+        ([1, 2, 5], "g", ""),
         ([2, 3], "f", ""),
         ([5], "f", "was tuned on this user: figures"),
-        ([5], "g", "was tuned on a user with this number: if that is the same person, figures"),
     ],
 )
 def test_tuned_figures_flatter_on_the_users_of_the_audit(

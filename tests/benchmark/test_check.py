@@ -286,11 +286,11 @@ def test_merging(dataset: Path, made: Path, tmp_path: Path) -> None:
         part = tmp_path / f"part-{k}"
         list(run_batch(open_dataset(dataset), resolve(MODELS), part, users=users, jobs=1))
         parts.append(part)
-    assert merge(parts, tmp_path / "whole") == USERS * 3
+    assert merge(parts, tmp_path / "whole") == (USERS * 3, "")
     assert texts(tmp_path / "whole" / "result") == texts(made / "result")
     assert main(["results", "merge", str(parts[0])]) == 2  # where to?
     # A part that the others are added to becomes the whole.
-    assert merge(parts, parts[1]) == 2 * 3
+    assert merge(parts, parts[1]) == (2 * 3, "")
     assert texts(parts[1] / "result") == texts(made / "result")
 
 

@@ -12,7 +12,7 @@ import pytest
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.data.errors import InputError
 from srs_eval.report.dataset import dataset_report
-from srs_eval.report.files import markdown
+from srs_eval.report.files import _markdown
 from tests.report.helpers import line, many, write_results
 
 
@@ -64,7 +64,7 @@ def test_what_a_name_means_depends_on_the_year(tmp_path: Path) -> None:
     known = {each.spelled: each.configuration for each in second.files}
     assert known["FSRS-6"] is None  # without same-day reviews: not here
     assert known["FSRS-6-short"] is not None
-    text = markdown(dataset_report([old, new]))
+    text = _markdown(dataset_report([old, new]))
     for label in ("FSRS-6 per preset", "FSRS-6 per preset else all together", "FSRS-6 defaults"):
         assert label in text
 

@@ -20,7 +20,7 @@ import pytest
 
 from srs_eval.cli.main import main
 from srs_eval.data import dataset_hub
-from srs_eval.data.dataset_hub import check, describe, digest, hub_digest, impossible
+from srs_eval.data.dataset_hub import _digest, _hub_digest, _impossible, check, describe
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, is_installed
 from tests.cli.program import program
@@ -176,7 +176,7 @@ def test_download(hub: Hub, there: Path, tmp_path: Path) -> None:
     assert len(hub.sent) == 7
     for user in (2, 3):
         part = open_dataset(folder).parts("revlogs", user)[0]
-        assert hub_digest(folder, part) == digest(part, like="0" * 64)
+        assert _hub_digest(folder, part) == _digest(part, like="0" * 64)
     damaged = folder / "cards" / "user_id=2" / "data.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-3])
     done = download(hub, folder)
@@ -310,7 +310,7 @@ def test_what_cannot_be_downloaded(hub: Hub, tmp_path: Path) -> None:
 
 
 def test_too_little_space_is_told_before(tmp_path: Path) -> None:
-    large = [dataset_hub.HubFile("revlogs/user_id=1/data.parquet", 1 << 60, "0" * 64)]
+    large = [dataset_hub._HubFile("revlogs/user_id=1/data.parquet", 1 << 60, "0" * 64)]
     with pytest.raises(InputError, match="GB free"):
         dataset_hub._check_space(tmp_path, large)
 
@@ -386,7 +386,7 @@ def test_a_csv_data_set_is_of_its_own_repository(
     assert dataset_hub.usual_repo(folder) == "open-spaced-repetition/FSRS-Anki-20k"
     assert main(["dataset", "verify", str(folder)]) == 2
     assert capsys.readouterr().out.count("5.csv") == 1
-    parquet = dataset_hub.HubFile("revlogs/user_id=1/data.parquet", 1, "0" * 64)
+    parquet = dataset_hub._HubFile("revlogs/user_id=1/data.parquet", 1, "0" * 64)
     with pytest.raises(InputError, match="laid out as FSRS-Anki-20k"):
         dataset_hub._refuse_other_layout(folder, REPO, [parquet])
     dataset_hub._refuse_other_layout(there, REPO, [parquet])
@@ -405,15 +405,15 @@ def test_what_is_no_name_of_a_data_set_is_refused_before_anything(
 def test_values_that_cannot_be(there: Path) -> None:
     rows = open_dataset(there).load(1).rows
     assert rows is not None
-    assert impossible(rows) == []
+    assert _impossible(rows) == []
     for name, value in (("rating", 5), ("state", -1), ("day_offset", -4), ("elapsed_days", -2)):
         column = getattr(rows, name).copy()
         column[3] = value
-        told = impossible(replace(rows, **{name: column}))
+        told = _impossible(replace(rows, **{name: column}))
         assert any(f"impossible {name} (row 4: {value})" in each for each in told)
     later = rows.day_offset.copy()
     later[0] = 10_000
-    assert impossible(replace(rows, day_offset=later)) == [
+    assert _impossible(replace(rows, day_offset=later)) == [
         "its days go back: the rows are not in order of review"
     ]
 

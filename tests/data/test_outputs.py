@@ -17,7 +17,7 @@ from srs_eval.cli.main import main
 from srs_eval.cli.output import Outputs
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
-from srs_eval.data.outputs import LIST, check_outputs, is_own, write_file, write_folder
+from srs_eval.data.outputs import _LIST, _is_own, check_outputs, write_file, write_folder
 from srs_eval.models.configurations import resolve
 from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table
 from tests.benchmark.test_store import SETUP, unit
@@ -171,7 +171,7 @@ def test_our_own_is_replaced_and_nothing_else(here: Path) -> None:
     second = contents(here)
     assert first.keys() == second.keys()
     changed = {path.name for path in first if first[path] != second[path]}
-    assert changed == {"r.html", "r.md", "r.json", "ranking.csv", "days.csv", LIST}
+    assert changed == {"r.html", "r.md", "r.json", "ranking.csv", "days.csv", _LIST}
     write("models")
     write("ranking")
     check_outputs([here / "r.html"], [("csv", out), ("png", out)])
@@ -217,11 +217,11 @@ def test_every_document_is_known_again(
         target = here / "out"
         target.unlink(missing_ok=True)
         assert main([*arguments, str(target)]) == 0, capsys.readouterr().err
-        assert is_own(target)
+        assert _is_own(target)
         assert main([*arguments, str(target)]) == 0
     for form in ("html", "md", "json"):
         Outputs(**{form: form}).write(a_document("a"))
-        assert is_own(Path(form))
+        assert _is_own(Path(form))
 
 
 FORMS = ("html", "md", "csv", "png", "json")
@@ -232,7 +232,7 @@ def test_ours_of_another_kind_are_no_reports(here: Path, dataset: Path) -> None:
     out = here / "results"
     list(run_batch(open_dataset(dataset), resolve("AVG"), out, jobs=1))
     (here / "app.json").write_text(json.dumps({"recent": []}))
-    assert not [path for path in here.rglob("*") if path.is_file() and is_own(path)]
+    assert not [path for path in here.rglob("*") if path.is_file() and _is_own(path)]
 
 
 # --- two outputs of one name
@@ -310,7 +310,7 @@ def test_a_failure_half_way_costs_no_good_file(here: Path, monkeypatch: pytest.M
         "a.csv": b"newer\n",
         "b.csv": b"newer\n",
     }
-    assert sorted(path.name for path in out.iterdir()) == [LIST, "a.csv", "b.csv"]
+    assert sorted(path.name for path in out.iterdir()) == [_LIST, "a.csv", "b.csv"]
 
 
 @posix

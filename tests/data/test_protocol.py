@@ -16,7 +16,7 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Cards, Deck, ImportReceipt, ReviewLog, Rows, arrays_in
 from srs_eval.data.rows import select_rows
-from srs_eval.data.trials import Fold, Trials, prepare_trials, recency_weights, time_series_folds
+from srs_eval.data.trials import Fold, Trials, _time_series_folds, prepare_trials, recency_weights
 from tests.conftest import shared_or_skip
 from tools.simulated import simulate_learner
 
@@ -112,11 +112,11 @@ def test_folds_are_those_of_scikit_learn(n: int, n_splits: int) -> None:
 
     if n <= n_splits:
         with pytest.raises(NotEnoughData):
-            time_series_folds(n, n_splits)
+            _time_series_folds(n, n_splits)
         return
     expected = list(TimeSeriesSplit(n_splits).split(np.empty(n)))
     for (train, test), (train_index, test_index) in zip(
-        time_series_folds(n, n_splits), expected, strict=True
+        _time_series_folds(n, n_splits), expected, strict=True
     ):
         assert np.arange(n)[train].tolist() == train_index.tolist()
         assert np.arange(n)[test].tolist() == test_index.tolist()

@@ -23,7 +23,7 @@ from tests.conftest import PATIENCE
 def package(tmp_path: Path) -> Path:
     """A copy of the program that may be edited."""
     copy = tmp_path / "program" / "srs_eval"
-    shutil.copytree(program.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(program._PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     return copy
 
 
@@ -38,11 +38,11 @@ def digest(package: Path) -> str:
 
 def test_every_file_counts_but_those_of_views(package: Path) -> None:
     before = digest(package)
-    assert before == digest(program.PACKAGE)
+    assert before == digest(program._PACKAGE)
     for path in sorted(package.rglob("*.*")):
         content = path.read_bytes()
         edit(path)
-        view = path.relative_to(package).parts[0].removesuffix(".py") in program.VIEWS
+        view = path.relative_to(package).parts[0].removesuffix(".py") in program._VIEWS
         assert (digest(package) == before) == view, path.name
         path.write_bytes(content)
     shutil.move(package / "models" / "hlr.py", package / "hlr.py")
@@ -94,8 +94,8 @@ def test_nothing_is_kept_after_an_update_while_it_runs(
 
 
 def test_views_are_all_there() -> None:
-    there = {path.name.removesuffix(".py") for path in program.PACKAGE.iterdir()}
-    assert there >= program.VIEWS
+    there = {path.name.removesuffix(".py") for path in program._PACKAGE.iterdir()}
+    assert there >= program._VIEWS
 
 
 @pytest.mark.slow

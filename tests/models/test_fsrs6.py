@@ -79,7 +79,7 @@ def states(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 KINDS = ("default", "inside", "at bounds")
-STEPS = {"success": fsrs6.success, "failure": fsrs6.failure, "same_day": fsrs6.same_day}
+STEPS = {"success": fsrs6._success, "failure": fsrs6._failure, "same_day": fsrs6._same_day}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -104,12 +104,12 @@ def test_first_review_and_forgetting_curve_are_torchs(kind: str) -> None:
     w = parameters(rng, kind)
     rating = rng.integers(1, 5, 40).astype(float)
     expected = torch_first(torch.tensor(rating), torch.tensor(w))
-    for ours, theirs in zip(fsrs6.first(rating, [*w, LEAST]), expected, strict=True):
+    for ours, theirs in zip(fsrs6._first(rating, [*w, LEAST]), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-14)
     s, d = states(rng, 100)
     t = np.floor(np.exp(rng.uniform(0, 9, 100)))
     curve = torch_curve(*map(torch.tensor, (t, s, w)))
-    np.testing.assert_allclose(fsrs6.recall(t, (s, d), w), curve, rtol=1e-12)
+    np.testing.assert_allclose(fsrs6._recall(t, (s, d), w), curve, rtol=1e-12)
 
 
 def test_ties_are_split_as_torch_splits_them() -> None:
@@ -236,7 +236,7 @@ def test_fractional_intervals_have_a_smaller_least_stability() -> None:
     train = trials.folds[-1].train
     w = fsrs6.fit(trials, train, np.ones(len(train)), Context())
     p = fsrs6.predict(trials, w, trials.folds[-1].test, Context())
-    assert fsrs6.least_stability(trials) == 1e-6
+    assert fsrs6._least_stability(trials) == 1e-6
     assert np.isfinite(p).all()
     assert ((p >= 0) & (p <= 1)).all()
 

@@ -29,7 +29,7 @@ Tensor = torch.Tensor
 State = tuple[Tensor, Tensor, Tensor]
 LEAST = 0.0001
 LOWER = np.array(fsrs7._LOWER, float)
-UPPER = np.array(fsrs7.UPPER, float)
+UPPER = np.array(fsrs7._UPPER, float)
 KINDS = ("default", "inside", "at bounds")
 SECS = Protocol(short=True, secs=True)
 
@@ -118,7 +118,7 @@ def intervals(rng: np.random.Generator, n: int) -> np.ndarray:
 @pytest.mark.parametrize("failed", [False, True])
 def test_steps_are_torchs(failed: bool, kind: str) -> None:
     rng, n = np.random.default_rng(0), 240
-    step = fsrs7.failure if failed else fsrs7.success
+    step = fsrs7._failure if failed else fsrs7.success
     w, old, t = parameters(rng, kind), states(rng, n), intervals(rng, n)
     rating = np.full(n, 1.0) if failed else rng.integers(2, 5, n).astype(float)
     state = tuple(torch.tensor(x) for x in old)
@@ -179,7 +179,7 @@ def test_states_are_those_of_fsrs_rs(card: str) -> None:
     w = (*fsrs7.DEFAULT, LEAST)
     state = fsrs7.first(reviews[0][0], w)
     for grade, days in reviews[1:]:
-        step = fsrs7.failure if grade == 1 else fsrs7.success
+        step = fsrs7._failure if grade == 1 else fsrs7.success
         state = step(state, days, grade, w)
     assert state == pytest.approx(expected, rel=1e-4)
     for days, r in zip((0.01, 1.0, 30.0), recalled, strict=True):

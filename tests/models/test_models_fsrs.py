@@ -167,9 +167,9 @@ class Case:
 
 
 CASES = {
-    "FSRSv1": Case(fsrs1.RECURRENT, v1_first, v1_step, exponential_curve),
-    "FSRSv2": Case(fsrs2.RECURRENT, v2_first, v2_step, exponential_curve),
-    "FSRSv3": Case(fsrs3.RECURRENT, v3_first, v3_step, exponential_curve),
+    "FSRSv1": Case(fsrs1._RECURRENT, v1_first, v1_step, exponential_curve),
+    "FSRSv2": Case(fsrs2._RECURRENT, v2_first, v2_step, exponential_curve),
+    "FSRSv3": Case(fsrs3._RECURRENT, v3_first, v3_step, exponential_curve),
     "FSRSv4": Case(fsrs4.RECURRENT, v4_first, v4_step, v4_curve),
     "FSRS-4.5": Case(fsrs4dot5.RECURRENT, v4_first, v45_step, v45_curve),
     "FSRS-5": Case(fsrs5.RECURRENT, v5_first, v5_step, v45_curve),
@@ -386,7 +386,9 @@ def test_too_little_data(name: str) -> None:
     ones = np.ones(len(train))
     assert model.fit is not None
     if name == "FSRS-5":
-        assert model.fit(none, train, ones, Context()) == fsrs5.fit_s0(none, train, ones, Context())
+        assert model.fit(none, train, ones, Context()) == fsrs5._fit_s0(
+            none, train, ones, Context()
+        )
         return
     with pytest.raises(NotEnoughData):
         model.fit(none, train, ones, Context())
@@ -396,14 +398,14 @@ def test_disable_short_term_freezes_what_it_does_not_use() -> None:
     trials = simulated_trials(1, 2500, Protocol(short=True, disable_short_term=True))
     train = trials.folds[-1].train
     ones = np.ones(len(train))
-    start = fsrs5.fit_s0(trials, train, ones, Context())
-    w = fsrs5.fit(trials, train, ones, Context())
+    start = fsrs5._fit_s0(trials, train, ones, Context())
+    w = fsrs5._fit(trials, train, ones, Context())
     assert start[17:] == w[17:] == [0, 0]
     assert w[:4] == [round(value, 4) for value in start[:4]]
     assert w[4:17] != start[4:17]
     index = trials.folds[-1].test
-    default = fsrs5.predict(trials, list(fsrs5.DEFAULT), index, Context())
-    zeroed = fsrs5.predict(trials, [*fsrs5.DEFAULT[:17], 0.0, 0.0], index, Context())
+    default = fsrs5._predict(trials, list(fsrs5._DEFAULT), index, Context())
+    zeroed = fsrs5._predict(trials, [*fsrs5._DEFAULT[:17], 0.0, 0.0], index, Context())
     np.testing.assert_array_equal(default, zeroed)
 
 
@@ -413,9 +415,9 @@ def test_gamma_pulls_to_the_start() -> None:
         trials = simulated_trials(1, 2500, Protocol(short=True, gamma=gamma))
         train = trials.folds[-1].train
         ones = np.ones(len(train))
-        start = fsrs5.fit_s0(trials, train, ones, Context())
-        w = fsrs5.fit(trials, train, ones, Context())
-        pull = (np.array(w) - start) / fsrs5.DEVIATION
+        start = fsrs5._fit_s0(trials, train, ones, Context())
+        w = fsrs5._fit(trials, train, ones, Context())
+        pull = (np.array(w) - start) / fsrs5._DEVIATION
         distances.append(float(np.sum(np.square(pull))))
     assert distances[0] > distances[1] > distances[2]
 
@@ -439,8 +441,8 @@ def test_older_rule_of_fractional_intervals_cuts_histories_to_days() -> None:
     )
     assert fsrs5._as_padded(trials, longer) is trials
     index = np.array([only, *range(len(trials))])
-    whole = fsrs5.predict(trials, list(fsrs5.DEFAULT), index, Context())[1:]
-    exact = fsrs5.predict(trials, list(fsrs5.DEFAULT), np.array([longer]), Context())
+    whole = fsrs5._predict(trials, list(fsrs5._DEFAULT), index, Context())[1:]
+    exact = fsrs5._predict(trials, list(fsrs5._DEFAULT), np.array([longer]), Context())
     assert whole[longer] != exact[0]
     newer = replace(trials, protocol=replace(protocol, later_days_only=False))
     assert fsrs5._as_padded(newer, only) is newer

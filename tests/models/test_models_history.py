@@ -90,9 +90,9 @@ def test_linear_gradients(name: str, scale: float) -> None:
     trials = simulated()
     y, weight, t = trials.y, some_weights(len(trials)), trials.delta_t
     start, x, model = {
-        "HLR": (hlr.START, hlr.features(trials), hlr.recall_and_slope),
-        "DASH": (dash.START, dash.features(trials), dash.recall_and_slope),
-        "DASH[MCM]": (dash.START_MCM, dash._features_mcm(trials), dash.recall_and_slope),
+        "HLR": (hlr.START, hlr._features(trials), hlr._recall_and_slope),
+        "DASH": (dash.START, dash.features(trials), dash._recall_and_slope),
+        "DASH[MCM]": (dash.START_MCM, dash._features_mcm(trials), dash._recall_and_slope),
     }[name]
     w = np.array(start) + scale * np.random.default_rng(1).normal(size=len(start))
     kernel = "HLR" if name == "HLR" else "DASH"
@@ -175,7 +175,7 @@ def test_dash_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
 
 
 def test_logistic_regression_gradient() -> None:
-    from srs_eval.training.sweeps import gradient
+    from srs_eval.training.sweeps import _gradient as gradient
 
     trials = simulated(short=True, secs=True)
     x, y, weight = lr.make_features(trials), trials.y, some_weights(len(trials))
@@ -227,7 +227,7 @@ def sbd_in_torch(trials: Trials, rows: np.ndarray, w: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     "w",
     [
-        sbd.START,
+        sbd._START,
         (1.0, -1.0, 1.7, -1.8, 0.5, -0.9, -1.4),  # H below L
         (-9.0, 12.0, 0.3, -1.0, -0.1, 1.0, -31.0),  # every limit
         (-1.5, 1.7, 20.0, 0.9, 2.5, -2.6, -0.5),
@@ -240,7 +240,7 @@ def test_sbd_gradient(w: tuple[float, ...]) -> None:
     y, weight, at = trials.y[rows], some_weights(len(rows)), np.array(w)
     weight_of = np.zeros(len(trials))
     weight_of[rows] = weight
-    got = sbd.loss_and_gradient(sbd._all_rows(trials, rows, weight_of)[0], at)
+    got = sbd._loss_and_gradient(sbd._all_rows(trials, rows, weight_of)[0], at)
 
     def in_torch(w: Tensor) -> Tensor:
         terms = F.binary_cross_entropy(sbd_in_torch(trials, rows, w), tensor(y), reduction="none")
@@ -375,13 +375,13 @@ def test_hlr_features_by_hand() -> None:
     row = int(np.argmax(trials.sequence_length))
     rating = trials.history_rating[trials.history_start[row] : trials.history_end[row]]
     expected = [math.sqrt((rating > 1).sum()), math.sqrt((rating == 1).sum()), 1]
-    assert hlr.features(trials)[row].tolist() == expected
+    assert hlr._features(trials)[row].tolist() == expected
 
 
 def test_logistic_regression_features_by_hand() -> None:
     # Good; 10 minutes later Again; 2 days later Hard; now 3 days later.
     minutes = 10 / 1440
-    x = compiled(lr.features)(
+    x = compiled(lr._features)(
         np.array([True, False, False]),
         np.array([3, 1, 2]),
         np.array([minutes, 2.0, 3.0]),
@@ -476,7 +476,7 @@ def test_names_and_judged_rows(name: str) -> None:
 
 def test_logistic_regression_without_seconds_is_refused() -> None:
     with pytest.raises(InputError, match="--secs"):
-        lr.fit(simulated(), np.arange(50), np.ones(50), Context())
+        lr._fit(simulated(), np.arange(50), np.ones(50), Context())
 
 
 @pytest.mark.parametrize("name", ["DASH", "DASH[MCM]", "HLR", "ACT-R", "DASH[ACT-R]", "SBD"])
@@ -502,8 +502,10 @@ def test_defaults_of_dash_depend_on_same_day_reviews() -> None:
     for short, start in ((False, dash.START), (True, dash.START_SHORT)):
         trials = simulated(short=short)
         index = np.arange(20)
-        default = dash.DASH.predict(trials, [], index, Context())
-        assert default.tolist() == dash.DASH.predict(trials, list(start), index, Context()).tolist()
+        default = dash._DASH.predict(trials, [], index, Context())
+        assert (
+            default.tolist() == dash._DASH.predict(trials, list(start), index, Context()).tolist()
+        )
 
 
 # What goes wrong

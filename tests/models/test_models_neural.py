@@ -37,7 +37,7 @@ from srs_eval.training import networks as neural
 from srs_eval.training import torch_networks
 from srs_eval.training.compile import compiled
 from srs_eval.training.orders import permutations, quicksort_order
-from srs_eval.training.recurrent import SEED, fit_recurrent
+from srs_eval.training.recurrent import _SEED, fit_recurrent
 from srs_eval.training.trie import trie_batches
 from tests.conftest import shared_or_skip
 from tools.simulated import simulate_learner, write_dataset
@@ -190,9 +190,9 @@ def test_training_equals_torch(session: Session, weights_folder: Path) -> None:
     trials = replace(session.trials(Protocol()), protocol=Protocol(batch_size=25))
     context = Context(weights=weights_folder)
     train = trials.folds[2].train
-    start = neural.pretrained(gru.GRU, trials, context)
+    start = neural._pretrained(gru.GRU, trials, context)
     weights = np.linspace(0.25, 1, len(train))
-    ours = neural.fit_network(gru.GRU, start, trials, train, weights, context)
+    ours = neural._fit_network(gru.GRU, start, trials, train, weights, context)
 
     rows = train[trials.sequence_length[train] <= 64]
     # On any processor numpy sorts long doubles by its plain quicksort.
@@ -261,7 +261,7 @@ def test_nn17_is_torchs(step: str) -> None:
     times, ratings = torch.tensor(t), torch.tensor(rating)
     if step == "recall":
         r = torch_rw(state[1], state[0], 0.9 ** (times / state[0]), weights)
-        np.testing.assert_allclose(nn17.recall(t, (s, d, lapses), w), r, rtol=1e-7)
+        np.testing.assert_allclose(nn17._recall(t, (s, d, lapses), w), r, rtol=1e-7)
         return
     new_s, new_d = torch_nn17_step(state, times, ratings, weights, least)
     ours = getattr(nn17._IN_DAYS, step)((s, d, lapses), t, rating, w)
@@ -280,7 +280,7 @@ def torch_nn17_fit(trials: Trials, order: np.ndarray, start: np.ndarray) -> np.n
     bounds = [np.split(np.array(side), ends) for side in (model.lower, model.upper)]
     adam = torch.optim.Adam(leaves, lr=model.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, T_max=len(parts) * model.epochs)
-    for batches in itertools.islice(permutations(len(parts), SEED), model.epochs):
+    for batches in itertools.islice(permutations(len(parts), _SEED), model.epochs):
         for part in (parts[batch] for batch in batches.tolist()):
             length = trials.sequence_length[part]
             row = trials.history_start[part][:, None] + np.arange(length.max())
@@ -329,7 +329,7 @@ def test_nn17_fit_is_torchs_where_batches_hold_first_reviews_alone() -> None:
 
 def test_nn17_first_review() -> None:
     w = np.array([1e-9, 2.0, 4.0, 1e5, *np.linspace(0.1, 0.4, 4), *np.zeros(31), 0.01])
-    s, d, lapses = nn17.first(np.array([1.0, 2.0, 3.0, 4.0]), w)
+    s, d, lapses = nn17._first(np.array([1.0, 2.0, 3.0, 4.0]), w)
     np.testing.assert_array_equal(s, [0.01, 2.0, 4.0, 36500.0])
     np.testing.assert_allclose(d, [0.1, 0.2, 0.3, 0.4])
     np.testing.assert_array_equal(lapses, [1.0, 0.0, 0.0, 0.0])
@@ -386,7 +386,7 @@ def sequence_recall(weights: lstm.Weights, trials: Trials, row: int) -> float:
     x = lstm._inputs(trials, weights.mean, weights.deviation)[start:end]
     n = int(end - start)
     with torch.no_grad():
-        group = lstm.Group(
+        group = lstm._Group(
             x=torch.from_numpy(x),
             previous=torch.arange(n - 1),
             still=[1] * n,
@@ -487,7 +487,7 @@ def test_lstm_schedule_and_recency() -> None:
     rates = [lstm.learning_rate(k) for k in range(20)]
     assert np.argmax(rates) == 5
     assert np.diff(rates, 2)[:3] == pytest.approx(0, abs=1e-12)
-    weights = lstm.recency(101)
+    weights = lstm._recency(101)
     assert weights.mean() == pytest.approx(1)
     assert weights[-1] / weights[0] == pytest.approx(7.49)
 
@@ -607,7 +607,7 @@ def test_gru_503_equals_torch_before_and_after_training(
             (loss + 1.8715615952497154e-05 * ((now - meta) ** 2).sum()).backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), 167.86289911112)
             optimizer.step()
-    fitted = gru_503.tune(
+    fitted = gru_503._tune(
         weights, trials, batches, weight_of, Context(), gru_503.fine_tuning(Context())
     )
     after = gru_503.recall(fitted, trials, test)
@@ -901,7 +901,7 @@ def test_own_random_streams_leave_torch_alone(session: Session, weights_folder: 
     trials = trials_of(session, "Transformer")
     train = trials.folds[0].train
     context = Context(weights=weights_folder)
-    fitted = transformer.fit(trials, train, np.ones(len(train)), context)
+    fitted = transformer._fit(trials, train, np.ones(len(train)), context)
     transformer.predict(trials, fitted, trials.folds[0].test, context)
     assert torch.equal(torch.rand(3), expected)
 

@@ -251,7 +251,7 @@ def test_average_of_nothing_is_a_reason() -> None:
     trials = one_card([(1, 3)] * 12)
     no_past = tuple(replace(fold, train=fold.train[:0]) for fold in trials.folds)
     with pytest.raises(NotEnoughData, match="no reviews to average"):
-        floor.average(replace(trials, folds=no_past), CONTEXT)
+        floor._average(replace(trials, folds=no_past), CONTEXT)
 
 
 def test_rmse_bins_exploit_by_hand() -> None:
@@ -306,7 +306,7 @@ def test_ebisu_updates_equal_the_package(seed: int) -> None:
     alpha, halflife = np.array([0.2]), np.array([512.0])
     for k in range(length):
         oracle = package.updateRecall(oracle, int(success[k]), 1, days[k])
-        alpha, halflife = ebisu.update(alpha, halflife, success[k : k + 1], days[k : k + 1])
+        alpha, halflife = ebisu._update(alpha, halflife, success[k : k + 1], days[k : k + 1])
         assert_allclose([alpha[0], alpha[0], halflife[0]], oracle, rtol=1e-5)
 
 
@@ -326,7 +326,7 @@ def test_ebisu_updates_where_the_package_loses_digits() -> None:
     alpha, halflife, success, days, new_alpha, new_halflife = (
         np.array(column) for column in zip(*cases, strict=True)
     )
-    got_alpha, got_halflife = ebisu.update(alpha, halflife, success, days)
+    got_alpha, got_halflife = ebisu._update(alpha, halflife, success, days)
     assert_allclose(got_alpha, new_alpha, rtol=1e-9)
     assert_allclose(got_halflife, new_halflife, rtol=1e-10)
 
@@ -339,7 +339,7 @@ def test_ebisu_predictions_equal_the_package_card_by_card() -> None:
         for _ in range(30)
     ]
     trials = trials_of(make_log(cards), Protocol(rows="anki"))
-    p = ebisu.predict(trials, [], np.arange(len(trials)), CONTEXT)
+    p = ebisu._predict(trials, [], np.arange(len(trials)), CONTEXT)
     for k in range(len(trials)):
         belief = package.defaultModel(512, 0.2, 0.2)
         for row in range(trials.history_start[k], trials.history_end[k]):

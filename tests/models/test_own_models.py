@@ -35,7 +35,6 @@ OTHERS = "HLR,FSRS-6-dry-run,SM2,AVG"
 
 MODEL = """
 import sys
-import threading
 import time
 from dataclasses import replace
 
@@ -150,11 +149,11 @@ WRITES = {
     "the training rows": ("train[:] = 0", ""),
     "the weights": ("weights *= 2.0", ""),
     "the rows to predict": ("", "index[:] = index[::-1].copy()"),
-    "features": ("x = trials.derived(hlr.features); x += 1.0", ""),
+    "features": ("x = trials.derived(hlr._features); x += 1.0", ""),
     "the trie": ("history_trie(trials).delta_t[:] = 3.0", ""),
     "through torch": ("import torch; torch.from_numpy(trials.delta_t).add_(1.0)", ""),
     "derived, through torch": (
-        "import torch; torch.from_numpy(trials.derived(hlr.features)).add_(1.0)",
+        "import torch; torch.from_numpy(trials.derived(hlr._features)).add_(1.0)",
         "",
     ),
 }
@@ -558,33 +557,7 @@ def test_ctrl_c_still_interrupts(
     assert "Interrupted" in told
 
 
-# What a model leaves behind
-
-
-@pytest.mark.parametrize("jobs", ["0", "1"])
-@pytest.mark.parametrize("where", ["fit", "predict", "above"])
-def test_threads_that_do_not_end(where: str, jobs: str, write: Write, collection: Path) -> None:
-    """Python would wait for them at the end of the program."""
-    code = "threading.Thread(target=threading.Event().wait).start()"
-    file = write(**{where: code})
-    run = ("run", collection, "--models", "SLIP,AVG", "--model-file", file, "--jobs", jobs)
-    done = program(*run, timeout=60)
-    told = [line for line in done.stderr.splitlines() if "thread" in line]
-    assert len(told) == 1
-    assert len(told[0]) <= 500
-    if where == "above":
-        assert done.returncode == 2
-    else:
-        assert done.returncode == 1
-        assert "– average" in done.stdout
-        assert told[0].startswith("failed: SLIP: ")
-
-
-def test_threads_that_end_are_nobodys_business(
-    loaded: Callable[..., Configuration], log: ReviewLog
-) -> None:
-    slip = loaded("threading.Thread(target=time.sleep, args=(0.2,)).start()")
-    assert isinstance(outcomes(evaluate(log, [slip], jobs=0))["SLIP"], Finished)
+# What cannot stand in MODELS
 
 
 @pytest.mark.parametrize(

@@ -155,10 +155,10 @@ def test_the_name_is_one_of_presets_already() -> None:
 
 def test_a_version_has_one_name_everywhere(log: ReviewLog) -> None:
     """17 numbers are FSRS-4.5's in the receipt as in the answers."""
-    old = {4: fsrs4dot5.DEFAULT}
+    old = {4: fsrs4dot5._DEFAULT}
     presets = {key: replace(each, fsrs_parameters=old) for key, each in log.presets.items()}
     receipt = io.StringIO()
     of_old = inspect_log(replace(log, presets=presets))
     Console(width=120, file=receipt).print(render_inspection(of_old))
-    assert version_of(fsrs4dot5.DEFAULT) == "FSRS-4.5"
+    assert version_of(fsrs4dot5._DEFAULT) == "FSRS-4.5"
     assert receipt.getvalue().count("FSRS-4") == receipt.getvalue().count("FSRS-4.5") > 0

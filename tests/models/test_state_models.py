@@ -22,18 +22,18 @@ from srs_eval.models import Context, all_models, fsrs6
 from srs_eval.models import state as state_models
 from srs_eval.models.configurations import resolve
 from srs_eval.models.state import (
+    _mixture,
     base_logits,
     feature_names,
     features_of,
     group_slice,
     kalman_filter,
-    mixture,
     shipped_prior,
     trace,
     without_prior,
 )
 from srs_eval.training.compile import compiled
-from srs_eval.training.state_features import COUNT, NAMES, Timeline, state_features, timeline
+from srs_eval.training.state_features import COUNT, NAMES, _Timeline, state_features, timeline
 from tests.conftest import shared_or_skip
 from tools.pretraining import state as pretraining_state
 from tools.simulated import simulate_learner
@@ -51,15 +51,15 @@ def learner(seed: int, scheduler: str) -> tuple[Trials, FloatArray]:
     return trials, base_logits(trials, fsrs6, Context())
 
 
-def features_from(answers: Timeline, z: FloatArray, reviews: int) -> FloatArray:
+def features_from(answers: _Timeline, z: FloatArray, reviews: int) -> FloatArray:
     features = np.zeros((reviews, COUNT))
     compiled(state_features)(answers, z, features)
     return features
 
 
-def until(answers: Timeline, row: int) -> Timeline:
+def until(answers: _Timeline, row: int) -> _Timeline:
     """The answers up to `row`, that one included."""
-    return Timeline(*(column[: row + 1].copy() for column in answers))
+    return _Timeline(*(column[: row + 1].copy() for column in answers))
 
 
 # Causality: rows, folds and the base's predictions held fixed.
@@ -144,7 +144,7 @@ def test_features_have_names_and_bounds() -> None:
 
 def test_features_by_hand() -> None:
     """Three cards on two days; the second day's first judged review failed."""
-    answers = Timeline(
+    answers = _Timeline(
         *(
             np.array(column)
             for column in (
@@ -251,7 +251,7 @@ def test_a_mixture_costs_at_most_its_prior_weight(seed: int, n: int) -> None:
     random = np.random.default_rng(seed)
     p = random.uniform(0.01, 0.99, (3, n))
     y = (random.random(n) < 0.5).astype(np.float64)
-    mixed = compiled(mixture)(p, y, np.array([0.25, 0.25, 0.5]), 0.0, 1e-9)
+    mixed = compiled(_mixture)(p, y, np.array([0.25, 0.25, 0.5]), 0.0, 1e-9)
     total = -np.log(np.where(y == 1, mixed, 1 - mixed)).sum()
     each = -np.log(np.where(y == 1, p, 1 - p))
     # The first review is the base's alone; from then on it is Bayes' rule.
@@ -263,7 +263,7 @@ def test_a_mixture_costs_at_most_its_prior_weight(seed: int, n: int) -> None:
 def test_a_mixture_begins_as_the_base() -> None:
     p = np.array([[0.1] * 50, [0.9] * 50])
     y = np.zeros(50)
-    mixed = compiled(mixture)(p, y, np.array([0.5, 0.5]), 0.0, 100.0)
+    mixed = compiled(_mixture)(p, y, np.array([0.5, 0.5]), 0.0, 100.0)
     assert mixed[0] == 0.9
     assert (np.diff(mixed) < 0).all()
     assert mixed[-1] > 0.7  # however well the other does

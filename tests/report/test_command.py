@@ -14,7 +14,7 @@ from srs_eval.benchmark.result_files import read_folders
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError
 from srs_eval.report.dataset import dataset_report
-from srs_eval.report.files import markdown
+from srs_eval.report.files import _markdown
 from srs_eval.stats.users import MODES
 from tests.cli.program import main_here
 from tests.report.helpers import check_page, line, many, write_results
@@ -192,7 +192,7 @@ def test_lists_know_no_decks(tmp_path: Path) -> None:
     found = {row[0]: row[1:] for row in tables["averages-LogLoss"].rows}
     assert found["DASH"][2:] == (None, None)
     assert found["HLR"][3] == 1
-    assert "average" in markdown(report)
+    assert "average" in _markdown(report)
 
 
 def test_a_folder_named_twice_is_one(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from srs_eval.benchmark.result_files import read_folders
 from srs_eval.data.errors import InputError
 from srs_eval.report.dataset import dataset_report
 from srs_eval.report.document import Column, Figure, written
-from srs_eval.report.files import _as_json, markdown
+from srs_eval.report.files import _as_json, _markdown
 from tests.report.helpers import line, many, write_results
 
 
@@ -79,7 +79,7 @@ def test_what_changed_against_a_baseline(tmp_path: Path) -> None:
     back = {each.file.name: each for each in changes(old[0].files, new[0].files)}
     assert back["DASH"].verdict("reviews") == "worse"
     document = dataset_report([now], baseline=before)
-    text = markdown(document)
+    text = _markdown(document)
     assert "Only in the baseline: SM2." in text
     assert "Not in the baseline: HLR." in text
 

@@ -26,7 +26,7 @@ from srs_eval.report.document import (
     _rounded,
     written,
 )
-from srs_eval.report.files import _as_csv, _as_json, markdown
+from srs_eval.report.files import _as_csv, _as_json, _markdown
 from srs_eval.report.page import page
 from srs_eval.report.pictures import svg
 from tests.report.helpers import check_page, line, many, write_results
@@ -115,7 +115,7 @@ ODD = {
 @pytest.mark.filterwarnings("error")
 def test_odd_results_have_a_report(files: dict[str, list[str]], tmp_path: Path) -> None:
     folder = write_results(tmp_path, files)
-    assert "Metric card" in markdown(dataset_report([folder], baseline=folder))
+    assert "Metric card" in _markdown(dataset_report([folder], baseline=folder))
     document = dataset_report([folder], metric="AUC", users="each")
     check_page(page(document))
     json.dumps(_as_json(document), allow_nan=False)
@@ -132,7 +132,7 @@ def test_a_page_stands_alone_and_escapes() -> None:
 
 
 def test_markdown_of_anything_is_one_table_row_each() -> None:
-    text = markdown(nasty_document())
+    text = _markdown(nasty_document())
     rows = [each for each in text.splitlines() if each.startswith("| ")]
     assert len(rows) == 2 * 5  # the table, and the one that stands for a picture
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 4 for row in rows)
@@ -153,7 +153,7 @@ def test_what_is_enough_for_a_forum() -> None:
     paste = Section("Parameters for <x>", ("said", Code("0.1, 2.3")), folded=True)
     answer = Section("Hard?", ("evidence", table), folded=True, said="used as it should be")
     document = Document("d", (), (Section("s", (table, paste, answer)),))
-    text, html = markdown(document), page(document)
+    text, html = _markdown(document), page(document)
     check_page(html)
     rows = [each for each in text.splitlines() if each.startswith("| ")]
     assert rows[2:] == ["| a | 0.3000 | 1 |", "| ★ **d** | 0.3000 | 1 |"]
@@ -205,7 +205,7 @@ def test_figures_as_people_read_them() -> None:
 
 
 def test_commands_in_sentences_are_code() -> None:
-    shown = markdown(Document("t", ("See `srs-eval compare --json`, *not* `a`.",), ()))
+    shown = _markdown(Document("t", ("See `srs-eval compare --json`, *not* `a`.",), ()))
     assert "See `srs-eval compare --json`, \\*not\\* \\`a\\`." in shown
     shown = page(Document("t", ("See `srs-eval compare --json`, <not> `a`.",), ()))
     assert "See <code>srs-eval compare --json</code>, &lt;not&gt; `a`." in shown

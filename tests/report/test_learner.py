@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from srs_eval.models.configurations import resolve
-from srs_eval.report.files import markdown
+from srs_eval.report.files import _markdown
 from srs_eval.report.page import page
 from tests.cli.program import main_here
 from tests.report.helpers import check_page
@@ -107,7 +107,7 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     from srs_eval.engine.evaluate import evaluate
     from srs_eval.engine.run import Run
     from srs_eval.report.inspection import inspect_log
-    from srs_eval.report.learner import Learner, learner_document
+    from srs_eval.report.learner import _Learner, _learner_document
     from tools.simulated import simulate_learner
 
     log = simulate_learner(5, 3000).log()
@@ -116,8 +116,8 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
 
     def report() -> str:
         nothing = "", "", "", {}, "", (), {}
-        learner = Learner(inspect_log(log), Protocol(), run, "anki", *nothing, True, own="90%")
-        return markdown(learner_document(learner))
+        learner = _Learner(inspect_log(log), Protocol(), run, "anki", *nothing, True, own="90%")
+        return _markdown(_learner_document(learner))
 
     for event in evaluate(log, resolve("AVG,MOVING-AVG"), use_cache=False, jobs=0):
         run.apply(event)
@@ -146,7 +146,7 @@ def test_costs_are_told_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(
         "srs_eval.report.learner.workload", lambda log, context: (each for each in [found])
     )
-    report = markdown(learner_report(off, Run.of(resolve("AVG")), Protocol()))
+    report = _markdown(learner_report(off, Run.of(resolve("AVG")), Protocol()))
     assert "Were FSRS on, at a desired retention of 0.90" in report
     assert "While SM-2 goes on scheduling, the same cards take about 13 reviews" in report
     assert "FSRS is off" not in report
@@ -168,16 +168,16 @@ def test_parameters_to_paste_are_told_once() -> None:
     from srs_eval.data.protocol import Protocol
     from srs_eval.engine.run import Run
     from srs_eval.report.inspection import inspect_log
-    from srs_eval.report.learner import Learner, learner_document
+    from srs_eval.report.learner import _Learner, _learner_document
     from tools.simulated import simulate_learner
 
     w = tuple(0.5 + k for k in range(21))
     (optimize,) = (each for each in make_answers() if each.act == "optimize")
     answer = replace(optimize, subject="Words", parameters=w)
     inspection, run = inspect_log(simulate_learner(5, 300).log()), Run()
-    learner = Learner(inspection, Protocol(), run, "anki", [answer], "", "", {}, "", (), {}, True)
-    document = learner_document(learner)
-    text = markdown(document)
+    learner = _Learner(inspection, Protocol(), run, "anki", [answer], "", "", {}, "", (), {}, True)
+    document = _learner_document(learner)
+    text = _markdown(document)
     assert "| Words | Optimize |" in text
     assert text.count("0.5000, 1.5000, 2.5000") == 1
     assert "<summary>Parameters for Words</summary>" in text

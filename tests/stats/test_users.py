@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from srs_eval import metrics
 from srs_eval.stats.users import (
+    _by_group,
+    _mean,
     bca_interval,
-    by_group,
     confidence_set,
-    mean,
     mean_intervals,
     resampled_means,
     superiority,
@@ -31,9 +31,9 @@ from tests.conftest import REPOSITORY
 def test_a_user_without_a_figure_is_left_out_with_their_weight() -> None:
     values = np.array([[0.2, math.nan], [0.4, 0.6], [0.9, 0.8]])
     weights = np.array([10.0, 30.0, 60.0])
-    np.testing.assert_allclose(mean(values, weights), [0.68, (0.6 * 30 + 0.8 * 60) / 90])
+    np.testing.assert_allclose(_mean(values, weights), [0.68, (0.6 * 30 + 0.8 * 60) / 90])
     (found,) = mean_intervals(values, weights[:, None], resamples=200)
-    np.testing.assert_allclose([each.estimate for each in found], mean(values, weights))
+    np.testing.assert_allclose([each.estimate for each in found], _mean(values, weights))
     # The same users, so the same resamples and the same interval as without them.
     (alone,) = mean_intervals(values[1:, 1:], weights[1:, None], resamples=200)
     assert found[1] == alone[0]
@@ -143,7 +143,7 @@ def test_figures_of_groups_are_those_of_each_alone() -> None:
     p = random.random(600).round(1)
     group = random.integers(0, 40, 600)
     group = np.unique(group, return_inverse=True)[1]
-    found = by_group(y, p, group)
+    found = _by_group(y, p, group)
     for each in range(group.max() + 1):
         of = group == each
         assert found["LogLoss"][each] == pytest.approx(metrics.log_loss(y[of], p[of]))

@@ -99,11 +99,11 @@ def test_a_damaged_cache_is_compiled_anew(
 HLR = f"""{COMPILED}
 import numpy as np
 from srs_eval.training import linear
-from srs_eval.models.hlr import recall_and_slope
+from srs_eval.models.hlr import _recall_and_slope
 
 x, ones = np.ones((8, 3)), np.ones(8)
 loss, slope = linear.loss_and_gradient(
-    "HLR", recall_and_slope, x, ones, ones, ones, np.array([0.5, 0.1, 0.2])
+    "HLR", _recall_and_slope, x, ones, ones, ones, np.array([0.5, 0.1, 0.2])
 )
 print(any("visit_batches" in name for name in compiled), loss, *slope)
 """

@@ -21,7 +21,7 @@ from srs_eval.engine.session import Session
 from srs_eval.models import Context, Model, _fsrs, act_r, all_models, fsrs6, fsrs7, sbd
 from srs_eval.models.configurations import resolve
 from srs_eval.training import recurrent
-from srs_eval.training.compile import Gradient, compiled_step
+from srs_eval.training.compile import Gradient, _compiled_step
 from srs_eval.training.elementwise import clamp, exp, log, maximum, minimum, power, where
 from srs_eval.training.recurrent import RecurrentModel, SummedLoss
 from tests.conftest import REPOSITORY
@@ -82,13 +82,13 @@ def test_a_derived_gradient_is_the_one_written_by_hand() -> None:
     expected = success_adjoint((s, d), t, rating, w, bar, expected_w)
 
     found_w = np.zeros((22, n))
-    derived = gradient_of(fsrs6.success, ("state",), "w")
+    derived = gradient_of(fsrs6._success, ("state",), "w")
     found = derived((s, d), t, rating, w.tolist(), tuple(bar), found_w)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(found_w[:21], expected_w[:21], rtol=1e-9, atol=1e-12)
     assert found_w[21].any()  # the least stability, in w like the others, is a bound
 
-    adjoint: Any = compiled_step(Gradient(fsrs6.success, ("state",), "w", parameters=21))
+    adjoint: Any = _compiled_step(Gradient(fsrs6._success, ("state",), "w", parameters=21))
     as_tuple: Any = simd.as_tuple
     load_state: Any = simd.load_state
     rows_of: Any = simd.rows_of
@@ -325,10 +325,10 @@ def test_gradients_of_all_recurrent_models_are_differences(
 def test_gradients_of_other_models_are_differences() -> None:
     trials = learner(Protocol(short=True, secs=True))
     rows, weights = np.arange(len(trials)), np.linspace(0.25, 1, len(trials))
-    w = elsewhere(sbd.START)
+    w = elsewhere(sbd._START)
     everything, _ = sbd._all_rows(trials, rows, weights)
-    gradient = sbd.loss_and_gradient(everything, w)[1]
-    assert_differences("SBD", lambda w: sbd.loss_and_gradient(everything, w)[0], gradient, w)
+    gradient = sbd._loss_and_gradient(everything, w)[1]
+    assert_differences("SBD", lambda w: sbd._loss_and_gradient(everything, w)[0], gradient, w)
 
     w = elsewhere(act_r.START)
     part, _ = act_r._part(act_r._make_paths(trials), trials, rows, weights)

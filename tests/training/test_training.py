@@ -23,7 +23,7 @@ from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.models import Cancelled, Context, fsrs6
 from srs_eval.training import elementwise
-from srs_eval.training.compile import Gradient, as_function, compiled, compiled_step
+from srs_eval.training.compile import Gradient, _compiled_step, as_function, compiled
 from srs_eval.training.initial_stability import (
     InitialStability,
     _complete,
@@ -511,13 +511,13 @@ def test_compiled_operations_are_those_of_numpy() -> None:
     x = rng.normal(size=64)
     x[:8] = 0.5
     x[8:16] = -0.5
-    np.testing.assert_allclose(_evaluate(compiled_step(mixed), x), mixed(x), rtol=1e-14)
+    np.testing.assert_allclose(_evaluate(_compiled_step(mixed), x), mixed(x), rtol=1e-14)
 
 
 def test_a_step_on_numbers_agrees_with_one_on_vectors() -> None:
     import numba
 
-    step = compiled_step(mixed)
+    step = _compiled_step(mixed)
 
     @numba.njit
     def one_by_one(x: Any, out: Any) -> None:
@@ -534,14 +534,14 @@ def test_results_that_depend_on_no_vector_become_vectors() -> None:
     def constant(x: Any) -> Any:
         return 2.0
 
-    assert _evaluate(compiled_step(constant), np.zeros(8)).tolist() == 8 * [2.0]
+    assert _evaluate(_compiled_step(constant), np.zeros(8)).tolist() == 8 * [2.0]
 
 
 def test_zero_keeps_its_sign_in_a_step() -> None:
     def signs(x: Any) -> Any:
         return elementwise.where(1.0 / (x * 0.0) > 0.0, 1.0, 1.0 / (x * -0.0))
 
-    found = _evaluate(compiled_step(signs), np.repeat([-1.0, 1.0], 8))
+    found = _evaluate(_compiled_step(signs), np.repeat([-1.0, 1.0], 8))
     assert found.tolist() == 8 * [np.inf] + 8 * [1.0]
 
 
@@ -550,7 +550,7 @@ def test_a_step_with_a_branch_is_refused() -> None:
         return x if x > 0.0 else -x
 
     with pytest.raises(Exception, match="a step has no branches"):
-        _evaluate(compiled_step(branch), np.zeros(8))
+        _evaluate(_compiled_step(branch), np.zeros(8))
 
 
 def test_a_step_with_functions_of_math_is_refused() -> None:
@@ -558,7 +558,7 @@ def test_a_step_with_functions_of_math_is_refused() -> None:
         return math.exp(x)
 
     with pytest.raises(Exception, match="elementwise, not with math"):
-        _evaluate(compiled_step(step), np.zeros(8))
+        _evaluate(_compiled_step(step), np.zeros(8))
 
 
 @pytest.mark.parametrize("change", [{"first": lambda rating, w: w[0]}, {"states": 3}])
@@ -579,7 +579,7 @@ def test_gradients_are_added_in_memory() -> None:
 
     from srs_eval.training import simd
 
-    step = compiled_step(add_to_gradient)
+    step = _compiled_step(add_to_gradient)
     rows_of: Any = simd.rows_of
     load: Any = simd.load
     as_tuple: Any = simd.as_tuple
@@ -676,7 +676,7 @@ def test_exp_and_log_side_by_side_are_those_alone() -> None:
         logs = [elementwise.log(elementwise.exp(x) + k) for k in range(3)]
         return (*exps, *logs)
 
-    found = _evaluate_all(compiled_step(many), x, 10)
+    found = _evaluate_all(_compiled_step(many), x, 10)
     for k in range(1, 8):
         np.testing.assert_array_equal(found[k - 1], _evaluate(simd.exp, x * k))
     for k in range(3):
@@ -718,7 +718,7 @@ def test_a_gradient_reads_what_its_step_left_on_the_tape(in_order: bool) -> None
     kinds = vectors(2), VECTOR, VECTOR, numbers(2)
     assert tape_length(growth, derived, kinds) == 2  # log and exp
     step, adjoint = taped(growth, derived)
-    alone: Any = compiled_step(gradient)
+    alone: Any = _compiled_step(gradient)
     as_tuple: Any = simd.as_tuple
     load_state: Any = simd.load_state
     rows_from: Any = simd.rows_from

@@ -18,6 +18,7 @@ from srs_eval.advice.findings import (
     Belief,
     Calibration,
     Candidate,
+    Difference,
     Finding,
     Fit,
     Habit,
@@ -30,13 +31,11 @@ from srs_eval.advice.findings import (
     Often,
     Part,
     Retention,
-    Standings,
-    Steps,
-    phrased,
+    Sharing,
 )
-from srs_eval.advice.population import Standing
-from srs_eval.advice.tables import Table
+from srs_eval.advice.questions import TASKS
 from srs_eval.advice.workload.estimate import RETENTIONS, Question, Workload
+from srs_eval.advice.workload.preview import Buttons, Card
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportReceipt, Preset, ReviewLog
 from srs_eval.data.trials import rmse_bin_ids
@@ -293,10 +292,11 @@ def make_answers() -> list[Finding]:
         Month(f"2024-0{number}", interval(0.84, 0.03), 0.86, interval(0.43, 0.03))
         for number in (4, 5)
     )
-    shared = Table(
-        "Parameters of their own against one set for all",
-        ("reviews of", "parameters", "reviews", "minus shared", "decision"),
-        (("all presets", "split", 4_000, interval(0.006, 0.004), "keep shared"),),
+    apart = Difference("all", "split", interval(0.006, 0.004), "keep shared")
+    shared = Sharing("preset", 2, (apart,))
+    cards = (
+        Card("new", 0, (60.0, 360.0, 600.0, 691_200.0)),
+        Card("young", 9, (600.0, 1.2e6, 1.8e6, 3.4e6)),
     )
     whole = Part("all", interval(0.847, 0.012), 0.87)
     near = Part("88–92 %", interval(0.88, 0.02), 0.9)
@@ -304,28 +304,14 @@ def make_answers() -> list[Finding]:
     remembered = Retention("below", (whole,), 0.9, False, *late)
     costs = make_costs("Default", scale=2.7, done=0, retentions=(0.85, 0.9))
     costs = replace(costs, first=((41.0, 6.0, 900.0, 0.85, 0.0), costs.first[1]))
-    quantiles = tuple(zip((0.1, 0.25, 0.5, 0.75, 0.9), (0.36, 0.4, 0.45, 0.5, 0.54), strict=True))
-    standing = Standings("better than 58 of 100", (Standing("LogLoss", 0.436, 0.58, quantiles),))
     return [
         Finding("fit", "all reviews", interval=average.difference, reviews=2_300, evidence=fit),
         of_preset("Default", 0.470, 0.029, 0.012, 0.97, "optimize"),
         of_preset("Maps", 0.452, 0.0005, 0.02, 0.52, "keep"),
-        phrased(
-            "buttons",
-            "Default",
-            "see figures",
-            ("What the buttons would show at the desired retention of 0.90.",),
-            (
-                Table(
-                    "Buttons by the parameters in force at 0.90",
-                    ("card", "Again", "Hard", "Good", "Easy"),
-                    (("new", "1m", "6m", "10m", "8d"), ("young, 9 d", "10m", "14d", "21d", "40d")),
-                ),
-            ),
-        ),
+        Finding("buttons", "Default", evidence=Buttons(0.9, (("in force", cards),))),
         Finding("noise", "Default", evidence=Noise("0 of 21")),
         Finding("health", "Default", "keep", 0.98, evidence=Health((older,), None)),
-        phrased("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
+        Finding(*("split", "all presets", "keep shared", 0.98), reviews=4_000, evidence=shared),
         costs.glance,
         Finding("often", "Default", "every +25 %", evidence=Often("as good")),
         Finding("often", "Maps", "every +10 %", reviews=725, evidence=Often("safe")),
@@ -339,8 +325,6 @@ def make_answers() -> list[Finding]:
         Finding("retention", "Default", evidence=remembered),
         Finding("day", "your reviews", evidence=Habit("hardly matters", interval(0.012, 0.005))),
         Finding("hard", "all presets", evidence=Hard("seldom", 0.003)),
-        Finding("steps", "Default", evidence=Steps("can't tell", 0.9, ())),
-        Finding("standing", "all reviews", reviews=2_300, evidence=standing),
     ]
 
 
@@ -367,6 +351,8 @@ class MadeUpAnswers:
             if cancel.is_set():
                 return
             yield tuple(each for each in answers if each.question == question), (question,)
+        told = {each.question for each in answers}
+        yield (), tuple(each for task in TASKS for each in task if each not in told)
 
 
 async def to_receipt(pilot: Any) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.widgets import Checkbox, Input, RadioSet, Static
+from textual.widgets import Checkbox, Input, OptionList, Static
 
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.outputs import write_folder
@@ -48,8 +48,8 @@ def refusal(app: SrsEvalApp) -> str:
 
 
 def chosen_form(app: Any) -> str | None:
-    button = app.screen.query_one(RadioSet).pressed_button
-    return None if button is None else button.id
+    chosen = app.screen.query_one(OptionList).highlighted_option
+    return None if chosen is None else chosen.id
 
 
 async def to_export(pilot: Any) -> None:
@@ -124,8 +124,8 @@ async def test_what_somebody_else_has_written_is_never_overwritten(
         path = app.screen.query_one(Input)
         for key, value in (("", path.value), ("down", str(here))):
             if key:
-                app.screen.query_one(RadioSet).focus()
-                await pilot.press(key, key, "space")  # CSV
+                app.screen.query_one(OptionList).focus()
+                await pilot.press(key, key)  # CSV
                 await pilot.pause()
             path.value = value
             path.focus()
@@ -190,8 +190,8 @@ async def test_the_second_word_is_on_one_form_only(here: Path, tmp_path: Path) -
         await pilot.press("down", "down", "space")  # CSV
         await pilot.click("#write")
         await until(pilot, lambda: "The folder has CSV files" in text_of(app))
-        app.screen.query_one(RadioSet).focus()
-        await pilot.press("down", "space")  # PNG: the same folder
+        app.screen.query_one(OptionList).focus()
+        await pilot.press("down")  # PNG: the same folder
         await until(pilot, lambda: "The folder has CSV files" not in text_of(app))
         await pilot.click("#write")
         await until(pilot, lambda: "The folder has PNG files" in text_of(app))
@@ -274,8 +274,7 @@ async def test_the_report_is_that_of_the_command(here: Path, tmp_path: Path) -> 
         await until(pilot, lambda: not app.session.models.run.running, 240)
         await pilot.press("x")
         await until(pilot, on(app, "ExportScreen"))
-        forms = app.screen.query_one(RadioSet)
-        forms.query("RadioButton").last().value = True  # type: ignore[attr-defined]
+        app.screen.query_one(OptionList).action_last()
         await until(pilot, lambda: app.screen.query_one(Input).value.endswith(".json"))
         app.screen.query_one(Checkbox).value = True
         await pilot.click("#write")

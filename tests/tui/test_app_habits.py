@@ -443,8 +443,6 @@ async def test_what_the_ranking_says_begins_with_its_doubt_and_is_cut_at_a_word(
         *_, first, second, _, _ = text_of(app).splitlines()
         assert first.strip().startswith("301 reviews of 11 days are too few to tell models apart:")
         assert second.strip().endswith("…")
-        await pilot.resize_terminal(100, 30)
-        await until(pilot, lambda: "★\N{NO-BREAK SPACE}your parameters:" in text_of(app))
 
 
 async def test_two_models_figures_stand_below_their_names(tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ from srs_eval.advice.findings import (
     Standings,
     Steps,
     Unanswered,
-    Worded,
     of,
 )
 from srs_eval.advice.shown import (
@@ -75,11 +74,6 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
     LeftOut: _PARAMETERS,
     Standings: _Renderer(standing.in_line, standing.sentences, standing.tables),
     Workload: _Renderer(costs.in_line, costs.sentences, costs.tables),
-    Worded: _Renderer(
-        lambda findings: of(findings[0], Worded).brief or of(findings[0], Worded).sentences[0],
-        lambda finding: of(finding, Worded).sentences,
-        lambda finding: of(finding, Worded).tables,
-    ),
     TooFew: _Renderer(_first(costs.too_few), costs.too_few, lambda _: ()),
     Buttons: _Renderer(_first(buttons.sentences), buttons.sentences, buttons.tables),
     Unanswered: _Renderer(_first(_unanswered), _unanswered, lambda _: ()),

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from srs_eval.advice.overview import Line, Overview
+from srs_eval.advice.overview import UNTOLD, Line, Overview
 from srs_eval.advice.questions import OF_PRESETS
 from srs_eval.advice.shown import sentences
 from srs_eval.data.errors import counted
@@ -335,7 +335,8 @@ def _preset(line: Line, name: int, width: int) -> Text:
 def _question(line: Line, width: int) -> Text:
     title = Text(f"{line.title:<{_TITLE}}  ", "dim")
     text = line.text.removesuffix(".") + _COPIED if line.parameters else line.text
-    return title.append(_wrapped(text, _TITLE + 2, width).lstrip(), "not dim")
+    style = "" if line.question == UNTOLD else "not dim"
+    return title.append(_wrapped(text, _TITLE + 2, width).lstrip(), style)
 
 
 def _wrapped(text: str, indent: int, width: int) -> str:

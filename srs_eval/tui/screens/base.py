@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.highlighter import Highlighter
 from rich.text import Text
 from textual import events
-from textual.app import ComposeResult, SystemCommand
+from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container, Vertical
 from textual.css.query import NoMatches
@@ -26,7 +24,6 @@ from srs_eval.tui.workarounds import Forgetful
 if TYPE_CHECKING:
     from srs_eval.tui.session import Session
 
-_LEFT_OUT = ("Quit", "Keys", "Screenshot")  # of Textual's own commands
 TOO_NARROW = [(0, "-too-narrow"), (MINIMUM[0], "-narrow"), (76, "-normal"), (120, "-wide")]
 TOO_LOW = [(0, "-too-low"), (MINIMUM[1], "-low"), (22, "-usual"), (36, "-high")]
 
@@ -36,6 +33,10 @@ class Harmless(Highlighter):
 
     def highlight(self, text: Text) -> None:
         text.plain = harmless(text.plain)
+
+
+def _session_of(screen: Screen[Any]) -> Session:
+    return cast("Session", screen.app.session)  # type: ignore[attr-defined]
 
 
 class AppScreen(Forgetful, Screen[Any]):
@@ -48,6 +49,7 @@ class AppScreen(Forgetful, Screen[Any]):
 
     actions: ClassVar[tuple[Action, ...]] = ()
     about: ClassVar[str] = ""
+    session = property(_session_of)
     passed_over: ClassVar[str] = ""
     """Selector of the parts that Tab passes over; a letter of the jump mode goes there."""
 
@@ -68,10 +70,6 @@ class AppScreen(Forgetful, Screen[Any]):
 
     def content(self) -> ComposeResult:
         yield from ()
-
-    @property
-    def session(self) -> Session:
-        return session_of(self)
 
     def _fit(self, width: int, height: int) -> None:
         """Take on the size's classes at once; Textual would style all widgets anew for them."""
@@ -207,16 +205,12 @@ class AppScreen(Forgetful, Screen[Any]):
             widget.focus()
 
 
-def session_of(screen: Screen[Any]) -> Session:
-    """Of the app that shows the screen."""
-    return cast("Session", screen.app.session)  # type: ignore[attr-defined]
-
-
 class Dialog(Forgetful, ModalScreen[Any]):
     """A box over the current screen; Esc closes it. `title` and `keys` stand in its frame."""
 
     BINDINGS: ClassVar[list[Any]] = [("escape", "close", "Close")]
     box: ClassVar[type[Widget]] = Vertical
+    session = property(_session_of)
 
     def __init__(self, title: str, keys: str) -> None:
         super().__init__()
@@ -234,26 +228,3 @@ class Dialog(Forgetful, ModalScreen[Any]):
 
     def action_close(self) -> None:
         self.dismiss(None)
-
-
-def commands(
-    screen: Screen[Any],
-    here: Iterable[Action],
-    everywhere: Iterable[Action],
-    textuals: Iterable[SystemCommand],
-) -> Iterator[SystemCommand]:
-    """The screen's actions as far as they are possible, those of all screens, Textual's own."""
-    for where, group in (("Here", here), ("Everywhere", everywhere)):
-        for action in group:
-            if action.name == "app.command_palette":
-                continue
-            if screen.check_action(action.name, ()) is False:
-                continue
-            yield SystemCommand(
-                action.label,
-                f"{where}: {action.help} ({action.key_words})",
-                partial(screen.app.call_later, screen.run_action, action.name),
-            )
-    for title, help_, callback, *rest in textuals:
-        if title not in _LEFT_OUT:
-            yield SystemCommand(title, f"Everywhere: {help_}", callback, *rest)

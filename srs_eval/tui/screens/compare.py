@@ -106,17 +106,13 @@ choose the models, s exchanges them, ◀ marks the better figure.
             shown = [words.metric(result.metrics, field) for result in (left, right)]
             if field == "log_loss":
                 shown = [words.loss(log_loss_interval(result)) for result in (left, right)]
-            better = ["", ""]
+            winner = None
             bare = [text.split(" ±")[0] for text in shown]
-            if None not in figures and bare[0] != bare[1]:
-                lower_left = figures[0] < figures[1]
-                if fact.better == "lower":
-                    better[0 if lower_left else 1] = "◀"
-                elif fact.better == "higher":
-                    better[1 if lower_left else 0] = "◀"
+            if fact.better in ("lower", "higher") and None not in figures and bare[0] != bare[1]:
+                winner = int((figures[0] < figures[1]) != (fact.better == "lower"))
             cells = [
-                Text(f"{text} {mark or ' '}", "bold" if mark else "")
-                for text, mark in zip(shown, better, strict=True)
+                Text(f"{text} ◀", "bold") if side == winner else Text(f"{text}  ")
+                for side, text in enumerate(shown)
             ]
             if explained:
                 cells.append(Text(fact.meaning, "dim"))

@@ -21,14 +21,14 @@ from textual.widgets import (
     Checkbox,
     Input,
     Label,
-    RadioButton,
-    RadioSet,
+    OptionList,
     SelectionList,
     Static,
 )
+from textual.widgets.option_list import Option
 from textual.widgets.selection_list import Selection
 
-from srs_eval.data.errors import InputError, NotEnoughData, counted
+from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.outputs import check_outputs, with_ending
 from srs_eval.data.printable import printable
 from srs_eval.data.reviews import MISSING
@@ -36,7 +36,7 @@ from srs_eval.report import formats as words
 from srs_eval.report.files import FOLDERS
 from srs_eval.report.inspection import DeckReport, GroupCounts, Inspection, PresetReport
 from srs_eval.tui.screens.actions import EVERYWHERE, Action
-from srs_eval.tui.screens.base import Dialog, Harmless, session_of
+from srs_eval.tui.screens.base import Dialog, Harmless
 from srs_eval.tui.session import Chosen, Session, Wanted
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns
 
@@ -58,7 +58,7 @@ class HelpScreen(Dialog):
         yield Static(self._keys())
 
     def _keys(self) -> WidthDependent:
-        on_keys = session_of(self).config.on_keys
+        on_keys = self.session.config.on_keys
         rows = [
             (Text(action.key_words, "bold"), Text(action.label), Text(action.help, "dim"))
             for action in on_keys((*self._actions, *EVERYWHERE))
@@ -223,26 +223,10 @@ _FORMS: Mapping[str, str] = {
 _REPORT = "srs-eval-report"
 
 
-class _Form(RadioButton):
-    """Told apart without colour: only the chosen one has a mark."""
-
-    def render(self) -> Any:
-        self.BUTTON_INNER = "●" if self.value else " "
-        return super().render()
-
-
-class _Forms(RadioSet):
-    """Arrows choose, so that Enter writes what is marked."""
+class _Forms(OptionList):
+    """What is highlighted is chosen, so that Enter writes it."""
 
     BINDINGS: ClassVar[list[Any]] = [("enter", "screen.write", "Write")]
-
-    def action_next_button(self) -> None:
-        super().action_next_button()
-        self.action_toggle_button()
-
-    def action_previous_button(self) -> None:
-        super().action_previous_button()
-        self.action_toggle_button()
 
 
 class _Tick(Checkbox):
@@ -266,9 +250,7 @@ class ExportScreen(Dialog):
         self._asked: Path | None = None  # whether it may be overwritten
 
     def content(self) -> ComposeResult:
-        with _Forms(compact=True):
-            for form, meaning in _FORMS.items():
-                yield _Form(meaning, form == "html", id=form, compact=True)
+        yield _Forms(*(Option(meaning, id=form) for form, meaning in _FORMS.items()), compact=True)
         yield Input(self._default("html"), highlighter=Harmless(), compact=True)
         yield _Tick("Number decks and presets, name no file", compact=True)
         yield Static(self._basis(), id="basis", markup=False)
@@ -278,7 +260,7 @@ class ExportScreen(Dialog):
             yield Button("Write", variant="primary", compact=True, id="write")
 
     def on_mount(self) -> None:
-        self.query_one(RadioSet).focus()
+        self.query_one(_Forms).focus()
         basis = self.query_one("#basis", Static)
         self.set_interval(0.5, lambda: basis.update(self._basis()))  # models go on finishing
 
@@ -288,10 +270,10 @@ class ExportScreen(Dialog):
 
     @property
     def _form(self) -> str:
-        chosen = self.query_one(RadioSet).pressed_button
+        chosen = self.query_one(_Forms).highlighted_option
         return "html" if chosen is None or chosen.id is None else chosen.id
 
-    @on(RadioSet.Changed)
+    @on(OptionList.OptionHighlighted)
     def _chosen(self) -> None:
         """The path follows, unless its ending is one's own or it names nothing."""
         self._say("", "Write")  # what was asked was asked of another form
@@ -383,18 +365,13 @@ def sentence_of(error: Exception) -> str:
 
 def question_before_closing(session: Session) -> Question | None:
     """Where closing the file stops what a person waits for."""
-    if session.models.can_cancel and session.models.wanted:
-        return Question(
-            "Stop the models that still run?",
-            "What has finished is kept on disk and need not be done again.",
-            "Stop and close",
-            "Keep running",
-        )
-    if session.answers_ended is None and session.overview.waiting:
-        return Question(
-            f"Close with {counted(len(session.overview.waiting), 'question')} still open?",
-            "Answers are kept once there are all of them; till then, opening asks anew.",
-            "Stop and close",
-            "Keep running",
-        )
-    return None
+    models = session.models.can_cancel and session.models.wanted
+    if not models and (session.answers_ended is not None or not session.overview.waiting):
+        return None
+    return Question(
+        "Stop what still runs?",
+        "Models that have finished are kept on disk and need not be done again; answers are kept "
+        "once there are all of them.",
+        "Stop and close",
+        "Keep running",
+    )

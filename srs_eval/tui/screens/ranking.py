@@ -101,7 +101,6 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     def __init__(self) -> None:
         super().__init__()
-        self._dirty = True
         self._shown: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
@@ -118,28 +117,23 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.update_soon()
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
-        self._dirty = True
+        self.update_soon()
 
     def _tick(self) -> None:
-        if self.is_current and (self._dirty or self.evaluation.running):
+        if self.is_current and self.evaluation.running:
             self.update_now()
 
     def update_now(self) -> None:
         """Show the current state of the evaluation."""
         if self.lacks("RankingTable"):
             return
-        self._dirty = False
         now = self.session.monotonic()
-        left, state = seconds_by_model(self.evaluation, now), self.session.state
+        left, state = _seconds_by_model(self.evaluation, now), self.session.state
         self.table.show(self.evaluation, left, state, self.session.models.own_scheduler)
         self.query_one("#headings", Static).update(self.table.heading)
         self._title()
         self._status(now)
         self.call_later(self._show_model)  # in a turn of its own: both take long
-
-    def evaluation_changed(self) -> None:
-        """The engine has said something: shown at the next tick."""
-        self._dirty = True
 
     def evaluation_ended(self) -> None:
         self.refresh_bindings()
@@ -168,9 +162,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         groups = [] if self.evaluation.running else self.evaluation.groups()
         said: list[str] = []
         if groups:  # first what the rest is to be read with, for the last may be cut
-            said = [
-                each for each in (groups[0].doubt, *self._own_line(), groups[0].sentence) if each
-            ]
+            said = [each for each in (groups[0].doubt, groups[0].sentence) if each]
         answer = self.query_one("#answer", Static)
         lines = _ANSWER_LINES_LOW if self.has_class("-low") else _ANSWER_LINES
         answer.update(
@@ -181,17 +173,6 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
             )
         )
         answer.display = bool(said)
-
-    def _own_line(self) -> list[str]:
-        """The learner's own scheduler against the average, in a sentence."""
-        own = self.session.models.own_scheduler
-        line = self.evaluation.line(own) if own in self.evaluation.results() else None
-        if own is None or line is None or line.against_floor is None:
-            return []
-        against = words.against_floor(line.against_floor).strip()
-        flattered = " (flattered, see Details)" if line.place is None else ""
-        name = line.configuration.words
-        return [f"★\N{NO-BREAK SPACE}{name}: {against} log loss than the average{flattered}."]
 
     def _status(self, now: float) -> None:
         evaluation = self.evaluation
@@ -413,7 +394,7 @@ def seconds_left(evaluation: Run, now: float) -> float | None:
     """Until all models are over, `lanes` of them at work at once; None in the first second."""
     if not evaluation.running or not evaluation.models or evaluation.seconds_gone(now) < 1:
         return None
-    left = seconds_by_model(evaluation, now)
+    left = _seconds_by_model(evaluation, now)
     models = evaluation.models
     free = [left.pop(name) for name in list(left) if models[name].stage is Stage.RUNNING]
     free += [0.0] * (evaluation.lanes - len(free))
@@ -423,7 +404,7 @@ def seconds_left(evaluation: Run, now: float) -> float | None:
     return max(free)
 
 
-def seconds_by_model(evaluation: Run, now: float) -> dict[str, float]:
+def _seconds_by_model(evaluation: Run, now: float) -> dict[str, float]:
     """What each model that is not over will take still: as expected, at this run's pace so far."""
     expected = _expected_seconds(evaluation)
     took = usual = 1.0  # how slow the machine is counts as much before anything is measured

@@ -11,6 +11,10 @@ from srs_eval.data.errors import InputError
 from srs_eval.tui import state
 from srs_eval.tui.config import config_path
 
+_BEHIND_SCROLLBARS = (
+    *("scrollbar-background", "scrollbar-background-hover", "scrollbar-background-active"),
+    "scrollbar-corner-color",
+)
 DARK_THEME = Theme(
     name=state.DARK,
     primary="#7FD1C0",
@@ -27,10 +31,7 @@ DARK_THEME = Theme(
     variables={
         "footer-key-foreground": "#7FD1C0",
         "scrollbar": "#35504F",
-        "scrollbar-background": "#161E25",
-        "scrollbar-background-hover": "#161E25",
-        "scrollbar-background-active": "#161E25",
-        "scrollbar-corner-color": "#161E25",
+        **dict.fromkeys(_BEHIND_SCROLLBARS, "#161E25"),
         "block-cursor-background": "#2C5A57",
         "block-cursor-foreground": "#F2F7F7",
         "block-cursor-blurred-background": "#24383D",
@@ -53,10 +54,7 @@ LIGHT_THEME = Theme(
     variables={
         "footer-key-foreground": "#0B6B60",
         "scrollbar": "#A9C9C2",
-        "scrollbar-background": "#ECE9DF",
-        "scrollbar-background-hover": "#ECE9DF",
-        "scrollbar-background-active": "#ECE9DF",
-        "scrollbar-corner-color": "#ECE9DF",
+        **dict.fromkeys(_BEHIND_SCROLLBARS, "#ECE9DF"),
         "block-cursor-background": "#BFE0D9",
         "block-cursor-foreground": "#10211F",
         "block-cursor-blurred-background": "#DCE9E5",

@@ -52,19 +52,11 @@ class _CountBars(Widget):
             for column in range(max(first, 0), min(max(last, first + 1), columns)):
                 heights[column] = max(heights[column], int(number) / tallest)
         lines = []
-        for row in range(rows):
-            line = ""
-            for height in heights:
-                eighths = height * rows * 8 - (rows - 1 - row) * 8
-                # A bin with few reviews still gets a visible bar.
-                least = 1 if height and row == rows - 1 else 0
-                line += _EIGHTHS[int(min(8, max(least, round(eighths))))]
-            name = (
-                "n".rjust(plot.MARGIN - 1).ljust(plot.MARGIN)
-                if row == rows - 1
-                else " " * plot.MARGIN
-            )
-            lines.append(f"{name} {line}")
+        for below in range(rows - 1, -1, -1):  # rows of eighths; every bin has one at least
+            eighths = [8 * (rows * height - below) for height in heights]
+            eighths = [max(each, 1) if each and not below else each for each in eighths]
+            bars = "".join(_EIGHTHS[int(min(8, max(0, round(each))))] for each in eighths)
+            lines.append(f"{'' if below else 'n':>{plot.MARGIN - 1}}  {bars}")
         return Content("\n".join(lines))
 
 
