@@ -105,7 +105,7 @@ def _basis(finding: Finding, evidence: OfPreset) -> str:
         few = "The reviews that neither had seen say too little yet"
         return f"{few}; {others[0].lower()}{others[1:]} speaks for {gain}."
     own = figures(chosen.difference, "unseen review", f" than {reference}")
-    return f"Of yours: {name}, {own}. {others}, with that: {gain}."
+    return f"On your own reviews: {name}, {own}. {others}, with that: {gain}."
 
 
 def _more(finding: Finding, evidence: OfPreset) -> tuple[str, ...]:
