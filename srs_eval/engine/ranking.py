@@ -202,7 +202,9 @@ class Group:
         if self._none_is_better:
             parts = [f"None has a lower log loss than the average; {name} comes nearest to it"]
         elif "can't tell yet" in others:
-            parts = [f"{name} has the lowest log loss"]
+            # The best of many is picked by its figure, which flatters it.
+            alike = 1 + len(others["can't tell yet"]) + len(others.get("as good", ()))
+            parts = [f"{name} has the lowest log loss, one of {alike} that can't be told apart"]
         else:
             parts = [f"{name} predicts best"]
         said = None
