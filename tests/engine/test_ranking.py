@@ -203,8 +203,8 @@ def test_standings_and_the_answer_in_words() -> None:
         ),
         (
             [constant("HLR", 0.8, 900), constant("SM2", 0.5, 900)],
-            "HLR has the lowest log loss, one of 2 that can't be told apart; can't tell yet whether worse: SM2."
-            + TOO_FEW,
+            "HLR has the lowest log loss, one of 2 that can't be told apart; "
+            "can't tell yet whether worse: SM2." + TOO_FEW,
         ),
         (
             [constant("HLR", 0.7, 900), constant("SM2", 0.5, 900), constant("AVG", 0.8, 900)],
