@@ -26,6 +26,7 @@ from srs_eval.advice.findings import (
     Candidate,
     Finding,
     LeftOut,
+    Missing,
     OfAll,
     OfPreset,
 )
@@ -33,7 +34,7 @@ from srs_eval.advice.split import one_is_enough_for
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.models.own_parameters import version_of, why_left_out
-from srs_eval.stats.intervals import Interval, Verdict, verdicts
+from srs_eval.stats.intervals import Interval, Verdict, enough_to_tell, verdicts
 
 _RIVALS = (RECENCY, OPTIMIZED, DEFAULTS, "one for all presets", POOLED)
 """Verdicts on these are one question: the first is tested first, the others by Holm after it."""
@@ -42,6 +43,8 @@ OTHER_MODELS = (AVERAGE, SM2)
 from what FSRS could be fitted to."""
 _HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)
 _FEWEST, _FEWEST_DAYS = 100, 5  # reviews that say something of a preset
+_FEWEST_TO_FIT = 64  # below, Anki's optimizer leaves nearly all as it is
+_FITTED = 400  # reviews from which on a fit is the learner's own
 _WORTH = 0.001  # nats: what a change has to gain, and what pasting has to gain over the button
 
 
@@ -214,7 +217,8 @@ def _of_preset(
     stored = bool(learner.stored(group))
     growth = None
     if stored and unseen is not None:
-        growth = len(unseen) / max(count - len(unseen), 1)
+        # A fit to few reviews is as good as none: it stays where it began.
+        growth = len(unseen) / max(count - len(unseen), _FITTED)
     candidates = [Candidate(NOW, None if since is None else since.log_loss[NOW])]
     found = {each.name: each for each in since.candidates()} if since else {}
     for name in _possible((*ACTS, OPTIMIZED, "one for all presets", SM2), learner):
@@ -224,17 +228,20 @@ def _of_preset(
             each = replace(each, belief=population.belief(each.difference, prior))
         candidates.append(each)
     candidates += [each for name, each in found.items() if name not in {c.name for c in candidates}]
-    chosen = _recommended(candidates, can_share)
-    fitted = None if chosen is None else learner.fitted(chosen.name, group)
-    act = KEEP if chosen is None else ACTS[chosen.name]
-    if act == ACTS[POOLED] and fitted == learner.fitted(TOGETHER, group):
-        act = ACTS[TOGETHER]  # presets that hardly differ are drawn all the way
-    best = chosen or max(
-        (each for each in candidates if each.belief and each.name in ACTS),
-        key=lambda each: each.belief.gain if each.belief else 0.0,
-    )
+    best = _best(candidates, can_share)
     belief = best.belief
     assert belief is not None
+    fitted = learner.fitted(best.name, group)
+    if best.name == POOLED and fitted == learner.fitted(TOGETHER, group):
+        # Presets that hardly differ are drawn all the way.
+        best = replace(best, name=TOGETHER)
+        candidates = [best if each.name == TOGETHER else each for each in candidates]
+    is_change = belief.gain >= _WORTH and count >= _FEWEST_TO_FIT
+    if not is_change:
+        prior = _prior(best.name, stored, growth, max(count * 5 // 6, 1))
+        if prior is None or count < _FEWEST_TO_FIT:
+            prior = population.refit(0.0)
+        belief = population.belief(best.difference, prior, -equivalence)
     evidence = OfPreset(
         current=version_of(learner.stored(group)),
         stored=stored,
@@ -245,18 +252,19 @@ def _of_preset(
         candidates=tuple(candidates),
         held_out=() if held_out is None else held_out.candidates(),
         reference=OPTIMIZED,
+        about=best.name,
         search=None if preset is None else preset.search,
     )
     return Finding(
         "parameters",
         learner.name_of(group),
-        act,
-        probability=1 - belief.probability if chosen is None else belief.probability,
-        gain=0.0 if chosen is None else belief.gain,
+        ACTS[best.name] if is_change else KEEP,
+        probability=belief.probability if is_change else 1 - belief.probability,
+        gain=belief.gain if is_change else 0.0,
         interval=best.difference,
-        parameters=None if fitted is None else tuple(fitted),
+        parameters=None if fitted is None or not is_change else tuple(fitted),
         reviews=0 if since is None else len(since.index),
-        missing=learner.missing(best.difference, group, 0 if unseen is None else len(unseen)),
+        missing=_missing(learner, best.difference, group),
         probabilities={
             each.name: 0.0 if each.belief is None else each.belief.probability
             for each in candidates
@@ -286,20 +294,27 @@ def _prior(
     return population.published("optimized", "defaults", reviews)
 
 
-def _recommended(candidates: Sequence[Candidate], can_share: bool) -> Candidate | None:
-    """The act with the least expected loss; None: keep the current parameters.
+def _missing(learner: Learner, difference: Interval | None, group: int) -> Missing | None:
+    """What would settle it, where that can be reckoned."""
+    if difference is None or not enough_to_tell(difference):
+        return None
+    return learner.missing(difference, group)
 
-    The button comes first, for it is no work: what has to be pasted has to gain more than it.
-    Where presets can share one line, that goes before a line for each.
+
+def _best(candidates: Sequence[Candidate], can_share: bool) -> Candidate:
+    """The change with the least expected loss.
+
+    The button comes first, for it is no work: anything else has to gain more than it, and to be
+    as likely to. Where presets can share one line, that goes before a line for each.
     """
+    beliefs = {each.name: each.belief for each in candidates if each.belief}
+    button = beliefs[RECENCY].probability
     gains = {
-        each.name: each.belief.gain
-        for each in candidates
-        if each.belief and each.name in ACTS and (each.name != TOGETHER or can_share)
+        name: each.gain
+        for name, each in beliefs.items()
+        if name in ACTS and (name != TOGETHER or can_share) and each.probability >= button
     }
     if can_share and TOGETHER in gains:
         gains.pop(POOLED, None)
     chosen = max(gains, key=lambda name: gains[name] - _WORTH * (name != RECENCY))
-    if gains[chosen] < _WORTH:
-        return None
     return next(each for each in candidates if each.name == chosen)

@@ -44,6 +44,7 @@ _UNLIKE, _SHARE_UNLIKE = np.linspace(-1.0, 1.0, 401), 0.01
 _REFIT, _REFIT_SCATTER = 0.006, 0.0086
 """Nats: what a refit gains once reviews have doubled, and by how much learners differ in it."""
 _UNKNOWN_GROWTH, _MOST_GROWTH = 0.5, 4.0
+_SCATTERED = 0.1  # growth from which on learners differ so much
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,14 +72,15 @@ def published(candidate: Published, reference: Published, reviews: int) -> Prior
 def refit(growth: float | None) -> Prior:
     """What fitting anew gains when reviews have grown by a share since the last fit.
 
-    By 13 people's histories, in which they grew to fivefold: 0.006 √growth, give or take. None:
-    nobody knows when the parameters were fitted.
+    By 13 people's histories, in which they grew to fivefold: 0.006 √growth, give or take; without
+    new reviews a fit is the same. None: nobody knows when the parameters were fitted.
     """
-    usual = _REFIT * math.sqrt(_UNKNOWN_GROWTH if growth is None else min(growth, _MOST_GROWTH))
     from scipy.special import ndtri
 
+    root = math.sqrt(_UNKNOWN_GROWTH if growth is None else min(growth, _MOST_GROWTH))
+    scatter = _REFIT_SCATTER * min(root / math.sqrt(_SCATTERED), 1.0)
     z = ndtri((np.arange(200) + 0.5) / 200)
-    return Prior(_REFIT_SCATTER * z - usual, np.zeros(len(z)))
+    return Prior(scatter * z - _REFIT * root, np.zeros(len(z)))
 
 
 def sharing() -> Prior:

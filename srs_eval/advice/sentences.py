@@ -189,7 +189,7 @@ def dots(probability: float) -> str:
 
 def of_100(probability: float) -> str:
     """ "likely, 88 of 100"."""
-    return f"{sureness(probability)}, {100 * probability:.0f} of 100"
+    return f"{sureness(probability)}, {math.floor(100 * probability + 1e-9)} of 100"
 
 
 # Parameters as a person writes them

@@ -107,7 +107,9 @@ def recommended(overall: Mapping[str, Interval], decisions: Mapping[str, Decisio
     is_ahead = separate.estimate < overall["pooled"].estimate
     if is_ahead and separate.estimate + separate.standard_error < 0:
         return "split"
-    return KEEP_SHARED if set(decisions.values()) == {KEEP_SHARED} else "pooled"
+    pooled = overall["pooled"]
+    is_shared = pooled.estimate == pooled.half_width == 0  # drawn all the way to one set
+    return KEEP_SHARED if is_shared or set(decisions.values()) == {KEEP_SHARED} else "pooled"
 
 
 def split_or_merge(
@@ -149,7 +151,7 @@ def _found(subject: str, learner: Learner, part: str, equivalence: float) -> Fin
     return Finding(
         *("split", subject, act),
         probability=1 - belief.probability if act == KEEP_SHARED else belief.probability,
-        gain=0.0 if act == KEEP_SHARED else belief.gain,
+        gain=0.0 if act == KEEP_SHARED else max(belief.gain, 0.0),
         interval=overall[judged],
         reviews=count,
         missing=learner.missing(overall[judged]),

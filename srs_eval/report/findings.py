@@ -70,7 +70,12 @@ def answers_section(
         return [Section("Answers", (answers,))]
     if not answers:
         return []
-    said = {line.question: line.text for line in lines if line.question in REGISTRY}
+    of_presets = {OF_PRESETS} if any(each.subject == "all presets" for each in answers) else set()
+    said = {
+        line.question: line.text
+        for line in lines
+        if line.question in REGISTRY and line.question not in of_presets
+    }
     said |= {
         line.question: f"{line.title}: {line.text}" for line in lines if line.question == "time"
     }

@@ -26,7 +26,7 @@ def often_line(findings: Sequence[Finding]) -> str:
     subjects: dict[str, list[tuple[str, str]]] = {}
     for each in findings:
         why = "as good as always" if of(each, Often).says == "as good" else "safe for everybody"
-        subjects.setdefault(f"{each.act} of reviews is {why}", []).append((each.subject, ""))
+        subjects.setdefault(f"{each.act} of reviews, {why}", []).append((each.subject, ""))
     return in_groups(subjects) if len(subjects) > 1 else next(iter(subjects))
 
 
@@ -43,7 +43,7 @@ def often_sentences(finding: Finding) -> list[str]:
     assert at_all is not None
     return [
         first,
-        f"Without optimizing, log loss on {counted(finding.reviews, 'review')} is "
+        f"With the defaults instead, log loss on {counted(finding.reviews, 'review')} is "
         f"{better_by(at_all.estimate)} {sure(at_all)}.",
     ]
 
@@ -67,8 +67,8 @@ def noise_sentences(finding: Finding) -> list[str]:
     noisy = [f"w{k}" for k, each in enumerate(of(finding, Noise).parameters) if each.is_noise]
     named = f" ({', '.join(noisy)})" if noisy else ""
     return [
-        f"{finding.says} parameters would move by more than half of what learners differ by, had "
-        f"days gone otherwise{named}."
+        f"{finding.says} parameters are noise{named}: other days would have moved them by more "
+        "than half of what learners differ by."
     ]
 
 

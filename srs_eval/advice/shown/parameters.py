@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from srs_eval.advice.findings import ACTS as CODES
 from srs_eval.advice.findings import (
     DEFAULTS,
     KEEP,
@@ -20,8 +19,9 @@ from srs_eval.advice.findings import (
     LeftOut,
     OfAll,
     OfPreset,
+    of,
 )
-from srs_eval.advice.sentences import by_when, dots, figures, listed, of_100, sureness
+from srs_eval.advice.sentences import by_when, dots, figures, listed, of_100, signed, sureness
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
 
@@ -47,7 +47,7 @@ _DO: Mapping[str, str] = {
     KEEP: "Leave the parameters as they are",
     "optimize": "Press Optimize",
     "pooled": "Copy the line below into this preset",
-    "one line": "Copy the line below into every preset that says so",
+    "one line": "Copy the line below into this preset, the same for all that say so",
     "defaults": "Go back to the default parameters",
 }
 
@@ -76,7 +76,7 @@ def sentences(finding: Finding) -> tuple[str, ...]:
             assert best.log_loss is not None
             return (
                 f"{'; '.join(each)[:1].upper()}{'; '.join(each)[1:]}.",
-                f"Over all presets, {named(best.name)} predict best: log loss "
+                f"Best over all presets: {named(best.name)}, log loss "
                 f"{best.log_loss.estimate:.4f} on {counted(best.log_loss.reviews, 'review')} that "
                 "no candidate had seen.",
             )
@@ -84,6 +84,8 @@ def sentences(finding: Finding) -> tuple[str, ...]:
     assert isinstance(evidence, OfPreset)
     assert finding.probability is not None
     do, probability = _DO[finding.act], finding.probability
+    if finding.act == "optimize" and not evidence.known:
+        do = "Let FSRS optimize its parameters"
     if evidence.fsrs_is_off:
         do = f"Once FSRS is on: {do[0].lower()}{do[1:]}"
     if sureness(probability) == "could go either way" and finding.act != KEEP:
@@ -95,17 +97,19 @@ def _basis(finding: Finding, evidence: OfPreset) -> str:
     chosen = chosen_of(finding)
     belief = chosen.belief
     assert belief is not None
-    gain = f"a gain of {belief.gain:.3f} log loss ({belief.low:.3f} to {belief.high:.3f})"
-    others = "What people with as many reviews gained"
+    low, high = (signed(each, 3) for each in (belief.low, belief.high))
+    others = "what people with as many reviews gained"
     reference = "FSRS's defaults"
     if evidence.stored:
-        others, reference = "What people gained by optimizing again", "yours"
+        others, reference = "what people gained by optimizing again", "yours"
     name = named(chosen.name)
+    expected = f"expect {signed(belief.gain, 3)} log loss gained ({low} to {high})"
+    if chosen.difference is None and finding.act == KEEP and (finding.probability or 0.0) >= SURE:
+        return "There is next to nothing new to learn from: a fit of today would be the same."
     if chosen.difference is None:
-        few = "The reviews that neither had seen say too little yet"
-        return f"{few}; {others[0].lower()}{others[1:]} speaks for {gain}."
+        return f"Too few reviews that neither had seen: by {others}, {expected}."
     own = figures(chosen.difference, "unseen review", f" than {reference}")
-    return f"On your own reviews: {name}, {own}. {others}, with that: {gain}."
+    return f"On your own reviews: {name}, {own}. Together with {others}, {expected}."
 
 
 def _more(finding: Finding, evidence: OfPreset) -> tuple[str, ...]:
@@ -125,16 +129,8 @@ def _more(finding: Finding, evidence: OfPreset) -> tuple[str, ...]:
 
 def chosen_of(finding: Finding) -> Candidate:
     """The candidate that the act, or leaving it, is about."""
-    evidence = finding.evidence
-    assert isinstance(evidence, OfPreset)
-    known = [each for each in evidence.candidates if each.belief is not None]
-    if finding.parameters is not None:
-        pasted = [each for each in known if CODES.get(each.name) == finding.act]
-        return pasted[0]
-    return max(
-        (each for each in known if each.name in CODES),
-        key=lambda each: each.belief.gain if each.belief else 0.0,
-    )
+    evidence = of(finding, OfPreset)
+    return next(each for each in evidence.candidates if each.name == evidence.about)
 
 
 def tables(finding: Finding) -> tuple[Table, ...]:

@@ -69,6 +69,8 @@ def _change(finding: Finding, below: bool = False) -> str:
     by = _share(against.saved, name)
     if finding.probability is not None and finding.act == "turn on":
         sure = of_100(finding.probability)
+        if against.verdict != "better":
+            by = f"better than SM-2, as nearly everybody; on your own reviews so far {by}"
         return f"Turn FSRS on, {how} ({sure}): it would predict you {by}{alone}."
     told = {
         "better": f"Yes, {how}{alone}: it would predict you {by}.",
@@ -175,7 +177,7 @@ def health_sentences(finding: Finding) -> list[str]:
         lead += f"; {figures(each.difference, 'held-out review')}"
         if not enough_to_tell(each.difference):
             few = counted(finding.reviews, "held-out review")
-            lead = f"{few} of yours say too little yet, it is what others gained"
+            lead = f"as nearly everybody gained by it; your {few} say too little yet"
         if finding.probability is not None:
             right = _RIGHT[finding.act]
             lead = f"{right[0].upper()}{right[1:]} ({of_100(finding.probability)}): {lead}"
