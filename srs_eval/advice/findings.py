@@ -120,7 +120,8 @@ class OfPreset(Evidence):
     candidates: tuple[Candidate, ...]  # the current parameters first
     held_out: tuple[Candidate, ...]  # candidates on all held-out reviews
     reference: str  # that the differences of `held_out` are from
-    about: str  # the candidate that is the act, or that the current parameters were kept against
+    about: str = RECENCY
+    """The candidate that is the act, or that the current parameters were kept against."""
     search: str | None = None  # what Anki optimizes the preset on, where that is not all of it
     says: str = ""
 

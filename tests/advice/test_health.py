@@ -175,7 +175,7 @@ def test_one_parameter_is_noise(log: ReviewLog, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(refitting, "by_days", lambda learner, index: fits)
     answer = compare(log, questions=["noise"])[0]
     assert answer.says == "1 of 21"
-    assert shown.line([answer]).endswith("had days gone otherwise (w3).")
+    assert shown.line([answer]).startswith("1 of 21 parameters are noise (w3): ")
 
 
 # Retention

@@ -323,10 +323,10 @@ def test_how_often_to_optimize_is_told_of_all_presets_at_once() -> None:
         Finding("often", "Maps", "every +25 %", evidence=Often("as good")),
         Finding("often", "Fish", "every +10 %", evidence=Often("safe")),
     ]
-    assert shown.line(answers[:1]) == "every +10 % of reviews is safe for everybody"
+    assert shown.line(answers[:1]) == "every +10 % of reviews, safe for everybody"
     assert shown.line(answers) == (
-        "every +10 % of reviews is safe for everybody: Words and Fish; "
-        "every +25 % of reviews is as good as always: Maps"
+        "every +10 % of reviews, safe for everybody: Words and Fish; "
+        "every +25 % of reviews, as good as always: Maps"
     )
 
 

@@ -99,7 +99,7 @@ def test_a_refit_gains_the_more_the_more_reviews_have_grown() -> None:
     probabilities = [each.probability for each in found]
     assert probabilities == sorted(set(probabilities))
     assert [each.gain for each in found] == sorted(each.gain for each in found)
-    assert probabilities[0] == pytest.approx(0.5, abs=0.01)  # nothing new has come
+    assert probabilities[0] < 0.03  # nothing new has come: it cannot be better
     assert belief(None, refit(None)) == found[2]
 
 

@@ -222,4 +222,4 @@ def test_too_few_reviews_to_say_how_often(log: ReviewLog) -> None:
     columns = {name: getattr(log.entries, name)[few] for name in log.entries.__dict__}
     answers = compare(replace(log, entries=Entries(**columns)), questions=["often"])
     assert all((answer.act, answer.says) == ("every +10 %", "every +10 %") for answer in answers)
-    assert shown.line(answers) == "every +10 % of reviews is safe for everybody"
+    assert shown.line(answers) == "every +10 % of reviews, safe for everybody"
