@@ -341,7 +341,10 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.refresh_bindings()
 
     def action_details(self) -> None:
-        chosen = self.table.chosen
+        # A key may come before the list is drawn: its first line is then meant.
+        lines = [line for group in self.evaluation.groups()[:1] for line in group.lines[:1]]
+        first = lines[0].configuration.name if lines else None
+        chosen = self.table.chosen or first
         model = self.evaluation.models.get(chosen) if chosen else None
         if model is None or model.result is None:
             self.notify("This model has no figures yet.", timeout=3)
