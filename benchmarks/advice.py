@@ -42,7 +42,8 @@ from srs_eval.stats.intervals import EQUIVALENT, Interval, verdict
 
 PARTS = 6
 FEWEST_TO_JUDGE = 50
-PAIRS = {  # what is asked: candidate, and what it is compared with
+# What is asked: the candidate, and what it is compared with.
+PAIRS: dict[str, tuple[population.Published, population.Published]] = {
     "optimized or defaults": ("optimized", "defaults"),
     "optimized as Anki does it, or defaults": ("recency", "defaults"),
     "FSRS or SM-2": ("optimized", "sm2"),
@@ -192,7 +193,7 @@ def said(
     mine = learner.trials.partition[index] == group
     losses = learner.held_out_losses(candidate) - learner.held_out_losses(other)
     own = learner.interval(losses[mine], index[mine]) if mine.any() else Interval(0.0, math.nan)
-    prior = population.published(candidate, other, max(own.reviews, 1))  # type: ignore[arg-type]
+    prior = population.published(candidate, other, max(own.reviews, 1))
     found = population.belief(own, prior)
     probability, follows = found.probability, found.gain > 0
     if other == "defaults":

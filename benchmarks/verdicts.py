@@ -16,7 +16,8 @@ A learner is judged again and again as the reviews become more. Printed are, eac
 standard error over pairs:
 
 - how often the interval of (split - shared) holds the mean over repetitions of the same learner;
-- how often "split" and "keep shared" are said, of separate and of pooled parameters;
+- how often "split" and "keep shared" are said, of separate and of pooled parameters, and how often
+  to split is recommended;
 - the expected log loss of the 6,000 reviews that follow, with parameters fitted on all before:
   split and pooled minus shared, and how much more what is recommended loses than the best of these;
   "trained" are the fits of FSRS-6's own training.
@@ -59,7 +60,7 @@ from srs_eval.data.reviews import (
 )
 from srs_eval.data.trials import Fold
 from srs_eval.metrics import EPSILON
-from srs_eval.stats.intervals import EQUIVALENT
+from srs_eval.stats.intervals import EQUIVALENT, Interval
 from tools.pretraining.population import draw
 from tools.simulated.memory import (
     DEFAULT_PARAMETERS,
@@ -314,7 +315,6 @@ def _judged(whole: Simulated, size: int) -> dict[str, Any]:
         later[way] = whole.learner.predict(candidate, [Fold(train, after)])
     return {
         "decisions": decisions,
-        "act": recommended(intervals, decisions),
         "intervals": {
             way: [each.estimate, each.half_width, each.standard_error]
             for way, each in intervals.items()
@@ -362,6 +362,7 @@ def report(records: Iterable[dict[str, Any]]) -> None:
         (
             *CELL,
             "split",
+            "recommended",
             "keep shared",
             "pooled better",
             "pooled: keep",
@@ -403,6 +404,7 @@ def rates(outcomes: Sequence[dict[str, Any]]) -> list[str]:
     judged = list(zip(split, gains, strict=True))
     hits = (
         [each == "split" for each in split],
+        [act_of(each) == "split" for each in outcomes],
         [each == "keep shared" for each in split],
         [each == "split" for each in pooled],
         [each == "keep shared" for each in pooled],
@@ -418,10 +420,19 @@ def losses(outcomes: Sequence[dict[str, Any]]) -> tuple[list[str], list[float]]:
         way: np.array([each["later"][way] for each in outcomes]) for way in outcomes[0]["later"]
     }
     best = np.min([later[way] for way in ("shared", "split", "pooled")], 0)
-    acts = [each["act"].removeprefix("keep ") for each in outcomes]
+    acts = [act_of(each).removeprefix("keep ") for each in outcomes]
     regrets = [each["later"][act] for act, each in zip(acts, outcomes, strict=True)] - best
     figures = [later[way] - later["shared"] for way in later if way != "shared"]
     return [in_units(each, 1e-4, 0) for each in (*figures, regrets)], regrets.tolist()
+
+
+def act_of(outcome: dict[str, Any]) -> str:
+    """What is recommended by the differences of a pair: by the rule as it is now."""
+    intervals = {
+        way: Interval(estimate, half_width, errors=((error, 1),))
+        for way, (estimate, half_width, error) in outcome["intervals"].items()
+    }
+    return recommended(intervals, outcome["decisions"])
 
 
 def rate(hits: Sequence[bool]) -> str:

@@ -59,7 +59,6 @@ class Overview:
     """The answers so far."""
 
     rows: str  # which reviews they rest on: "anki" or "benchmark"
-    fsrs_is_off: bool = False
     gone: bool = False
     """Whether nearly all that was reviewed is suspended or deleted, and not Anki's to take."""
     waiting: list[str] = field(default_factory=list)  # questions without an answer yet
@@ -71,7 +70,6 @@ class Overview:
         by_preset = judged_by_preset(log)
         return Overview(
             "anki" if by_preset else "benchmark",
-            fsrs_is_off=log.receipt.fsrs_enabled is False,
             gone=knows_presets(log) and not by_preset,
             waiting=[each for task in tasks_of(log) for each in task],
         )

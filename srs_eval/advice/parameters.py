@@ -229,19 +229,18 @@ def _of_preset(
         candidates.append(each)
     candidates += [each for name, each in found.items() if name not in {c.name for c in candidates}]
     best = _best(candidates, can_share)
+    if best.name == POOLED and learner.fitted(POOLED, group) == learner.fitted(TOGETHER, group):
+        # Presets that hardly differ are drawn all the way.
+        best = next(each for each in candidates if each.name == TOGETHER)
     belief = best.belief
     assert belief is not None
-    fitted = learner.fitted(best.name, group)
-    if best.name == POOLED and fitted == learner.fitted(TOGETHER, group):
-        # Presets that hardly differ are drawn all the way.
-        best = replace(best, name=TOGETHER)
-        candidates = [best if each.name == TOGETHER else each for each in candidates]
     is_change = belief.gain >= _WORTH and count >= _FEWEST_TO_FIT
     if not is_change:
         prior = _prior(best.name, stored, growth, max(count * 5 // 6, 1))
         if prior is None or count < _FEWEST_TO_FIT:
             prior = population.refit(0.0)
         belief = population.belief(best.difference, prior, -equivalence)
+    fitted = learner.fitted(best.name, group) if is_change else None
     evidence = OfPreset(
         current=version_of(learner.stored(group)),
         stored=stored,
@@ -262,7 +261,7 @@ def _of_preset(
         probability=belief.probability if is_change else 1 - belief.probability,
         gain=belief.gain if is_change else 0.0,
         interval=best.difference,
-        parameters=None if fitted is None or not is_change else tuple(fitted),
+        parameters=None if fitted is None else tuple(fitted),
         reviews=0 if since is None else len(since.index),
         missing=_missing(learner, best.difference, group),
         probabilities={

@@ -222,11 +222,10 @@ def answering(
 
     Without `questions` those of `questions_for`; of a log without presets, or with rows that
     Anki's rule did not choose, only OF_PRESETS, MODELS and STANDING can be answered, on the
-    benchmark's rows. Each answer comes
-    as soon as it is known: question by question in the order of QUESTIONS, preset by preset,
-    those with the most reviews first. Before them each preset is named whose stored parameters
-    Anki does not run, an answer to "parameters" whatever is asked of presets: it is left out of all
-    of them. Closing the iterator ends the work between two answers;
+    benchmark's rows. Each answer comes as soon as it is known: question by question in the order
+    of QUESTIONS, preset by preset, those with the most reviews first. Before them each preset is
+    named whose stored parameters Anki does not run, an answer to "parameters" whatever is asked of
+    presets: it is left out of all of them. Closing the iterator ends the work between two answers;
     `context.tick` is called more often and may raise Cancelled.
 
     `log` may be narrowed to some decks or presets first. `parameters` are lists of one's own,

@@ -187,9 +187,14 @@ def dots(probability: float) -> str:
     return "●" * full + "○" * (_DOTS - full)
 
 
+def times_in_100(probability: float) -> int:
+    """Rounded down: 95 are "sure", and nothing below is."""
+    return math.floor(100 * probability + 1e-9)
+
+
 def of_100(probability: float) -> str:
     """ "likely, 88 of 100"."""
-    return f"{sureness(probability)}, {math.floor(100 * probability + 1e-9)} of 100"
+    return f"{sureness(probability)}, {times_in_100(probability)} of 100"
 
 
 # Parameters as a person writes them

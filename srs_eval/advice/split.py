@@ -29,6 +29,7 @@ from srs_eval.advice.findings import (
     Difference,
     Finding,
     Sharing,
+    of,
 )
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval, Verdict, enough_to_tell, verdicts
@@ -107,9 +108,7 @@ def recommended(overall: Mapping[str, Interval], decisions: Mapping[str, Decisio
     is_ahead = separate.estimate < overall["pooled"].estimate
     if is_ahead and separate.estimate + separate.standard_error < 0:
         return "split"
-    pooled = overall["pooled"]
-    is_shared = pooled.estimate == pooled.half_width == 0  # drawn all the way to one set
-    return KEEP_SHARED if is_shared or set(decisions.values()) == {KEEP_SHARED} else "pooled"
+    return KEEP_SHARED if set(decisions.values()) == {KEEP_SHARED} else "pooled"
 
 
 def split_or_merge(
@@ -142,6 +141,10 @@ def _found(subject: str, learner: Learner, part: str, equivalence: float) -> Fin
     act = recommended(overall, decisions)
     if part == "deck" and decisions["split"] != "split":
         act = KEEP_SHARED  # Anki has no parameters for a deck: that takes presets
+    if act == "pooled" and all(
+        learner.fitted(POOLED, group) == learner.fitted(TOGETHER, group) for group in learner.groups
+    ):
+        act = KEEP_SHARED  # they are drawn all the way to one set
     judged = "split" if act == "split" else "pooled"
     belief = population.belief(
         overall[judged],
@@ -167,8 +170,7 @@ def _found(subject: str, learner: Learner, part: str, equivalence: float) -> Fin
 
 def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> Finding:
     found = _found("all presets", learner, "preset", equivalence)
-    evidence = found.evidence
-    assert isinstance(evidence, Sharing)
+    evidence = of(found, Sharing)
     if not evidence.differences:
         return found
     by_preset = _of_each_preset(learner, groups, equivalence)

@@ -88,7 +88,6 @@ class _Learner:
     narrowed_to: Mapping[str, str | None]
     anonymous: bool
     own: str | None = None  # the configuration that stands for the learner's scheduler
-    fsrs_is_off: bool = False
 
 
 def learner_report(
@@ -149,7 +148,6 @@ def learner_report(
             narrowed_to=narrowed_to or {},
             anonymous=anonymous,
             own=own,
-            fsrs_is_off=log.receipt.fsrs_enabled is False,
         )
     )
 
@@ -266,7 +264,7 @@ def _overview(learner: _Learner) -> Overview | None:
     """The answers as the app has them."""
     if isinstance(learner.answers, str):
         return None
-    return Overview(learner.rows, learner.fsrs_is_off, answers=list(learner.answers))
+    return Overview(learner.rows, answers=list(learner.answers))
 
 
 # Ranking

@@ -21,7 +21,16 @@ from srs_eval.advice.findings import (
     OfPreset,
     of,
 )
-from srs_eval.advice.sentences import by_when, dots, figures, listed, of_100, signed, sureness
+from srs_eval.advice.sentences import (
+    by_when,
+    dots,
+    figures,
+    listed,
+    of_100,
+    signed,
+    sureness,
+    times_in_100,
+)
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
 
@@ -140,7 +149,7 @@ def tables(finding: Finding) -> tuple[Table, ...]:
     if isinstance(evidence, OfPreset):
         rows: list[tuple[Cell, ...]] = []
         for each in evidence.candidates:
-            chance = None if each.belief is None else round(100 * each.belief.probability)
+            chance = None if each.belief is None else times_in_100(each.belief.probability)
             found = (named(each.name), each.log_loss, each.difference, each.verdict or "")
             rows.append((*found, chance))
         title = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from srs_eval.advice.findings import Finding, Sharing
+from srs_eval.advice.findings import Finding, Sharing, of
 from srs_eval.advice.sentences import by_when, dots, listed, of_100
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
@@ -21,11 +21,6 @@ _SENTENCE: Mapping[str, str] = {
 }
 
 
-def of(finding: Finding) -> Sharing:
-    assert isinstance(finding.evidence, Sharing)
-    return finding.evidence
-
-
 def in_line(findings: Sequence[Finding]) -> str:
     """ "one line of parameters is enough for all ●●●●● sure, 98 of 100"."""
     first = findings[0]
@@ -35,7 +30,7 @@ def in_line(findings: Sequence[Finding]) -> str:
 
 
 def sentences(finding: Finding) -> tuple[str, ...]:
-    evidence = of(finding)
+    evidence = of(finding, Sharing)
     if evidence.parts == 1:
         return ("You have one preset with reviews. Keep it.",)
     parts = f"{evidence.parts} {evidence.part}s"
@@ -59,7 +54,7 @@ def sentences(finding: Finding) -> tuple[str, ...]:
 
 
 def tables(finding: Finding) -> tuple[Table, ...]:
-    evidence = of(finding)
+    evidence = of(finding, Sharing)
     if not evidence.differences:
         return ()
     rows: list[tuple[Cell, ...]] = [
