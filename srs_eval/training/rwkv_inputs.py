@@ -78,6 +78,7 @@ class Inputs:
     entities: IntArray  # (4, n): number of the card, deck, note and preset
     codes: tuple[Array32, ...]  # (entities, 12 or 8) of card, note, deck, preset
     cycles: Callable[[IntArray], Array32]  # (k, 28) of the reviews at k positions
+    before: IntArray  # (n,) position of the card's review before; its own for the first
 
     def at(self, position: IntArray, query: NDArray[np.bool_]) -> Array32:
         """Inputs (k, 92) of the reviews at k positions; where `query`, before their answer."""
@@ -123,6 +124,7 @@ def inputs(reviews: Reviews, seed: int = SEED, *, note_per_card: bool = True) ->
         entities=np.stack([card, deck, note, preset]),
         codes=_codes((card, note, deck, preset), seed),
         cycles=cycles,
+        before=before,
     )
 
 
