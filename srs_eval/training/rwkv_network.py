@@ -43,12 +43,12 @@ class _Mixer(NamedTuple):
     """A time mixer. Matrices are (in, out)."""
 
     norm: Array32  # (2, d): weight and bias
-    mix: Array32  # (8, d)
-    products: tuple[Array32, ...]  # of the eight mixes: (d, .) each
-    ranks: tuple[int, int, int, int]  # of the low-rank matrices of v, d, a, g
-    low: Array32  # (sum of ranks, d): their second halves, one below another
-    low_bias: Array32  # (3, d) of v, d, a
-    scale_bias: Array32  # (2, heads) of k and v
+    mix: Array32  # (8, d), in the order r, k, v, d, a, g, k scale, v scale
+    wide: tuple[Array32, ...]  # of r, k, v: (d, d)
+    low: tuple[tuple[Array32, Array32], ...]  # of v, d, a, g: (d, rank) and (rank, d)
+    scales: tuple[Array32, ...]  # of k and v: (d, heads)
+    bias: Array32  # (3, d) of v, d, a
+    scale_bias: Array32  # (2, heads)
     bonus: Array32  # (d,)
     group_norm: Array32  # (2, d)
     out: Array32  # (d, d)
@@ -156,30 +156,26 @@ def network(tensors: Mapping[str, Array32], name: str) -> Network:
     if heads * k != d:
         raise InputError(f"{name} is no RWKV for reviews: {heads} heads of {k} are not {d}.")
 
-    def mixer(at: str, is_first: bool) -> _Mixer:
-        low, halves, bias = [], [], []
+    def mixer(at: str) -> _Mixer:
+        low, bias = [], []
         for key in ("v_lora_simple", "d_lora_mlp", "a_lora_simple"):
-            low.append(matrix(f"{at}.{key}.A", -1, d))
-            halves.append(matrix(f"{at}.{key}.B_and_lamb", d, low[-1].shape[1]))
+            half = matrix(f"{at}.{key}.A", -1, d)
+            low.append((half, matrix(f"{at}.{key}.B_and_lamb", d, half.shape[1])))
             bias.append(tensor(f"{at}.{key}.B_and_lamb.bias", d))
-        low.append(matrix(f"{at}.lora_A_g", -1, d))
-        halves.append(matrix(f"{at}.lora_B_g", d, low[-1].shape[1]))
-        if is_first:  # it has no layer below to mix v with
-            low[0], halves[0] = low[0][:, :0], halves[0][:0]
-        r, k_, v, out = (matrix(f"{at}.W_{each}", d, d) for each in "rkvo")
+        half = matrix(f"{at}.lora_A_g", -1, d)
+        low.append((half, matrix(f"{at}.lora_B_g", d, half.shape[1])))
         scales = [f"{at}.{each}_scale_linear" for each in "kv"]
         return _Mixer(
             norm=norm(f"{at}.layer_norm", d),
             mix=tensor(f"{at}.rkvdag_lerp", _MIXES, 1, 1, d).reshape(_MIXES, d),
-            products=(r, k_, np.hstack([v, low[0]]), *low[1:])
-            + tuple(matrix(each, heads, d) for each in scales),
-            ranks=tuple(len(each) for each in halves),  # type: ignore[arg-type]
-            low=np.concatenate(halves),
-            low_bias=np.stack(bias),
+            wide=tuple(matrix(f"{at}.W_{each}", d, d) for each in "rkv"),
+            low=tuple(low),
+            scales=tuple(matrix(each, heads, d) for each in scales),
+            bias=np.stack(bias),
             scale_bias=np.stack([tensor(f"{each}.bias", heads) for each in scales]),
             bonus=tensor(f"{at}.bonus", 1, 1, heads, k).reshape(d),
             group_norm=norm(f"{at}.out_group_norm", d),
-            out=out,
+            out=matrix(f"{at}.W_o", d, d),
         )
 
     def channels(at: str) -> _Channels:
@@ -199,7 +195,7 @@ def network(tensors: Mapping[str, Array32], name: str) -> Network:
         blocks = [f"rwkv_modules.{stack}.blocks.{layer}" for layer in range(max(layers, 1))]
         stacks.append(
             tuple(
-                (mixer(f"{at}.time_mixer", at is blocks[0]), channels(f"{at}.channel_mixer"))
+                (mixer(f"{at}.time_mixer"), channels(f"{at}.channel_mixer"))
                 for at in blocks
             )
         )
@@ -301,34 +297,39 @@ def _run_stack(
     before = np.concatenate([[-1], last[:-1]])[: len(x)]
     start = np.maximum.accumulate(np.where(begins, place, 0))
     before = np.where(before >= start, before, place)
-    states = [np.zeros((heads, k, k), np.float32) for _ in stack]
+    states = [np.zeros((heads, k * k + 2 * k), np.float32) for _ in stack]
     shifted = np.zeros((len(stack), 2, d), np.float32)  # the last review's values of the norms
     shift = compiled(_shift)
     mix = specialised(_mixed, str(k), {}, {"K": k})
-    delta, y = (np.empty((_ROWS, d), np.float32) for _ in range(2))
-    value, first_value, out = (np.empty((_ROWS, d), np.float32) for _ in range(3))
+    delta, y, first_value, out = (np.empty((_ROWS, d), np.float32) for _ in range(4))
     mixes = np.empty((_MIXES, _ROWS, d), np.float32)
-    scratch = np.empty((9, d), np.float32)
+    wide, low = np.empty((3, _ROWS, d), np.float32), np.empty((4, _ROWS, d), np.float32)
+    scales = np.empty((2, _ROWS, heads), np.float32)
+    scratch = np.empty((2, d), np.float32)
     for part in _parts(len(x)):
         rows, n = x[part], part.stop - part.start
         previous = np.maximum(before[part] - part.start, -1)
         reviews = np.flatnonzero(~is_query[part])
         delta[:] = 0
-        for (mixer, channels), state, (time_y, channel_y) in zip(
-            stack, states, shifted, strict=True
+        for number, ((mixer, channels), state, (time_y, channel_y)) in enumerate(
+            zip(stack, states, shifted, strict=True)
         ):
             shift(rows, delta, mixer.norm, mixer.mix, previous, time_y, mixes, y)
             time_y[:] = y[reviews[-1]] if len(reviews) else time_y
-            widths = [each.shape[1] for each in mixer.products]
-            projected = np.empty((n, sum(widths)), np.float32)
-            end = 0
-            for mixed, product, width in zip(mixes, mixer.products, widths, strict=True):
-                np.matmul(mixed[:n], product, out=projected[:, end : end + width])
-                end += width
+            for mixed, matrix, to in zip(mixes[:3], mixer.wide, wide, strict=True):
+                np.matmul(mixed[:n], matrix, out=to[:n])
+            for index, ((inner, outer), to) in enumerate(zip(mixer.low, low, strict=True)):
+                if index or number:  # the first layer has no other to take its v from
+                    half = mixes[2 + index, :n] @ inner
+                    half = np.tanh(half) if index == 1 else half
+                    half = _sigmoid(half) if index == 3 else half
+                    np.matmul(half, outer, out=to[:n])
+            for mixed, matrix, to in zip(mixes[6:], mixer.scales, scales, strict=True):
+                np.matmul(mixed[:n], matrix, out=to[:n])
             mix(
-                projected, mixer.ranks, mixer.low, mixer.low_bias, mixer.scale_bias,
-                mixer.bonus, mixer.group_norm, begins[part], is_query[part],
-                state, first_value, scratch, out,
+                *(*wide, scales, low, mixer.bias, mixer.scale_bias, mixer.bonus),
+                *(mixer.group_norm, begins[part], is_query[part], number == 0),
+                *(state, first_value, scratch, out),
             )
             np.matmul(out[:n], mixer.out, out=delta[:n])
             shift(rows, delta, channels.norm, channels.mix, previous, channel_y, mixes, y)
@@ -375,109 +376,97 @@ def _shift(
 
 
 def _mixed(
-    projected: Array32,
-    ranks: tuple[int, int, int, int],
+    r: Array32,
+    k: Array32,
+    v: Array32,
+    scales: Array32,
     low: Array32,
-    low_bias: Array32,
+    bias: Array32,
     scale_bias: Array32,
     bonus: Array32,
     norm: Array32,
     begins: NDArray[np.bool_],
     is_query: NDArray[np.bool_],
+    is_first: bool,
     state: Array32,
     first_value: Array32,
     scratch: Array32,
     out: Array32,
 ) -> None:
-    """The time mixer of rows (n, .) behind its products; `out` (n, d) goes into the last one.
+    """The time mixer of n rows, behind its products; `out` (n, d) goes into the last one.
 
-    `state` (heads, K keys, K values) goes from row to row; S <- S diag(w) + (v - S k)(a k)'.
+    `low` (4, n, d) are of v, d, a and g, `scales` (2, n, heads) of k and v. `state` goes from row
+    to row: S (K keys, K values) of each head and 2 K of scratch;
+    S <- diag(w) S + (a k) (v - S'k)', o = S'r.
     """
-    n, d = len(projected), len(bonus)
-    heads = d // K
-    rank_v, rank_d, rank_a, rank_g = ranks
-    total = rank_v + rank_d + rank_a + rank_g
-    decay, rate, blend, gate = scratch[0], scratch[1], scratch[2], scratch[3]
-    part, old, o = scratch[4], scratch[5], scratch[6]
-    key, value = scratch[7], scratch[8]
+    d = len(bonus)
     one, tiny, half = np.float32(1), np.float32(1e-12), np.float32(math.exp(-0.5))
     size = np.float32(K)
-    for row in range(n):
-        z = projected[row]
-        # The low-rank parts lie behind r, k, v in the order v, d, a, g; then the scales.
-        inner = z[3 * d : 3 * d + total]
-        for j in range(rank_v, rank_v + rank_d):  # tanh
-            inner[j] = one - np.float32(2) / (_exp(inner[j] + inner[j]) + one)
-        for j in range(total - rank_g, total):
-            inner[j] = one / (one + _exp(-inner[j]))
-        for c in range(d):
-            blend[c], decay[c], rate[c], gate[c] = low_bias[0, c], low_bias[1, c], low_bias[2, c], np.float32(0)
-        _add(blend, inner, low, 0, rank_v)
-        _add(decay, inner, low, rank_v, rank_v + rank_d)
-        _add(rate, inner, low, rank_v + rank_d, total - rank_g)
-        _add(gate, inner, low, total - rank_g, total)
-        for c in range(d):
-            decay[c] = _exp(-half / (one + _exp(-decay[c])))
-        for c in range(d):
-            rate[c] = one / (one + _exp(-rate[c]))
-        for c in range(d):
-            key[c] = z[d + c]
-            value[c] = z[2 * d + c]
-        if rank_v:
+    decay, rate = scratch[0], scratch[1]
+    for row in range(len(begins)):
+        z, key, value, kept = r[row], k[row], v[row], first_value[row]
+        z_v, z_d, z_a, gate = low[0, row], low[1, row], low[2, row], low[3, row]
+        if is_first:
             for c in range(d):
-                value[c] += (first_value[row, c] - value[c]) / (one + _exp(-blend[c]))
+                kept[c] = value[c]
         else:
             for c in range(d):
-                first_value[row, c] = value[c]
+                value[c] += (kept[c] - value[c]) / (one + _exp(-z_v[c] - bias[0, c]))
+        for c in range(d):
+            decay[c] = _exp(-half / (one + _exp(-z_d[c] - bias[1, c])))
+        for c in range(d):
+            rate[c] = one / (one + _exp(-z_a[c] - bias[2, c]))
         if begins[row]:
             state[:] = 0
-        keeps = not is_query[row]
-        for h in range(heads):
-            b = h * K
-            k_scale, v_scale = z[3 * d + total + h], z[3 * d + total + heads + h]
-            k_scale = one / (one + _exp(-k_scale - scale_bias[0, h]))
-            v_scale = one / (one + _exp(-v_scale - scale_bias[1, h]))
-            k_scale /= max(np.sqrt(_dot(key[b : b + K], key[b : b + K])), tiny)
-            v_scale /= max(np.sqrt(_dot(value[b : b + K], value[b : b + K])), tiny)
-            for c in range(b, b + K):
-                key[c] *= k_scale
-                value[c] *= v_scale
-                rate[c] *= key[c]
-                part[c] = z[c] * bonus[c]
-            extra = _dot(part[b : b + K], rate[b : b + K])
-            s = state[h]
+        for head in range(len(state)):
+            s, begin = state[head], head * K
+            kh, vh, rh = key[begin : begin + K], value[begin : begin + K], z[begin : begin + K]
+            wh, ah = decay[begin : begin + K], rate[begin : begin + K]
+            k_scale = one / (one + _exp(-scales[0, row, head] - scale_bias[0, head]))
+            v_scale = one / (one + _exp(-scales[1, row, head] - scale_bias[1, head]))
+            k_scale /= max(np.sqrt(_dot(kh, kh)), tiny)
+            v_scale /= max(np.sqrt(_dot(vh, vh)), tiny)
             for c in range(K):
-                old[c] = np.float32(0)
-                o[c] = np.float32(0)
-            for j in range(K):
-                kj = key[b + j]
-                for c in range(K):
-                    old[c] += s[j, c] * kj
+                kh[c] *= k_scale
             for c in range(K):
-                old[c] = value[b + c] - old[c]
-            for j in range(K):
-                wj, aj, rj = decay[b + j], rate[b + j], z[b + j]
+                vh[c] *= v_scale
+            for c in range(K):
+                ah[c] *= kh[c]
+            # Of S'k and S'diag(w) r at once; four keys at a time, for each waits for the last.
+            for c in range(2 * K):
+                s[K * K + c] = np.float32(0)
+            for j in range(0, K, 4):
+                k0, k1, k2, k3 = kh[j], kh[j + 1], kh[j + 2], kh[j + 3]
+                r0, r1 = wh[j] * rh[j], wh[j + 1] * rh[j + 1]
+                r2, r3 = wh[j + 2] * rh[j + 2], wh[j + 3] * rh[j + 3]
                 for c in range(K):
-                    part[c] = s[j, c] * wj + old[c] * aj
-                    o[c] += part[c] * rj
-                if keeps:
+                    s0, s1 = s[j * K + c], s[j * K + K + c]
+                    s2, s3 = s[j * K + 2 * K + c], s[j * K + 3 * K + c]
+                    s[K * K + c] += (s0 * k0 + s1 * k1) + (s2 * k2 + s3 * k3)
+                    s[K * K + K + c] += (s0 * r0 + s1 * r1) + (s2 * r2 + s3 * r3)
+            strength = _dot(ah, rh)
+            for c in range(K):
+                s[K * K + c] = vh[c] - s[K * K + c]
+            for c in range(K):
+                s[K * K + K + c] += s[K * K + c] * strength
+            if not is_query[row]:
+                for j in range(K):
+                    w, a = wh[j], ah[j]
                     for c in range(K):
-                        s[j, c] = part[c]
-            mean = _total(o[:K]) / size
+                        s[j * K + c] = s[j * K + c] * w + s[K * K + c] * a
+            o = s[K * K + K :]
+            mean = _total(o) / size
             for c in range(K):
                 o[c] -= mean
-            scale = one / np.sqrt(_dot(o[:K], o[:K]) / size + np.float32(_GROUP_EPS))
+            spread = one / np.sqrt(_dot(o, o) / size + np.float32(_GROUP_EPS))
             for c in range(K):
-                at = b + c
-                spread = o[c] * scale * norm[0, at] + norm[1, at]
-                out[row, at] = gate[at] * (spread + extra * value[at])
-
-
-def _add(to: Array32, values: Array32, rows: Array32, begin: int, end: int) -> None:
-    """to += values[begin:end] @ rows[begin:end]"""
-    for j in range(begin, end):
-        for c in range(len(to)):
-            to[c] += values[j] * rows[j, c]
+                rh[c] *= bonus[begin + c]
+            extra = _dot(rh, ah)
+            to, gh = out[row, begin : begin + K], gate[begin : begin + K]
+            for c in range(K):
+                o[c] = o[c] * spread * norm[0, begin + c] + norm[1, begin + c]
+            for c in range(K):
+                to[c] = gh[c] * (o[c] + extra * vh[c])
 
 
 def _total(x: Array32) -> np.float32:
@@ -535,6 +524,10 @@ def _norm(net: Network, key: str, x: Array32) -> Array32:
 
 def _silu(x: Array32) -> Array32:
     return x / (1 + np.exp(-x))
+
+
+def _sigmoid(x: Array32) -> Array32:
+    return 1 / (1 + np.exp(-x))
 
 
 def _softmax(x: Array32) -> FloatArray:
