@@ -29,6 +29,7 @@ from srs_eval.cli.options import (
     refuse_rows_of_anki,
     source_options,
     takes,
+    with_rwkv,
 )
 from srs_eval.cli.output import (
     FINE,
@@ -111,6 +112,7 @@ def export(
     from srs_eval.report.console import console_for, say, share_done
     from srs_eval.report.learner import learner_report
 
+    models = with_rwkv(models, context)
     flags.resolve(models)  # refused before the file is read
     outputs.check(source.path)
     log = source.load()
@@ -354,6 +356,7 @@ def _run(
     from srs_eval.report.export import run_csv, run_document, to_json
 
     year = names_of(running.names)
+    running = replace(running, models=with_rwkv(running.models, context))
     flags.resolve(running.models)  # refused before the file is read
     check_targets([source.path], running.json, running.csv)
     log = source.load()
@@ -476,7 +479,7 @@ def _open_app(
     from srs_eval.app import run_app
     from srs_eval.tui.config import load_config
 
-    models = running.models
+    models = with_rwkv(running.models, context)
     if flags.fit != "trained":
         models = ",".join(each.name for each in flags.resolve(models))
     return run_app(

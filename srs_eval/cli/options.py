@@ -240,7 +240,8 @@ def context_options(
         ),
     ] = 0.9,
     weights: Annotated[
-        Path | None, option("Folder of pretrained network weights.", metavar="DIR")
+        Path | None,
+        option("Folder of pretrained network weights, or RWKV's file.", metavar="DIR|FILE"),
     ] = None,
     device: Annotated[str, option("Where LSTM runs: cpu, cuda, mps, xpu.")] = "cpu",
     model_file: ModelFileOption = None,
@@ -250,14 +251,20 @@ def context_options(
 
     if not 0 < sm2_target < 1:
         raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")
-    if weights is not None and not weights.is_dir():
-        raise InputError(f'--weights: there is no folder "{weights}".')
+    if weights is not None and not weights.exists():
+        raise InputError(f'--weights: there is no folder or file "{weights}".')
     load_model_files(model_file)
     kind, colon, number = device.lower().partition(":")
     one_of("--device", kind, _DEVICES)
     if colon and not number.isdecimal():
         raise InputError(f'--device takes a number after the colon, as in cuda:1, not "{device}".')
     return Context(sm2_target=sm2_target, weights=weights, device=device.lower())
+
+
+def with_rwkv(models: str, context: Context) -> str:
+    """The models that are named, and RWKV where its file is given with --weights."""
+    given = context.weights
+    return f"{models},RWKV-Instant,RWKV-Curve" if given and given.is_file() else models
 
 
 @dataclass(frozen=True)

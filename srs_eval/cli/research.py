@@ -28,6 +28,7 @@ from srs_eval.cli.options import (
     refuse_rows_of_anki,
     rows_option,
     takes,
+    with_rwkv,
 )
 from srs_eval.cli.output import FINE, SOME_FAILED, Outputs, table_outputs
 from srs_eval.data.errors import InputError
@@ -116,6 +117,7 @@ def batch(
     from srs_eval.data.datasets import shard_of
     from srs_eval.report.console import say
 
+    models = with_rwkv(models, context)
     flags = flags.set_up_by(setup, models)
     if dataset is None:
         raise InputError("Which data set? Name its folder with --dataset.")

@@ -79,6 +79,9 @@ class Trials(ReadOnly):
 
     folds: tuple[Fold, ...]
     protocol: Protocol
+    log: ReviewLog | None = None
+    rows: Rows | None = None
+    """All reviews of the log that count, also those that no history holds."""
     _derived: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -94,6 +97,13 @@ class Trials(ReadOnly):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_derived": {}}
+
+    @property
+    def source(self) -> tuple[ReviewLog, Rows]:
+        """What the trials were made of. Raises ValueError where they were not made of a log."""
+        if self.log is None or self.rows is None:
+            raise ValueError("these trials do not tell what they were made of")
+        return self.log, self.rows
 
     @property
     def sequence_length(self) -> IntArray:
@@ -145,9 +155,10 @@ def prepare_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
     source tells of none.
     """
     if protocol.secs and protocol.equalize_test_with_non_secs:
-        return _equalized_trials(log, rows, protocol)
-    columns, first_of_card, number, judged = _filtered(log, rows, protocol, protocol.secs)
-    return _assemble(columns, first_of_card, number, judged, protocol)
+        trials = _equalized_trials(log, rows, protocol)
+    else:
+        trials = _assemble(*_filtered(log, rows, protocol, protocol.secs), protocol)
+    return replace(trials, log=log, rows=rows)
 
 
 def _time_series_folds(n: int, n_splits: int) -> list[tuple[slice, slice]]:

@@ -260,7 +260,7 @@ def fit_and_predict(
         p = np.array(p, np.float64)  # the model may go on writing to its own
         report(1.0, folds, folds)
         mark_compiled(configuration)
-        return p, None, ()
+        return p, None, _remarks(configuration, trials, context)
     if model.predict is None:
         raise RuntimeError(f"{model.name} defines neither predict nor online")
     fit = {"trained": model.fit, "S0": model.fit_s0, "default": None}[configuration.fit]
@@ -312,14 +312,22 @@ def fit_and_predict(
         notes += [f"fold {number}: {instead} ({reason})" for reason in reasons]
         shown = _shown(configuration, fitted)
         for partition, test in _by_partition(fold.test, trials.partition[fold.test]):
-            scratch[test] = model.predict(trials, fitted.get(partition, default), test, context)
+            # Without a fit it is the first prediction that may take long.
+            asking = context if fit else _reporting(context, report, 0.0, 1.0, number - 1, folds)
+            scratch[test] = model.predict(trials, fitted.get(partition, default), test, asking)
         parts.append(scratch[fold.test])
         context.tick(1.0)
         report(ends[number], number, folds)
     if fit is None or fitted.keys() - too_small.keys():
         mark_compiled(configuration)  # else nothing was fitted in the last fold
+    notes += _remarks(configuration, trials, context)
     lists_parameters = model.parameters > 0 and len(shown) == len(fitted)
     return np.concatenate(parts), shown if lists_parameters else None, tuple(notes)
+
+
+def _remarks(configuration: Configuration, trials: Trials, context: Context) -> tuple[str, ...]:
+    remarks = configuration.model.remarks
+    return () if remarks is None else remarks(trials, context)
 
 
 def _shown(configuration: Configuration, fitted: Mapping[int, Any]) -> dict[int, list[float]]:
@@ -418,17 +426,19 @@ def _result_key(log_fingerprint: str, configuration: Configuration, context: Con
         "protocol": asdict(configuration.protocol),
         "model": [model.name, model.version, model.file and model.file.digest],
         "settings": context.settings(),
-        "packages": _versions(model.name, model.family == "neural"),
+        "packages": _versions(model.name, model.needs == "torch"),
     }
+    if model.weights is not None:
+        parts["weights"] = model.weights(context)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 @cache
-def _versions(model: str, neural: bool) -> list[str]:
+def _versions(model: str, uses_torch: bool) -> list[str]:
     """Versions of the packages that this model's figures come from."""
     from importlib.metadata import version
 
-    names = (["torch"] if neural else []) + (["fsrs-rs-python"] if model == "FSRS-rs" else [])
+    names = (["torch"] if uses_torch else []) + (["fsrs-rs-python"] if model == "FSRS-rs" else [])
     return [f"{name} {version(name)}" for name in names]
 
 

@@ -93,6 +93,11 @@ class Model:
     """When kernels have to be compiled, if they are not on disk yet."""
     needs: str = ""
     """A module of `srs_eval.data.errors.EXTRAS` that it cannot do without, "" for none."""
+    weights: Callable[[Context], str] | None = None
+    """Digest of files of the person's own that it cannot do without, "" where there are none: it
+    is not part of a group then."""
+    remarks: Callable[[Trials, Context], tuple[str, ...]] | None = None
+    """What belongs beside the figures of a learner."""
     uses_device: bool = False
     """Runs on `Context.device`; a batch has one process for all such models."""
     hyperparameters: tuple[Hyperparameter, ...] = ()

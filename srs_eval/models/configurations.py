@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
-from srs_eval.models import Model, all_models
+from srs_eval.models import Context, Model, all_models
 from srs_eval.training.hyperparameters import Hyperparameter, Value, refuse_unknown
 
 Fit = Literal["trained", "default", "S0", "own"]
@@ -71,7 +71,10 @@ _MODEL_WORDS: Mapping[str, str] = {
 }
 OWN = "FSRS-6-own"
 """The parameters that the learner's presets hold, run as Anki runs them."""
-_CONFIGURATION_WORDS: Mapping[str, str] = {OWN: "your parameters"}
+_CONFIGURATION_WORDS: Mapping[str, str] = {
+    OWN: "your parameters",
+    **{name: name for name in ("RWKV-Instant", "RWKV-Curve")},  # not as of 2025
+}
 _ONLY_WITH_SECS = ("equalize_test_with_non_secs", "no_test_same_day", "no_train_same_day")
 _OFF: Mapping[str, Any] = {"fit": "trained", "partitions": "none"}  # every other flag: False
 _FAMILIES = ("fsrs", "sm2", "history", "neural", "floor", "online")
@@ -307,6 +310,7 @@ def _group(word: str) -> tuple[str, ...]:
         name
         for model in all_models().values()
         if not model.extra
+        and (model.weights is None or model.weights(Context()))
         and (word in ("all", model.family) or (word == "fast" and model.family != "neural"))
         for name in listed_names(model)
     )

@@ -18,7 +18,7 @@ from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.ranking import Group, Ranked
 from srs_eval.engine.run import Run
 from srs_eval.metrics import KEYS
-from srs_eval.models import Model, all_models
+from srs_eval.models import Context, Model, all_models
 from srs_eval.models.configurations import Configuration, Names, listed_names, resolve
 from srs_eval.models.published import spelled
 from srs_eval.report.document import Cell, Column, Table, figure, table_of
@@ -196,7 +196,7 @@ def models_document(names: Iterable[str] = ()) -> dict[str, Any]:
                 ),
                 "source": each.model.source,
                 "file": _source_file(each.model),
-                "needs": missing(each.model.needs),
+                "needs": _needs(each.model),
                 "seconds_per_10k": each.expected_seconds_per_10k,
                 "version": each.model.version,
                 "note": each.model.note,
@@ -204,6 +204,15 @@ def models_document(names: Iterable[str] = ()) -> dict[str, Any]:
             for each in configurations
         ],
     }
+
+
+def _needs(model: Model) -> str:
+    """What it cannot do without and is not there; "" for nothing."""
+    if model.weights is not None and not model.weights(Context()):
+        from srs_eval.models.rwkv import NEEDED
+
+        return NEEDED
+    return missing(model.needs)
 
 
 def _source_file(model: Model) -> str:

@@ -153,8 +153,8 @@ def network(tensors: Mapping[str, Array32], name: str) -> Network:
     d = len(tensor("prehead_norm.weight", -1))
     first = "rwkv_modules.0.blocks.0.time_mixer"
     _, _, heads, k = tensor(f"{first}.bonus", 1, 1, -1, -1).shape
-    if heads * k != d:
-        raise InputError(f"{name} is no RWKV for reviews: {heads} heads of {k} are not {d}.")
+    if heads * k != d or k % 4:
+        raise InputError(f"{name} is no RWKV for reviews: {heads} heads of {k} for {d} numbers.")
 
     def mixer(at: str) -> _Mixer:
         low, bias = [], []
@@ -194,10 +194,7 @@ def network(tensors: Mapping[str, Array32], name: str) -> Network:
             layers += 1
         blocks = [f"rwkv_modules.{stack}.blocks.{layer}" for layer in range(max(layers, 1))]
         stacks.append(
-            tuple(
-                (mixer(f"{at}.time_mixer"), channels(f"{at}.channel_mixer"))
-                for at in blocks
-            )
+            tuple((mixer(f"{at}.time_mixer"), channels(f"{at}.channel_mixer")) for at in blocks)
         )
     wide = len(tensor("features2card.0.bias", -1))
     ends = {"features2card.0": (wide, INPUTS), "features2card.3": (d, wide), "head_w.0": (d, d)}
@@ -222,14 +219,20 @@ def network(tensors: Mapping[str, Array32], name: str) -> Network:
 
 
 def predictions(
-    net: Network, given: Inputs, asked: IntArray, elapsed_s: IntArray, tick: Tick,
-    *, instant: bool = True, curve: bool = True,
+    net: Network,
+    given: Inputs,
+    asked: IntArray,
+    elapsed_s: IntArray,
+    tick: Tick,
+    *,
+    instant: bool = True,
+    curve: bool = True,
 ) -> tuple[FloatArray, FloatArray]:
     """Recall at the reviews `asked` (k,), by both models; NaN where one is not wanted.
 
-    The first: asked just before the review, after all earlier ones of the collection. The second: the curve after the
-    card's review before, `elapsed_s` (k,) later; NaN at a card's first review.
-    `asked` ascends. Calls `tick` with the fraction that is done.
+    The first is asked just before the review, after all earlier ones of the collection. The
+    second is of the curve after the card's review before, `elapsed_s` (k,) later; NaN at a card's
+    first review. `asked` ascends. Calls `tick` with the fraction that is done.
     """
     reviews = np.arange(int(asked[-1]) + 1 if len(asked) else 0)
     queries = asked if instant else asked[:0]
@@ -366,10 +369,7 @@ def _shift(
         scale = np.float32(1) / np.sqrt(_dot(y[row], y[row]) / size + np.float32(_EPS))
         for c in range(d):
             y[row, c] = y[row, c] * scale * norm[0, c] + norm[1, c]
-        if previous[row] < 0:
-            s = carried
-        else:
-            s = y[previous[row]]
+        s = carried if previous[row] < 0 else y[previous[row]]
         for j in range(len(mix)):
             for c in range(d):
                 mixed[j, row, c] = y[row, c] + mix[j, c] * (s[c] - y[row, c])
@@ -523,11 +523,11 @@ def _norm(net: Network, key: str, x: Array32) -> Array32:
 
 
 def _silu(x: Array32) -> Array32:
-    return x / (1 + np.exp(-x))
+    return x * _sigmoid(x)
 
 
 def _sigmoid(x: Array32) -> Array32:
-    return 1 / (1 + np.exp(-x))
+    return np.asarray(1 / (1 + np.exp(-x)), np.float32)
 
 
 def _softmax(x: Array32) -> FloatArray:
