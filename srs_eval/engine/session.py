@@ -119,6 +119,8 @@ class Session:
                 return _result(configuration, trials, stored, self.log.user, cached=True)
         start = time.perf_counter()
         p, parameters, notes = self.fit_and_predict(configuration, trials, context, report)
+        if configuration.model.remarks is not None:
+            notes += configuration.model.remarks(trials, context)
         stored = _Stored(p, parameters, time.perf_counter() - start, notes)
         result = _result(configuration, trials, stored, self.log.user, cached=False)
         if use_cache:
@@ -260,7 +262,7 @@ def fit_and_predict(
         p = np.array(p, np.float64)  # the model may go on writing to its own
         report(1.0, folds, folds)
         mark_compiled(configuration)
-        return p, None, _remarks(configuration, trials, context)
+        return p, None, ()
     if model.predict is None:
         raise RuntimeError(f"{model.name} defines neither predict nor online")
     fit = {"trained": model.fit, "S0": model.fit_s0, "default": None}[configuration.fit]
@@ -320,14 +322,8 @@ def fit_and_predict(
         report(ends[number], number, folds)
     if fit is None or fitted.keys() - too_small.keys():
         mark_compiled(configuration)  # else nothing was fitted in the last fold
-    notes += _remarks(configuration, trials, context)
     lists_parameters = model.parameters > 0 and len(shown) == len(fitted)
     return np.concatenate(parts), shown if lists_parameters else None, tuple(notes)
-
-
-def _remarks(configuration: Configuration, trials: Trials, context: Context) -> tuple[str, ...]:
-    remarks = configuration.model.remarks
-    return () if remarks is None else remarks(trials, context)
 
 
 def _shown(configuration: Configuration, fitted: Mapping[int, Any]) -> dict[int, list[float]]:

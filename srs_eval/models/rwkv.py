@@ -30,7 +30,8 @@ from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training.rwkv_inputs import SEED, inputs, lacking, reviews_of
-from srs_eval.training.rwkv_network import Network, network, predictions, read_tensors
+from srs_eval.training.rwkv_network import predictions
+from srs_eval.training.rwkv_weights import Network, network, read_tensors
 
 NEEDED = "weights of your own: `srs-eval models weights` tells where to get them"
 _OWN_FILE = "SRS_EVAL_RWKV_WEIGHTS"
@@ -152,7 +153,7 @@ def _digest(path: Path, changed_ns: int, size: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def weights_digest(context: Context) -> str:
+def _digest_of_all(context: Context) -> str:
     """Of all weights that there are; "" for none."""
     digests = "".join(each.sha256 for each in found_weights(context))
     return hashlib.sha256(digests.encode()).hexdigest() if digests else ""
@@ -256,7 +257,7 @@ MODELS = (
         online=_instant,
         aliases={"RWKV-P": "RWKV-Instant"},
         flags=_FLAGS,
-        weights=weights_digest,
+        weights=_digest_of_all,
         remarks=_remarks,
         seconds_per_10k=0.5,
         seconds_to_compile=4.0,
@@ -272,7 +273,7 @@ MODELS = (
         predict=_curve,
         aliases={"RWKV": "RWKV-Curve"},
         flags=_FLAGS,
-        weights=weights_digest,
+        weights=_digest_of_all,
         remarks=_remarks,
         seconds_per_10k=0.5,
         seconds_to_compile=4.0,

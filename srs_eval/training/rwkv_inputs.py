@@ -62,6 +62,7 @@ def reviews_of(log: ReviewLog, rows: Rows) -> Reviews:
 def lacking(reviews: Reviews) -> str:
     """What is not known of any review: "answer times, notes"; "" where nothing lacks."""
     absent = {
+        "times of day": reviews.elapsed_seconds % _DAY_S * (reviews.elapsed_seconds >= 0) == 0,
         "answer times": reviews.duration_ms <= 0,
         "notes": reviews.note == MISSING,
         "decks": reviews.deck == MISSING,

@@ -5,7 +5,7 @@ the state is sequential, and only within an entity: rows are sorted by entity, p
 block of rows are products, and one K x K state for each head goes from row to row. Rows that
 ask for a prediction read the states and write none.
 
-Any size: all of it is read from the tensors' shapes. float32 throughout, as the weights are.
+float32 throughout, as the weights are.
 
 Source: the network's authors' code (srs-benchmark rwkv/, github.com/Expertium/rwkv-state-quant
 gpu_train/rwkv/model), read for facts; docs/models/rwkv.md has the formulas.
@@ -14,208 +14,20 @@ gpu_train/rwkv/model), read for facts; docs/models/rwkv.md has the formulas.
 from __future__ import annotations
 
 import math
-import pickle
-import zipfile
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray, run_begins
 from srs_eval.training.compile import compiled, specialised
-from srs_eval.training.rwkv_inputs import INPUTS, Array32, Inputs
+from srs_eval.training.rwkv_inputs import Array32, Inputs
+from srs_eval.training.rwkv_weights import MIXES, Channels, Mixer, Network
 
 _ROWS = 512  # at once: what a layer holds of them stays in a core's cache
-_MIXES = 8  # of the time mixer: r, k, v, d, a, g, k scale, v scale
-_STACKS = 5
 _EPS, _GROUP_EPS = 1e-5, 64e-5
 _SPREAD = 18.5  # of the exponents that curves and points lie at
-K = 0  # of a head; the kernel is compiled for each
-
-Tick = Callable[[float], None]
-
-
-class _Mixer(NamedTuple):
-    """A time mixer. Matrices are (in, out)."""
-
-    norm: Array32  # (2, d): weight and bias
-    mix: Array32  # (8, d), in the order r, k, v, d, a, g, k scale, v scale
-    wide: tuple[Array32, ...]  # of r, k, v: (d, d)
-    low: tuple[tuple[Array32, Array32], ...]  # of v, d, a, g: (d, rank) and (rank, d)
-    scales: tuple[Array32, ...]  # of k and v: (d, heads)
-    bias: Array32  # (3, d) of v, d, a
-    scale_bias: Array32  # (2, heads)
-    bonus: Array32  # (d,)
-    group_norm: Array32  # (2, d)
-    out: Array32  # (d, d)
-
-
-class _Channels(NamedTuple):
-    norm: Array32
-    mix: Array32  # (1, d)
-    inner: Array32  # (d, c)
-    out: Array32  # (c, d)
-
-
-class Network(NamedTuple):
-    """The weights of a file, arranged for the computation."""
-
-    width: int
-    heads: int
-    stacks: tuple[tuple[tuple[_Mixer, _Channels], ...], ...]
-    tensors: Mapping[str, Array32]  # those of inputs and heads, by their names in files
-
-
-# Weights on disk
-
-
-def read_tensors(path: Path) -> dict[str, Array32]:
-    """What a .safetensors or .pth file holds; nothing in it is run.
-
-    Raises InputError where it cannot be read.
-    """
-    try:
-        if path.suffix == ".pth":
-            return _read_pth(path)
-        from safetensors.numpy import load_file
-
-        return load_file(path)
-    except Exception as error:  # the libraries raise whatever they like
-        raise InputError(
-            f'"{path}" cannot be read as network weights ({type(error).__name__}).'
-        ) from error
-
-
-def _read_pth(path: Path) -> dict[str, Array32]:
-    """The float32 tensors of what torch.save has made of a state_dict."""
-    with zipfile.ZipFile(path) as archive:
-        (listing,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
-        folder = listing.removesuffix("data.pkl")
-
-        def storage(identity: tuple[Any, ...]) -> Array32:
-            return np.frombuffer(archive.read(f"{folder}data/{identity[2]}"), "<f4")
-
-        class Reader(pickle.Unpickler):
-            def find_class(self, module: str, name: str) -> Any:
-                return _ALLOWED[module, name]  # and nothing else
-
-            def persistent_load(self, identity: Any) -> Array32:
-                return storage(identity)
-
-        with archive.open(listing) as file:
-            return dict(Reader(file).load())
-
-
-def _tensor(storage: Array32, offset: int, size: Any, stride: Any, *rest: Any) -> Array32:
-    steps = [4 * each for each in stride]
-    last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    if offset < 0 or min([*size, 1]) < 1 or min([*stride, 0]) < 0 or last >= len(storage):
-        raise ValueError("a tensor reaches beyond its storage")
-    return np.ascontiguousarray(np.lib.stride_tricks.as_strided(storage[offset:], size, steps))
-
-
-_ALLOWED: Mapping[tuple[str, str], Any] = {
-    ("collections", "OrderedDict"): OrderedDict,
-    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-    ("torch", "FloatStorage"): "float32",
-}
-
-
-def network(tensors: Mapping[str, Array32], name: str) -> Network:
-    """Any size. Raises InputError, which names the file `name`, for another network."""
-    used: dict[str, Array32] = {}
-
-    def tensor(key: str, *shape: int) -> Array32:
-        """Of this shape, where -1 is any."""
-        found = tensors.get(key)
-        if found is None:
-            raise InputError(f"{name} is no RWKV for reviews: it lacks the tensor {key}.")
-        wrong = found.ndim != len(shape) or any(
-            want not in (-1, is_) for want, is_ in zip(shape, found.shape, strict=True)
-        )
-        if wrong or found.dtype != np.float32 or not np.isfinite(found).all():
-            raise InputError(
-                f"{name} is no RWKV for reviews: {key} is {found.dtype} of {found.shape}."
-            )
-        used[key] = found
-        return found
-
-    def matrix(key: str, rows: int, columns: int) -> Array32:
-        return np.ascontiguousarray(tensor(f"{key}.weight", rows, columns).T)
-
-    def norm(key: str, size: int) -> Array32:
-        return np.stack([tensor(f"{key}.{part}", size) for part in ("weight", "bias")])
-
-    d = len(tensor("prehead_norm.weight", -1))
-    first = "rwkv_modules.0.blocks.0.time_mixer"
-    _, _, heads, k = tensor(f"{first}.bonus", 1, 1, -1, -1).shape
-    if heads * k != d or k % 4:
-        raise InputError(f"{name} is no RWKV for reviews: {heads} heads of {k} for {d} numbers.")
-
-    def mixer(at: str) -> _Mixer:
-        low, bias = [], []
-        for key in ("v_lora_simple", "d_lora_mlp", "a_lora_simple"):
-            half = matrix(f"{at}.{key}.A", -1, d)
-            low.append((half, matrix(f"{at}.{key}.B_and_lamb", d, half.shape[1])))
-            bias.append(tensor(f"{at}.{key}.B_and_lamb.bias", d))
-        half = matrix(f"{at}.lora_A_g", -1, d)
-        low.append((half, matrix(f"{at}.lora_B_g", d, half.shape[1])))
-        scales = [f"{at}.{each}_scale_linear" for each in "kv"]
-        return _Mixer(
-            norm=norm(f"{at}.layer_norm", d),
-            mix=tensor(f"{at}.rkvdag_lerp", _MIXES, 1, 1, d).reshape(_MIXES, d),
-            wide=tuple(matrix(f"{at}.W_{each}", d, d) for each in "rkv"),
-            low=tuple(low),
-            scales=tuple(matrix(each, heads, d) for each in scales),
-            bias=np.stack(bias),
-            scale_bias=np.stack([tensor(f"{each}.bias", heads) for each in scales]),
-            bonus=tensor(f"{at}.bonus", 1, 1, heads, k).reshape(d),
-            group_norm=norm(f"{at}.out_group_norm", d),
-            out=matrix(f"{at}.W_o", d, d),
-        )
-
-    def channels(at: str) -> _Channels:
-        inner = matrix(f"{at}.W_k", -1, d)
-        return _Channels(
-            norm=norm(f"{at}.layer_norm", d),
-            mix=tensor(f"{at}.lerp_k", 1, 1, d).reshape(1, d),
-            inner=inner,
-            out=matrix(f"{at}.W_v", d, inner.shape[1]),
-        )
-
-    stacks = []
-    for stack in range(_STACKS):
-        layers = 0
-        while any(key.startswith(f"rwkv_modules.{stack}.blocks.{layers}.") for key in tensors):
-            layers += 1
-        blocks = [f"rwkv_modules.{stack}.blocks.{layer}" for layer in range(max(layers, 1))]
-        stacks.append(
-            tuple((mixer(f"{at}.time_mixer"), channels(f"{at}.channel_mixer")) for at in blocks)
-        )
-    wide = len(tensor("features2card.0.bias", -1))
-    ends = {"features2card.0": (wide, INPUTS), "features2card.3": (d, wide), "head_w.0": (d, d)}
-    norm("features2card.2", wide), norm("prehead_norm", d), norm("head_w.2", d)
-    for head, last, outputs in (
-        ("head_p.0", "p_linear", 4),
-        ("head_ahead_logits.0", "ahead_linear", -1),
-        ("head_w.4", "w_linear", -1),
-    ):
-        inner = len(tensor(f"{head}.bias", -1))
-        ends |= {head: (inner, d), last: (outputs, inner)}
-    for key, shape in ends.items():
-        tensor(f"{key}.weight", *shape)
-        tensor(f"{key}.bias", len(tensors[f"{key}.weight"]))
-    if unknown := sorted(set(tensors) - set(used)):
-        raise InputError(f"{name} is no RWKV for reviews: it has a further tensor, {unknown[0]}.")
-    kept = {key: used[key] for key in used if not key.startswith("rwkv_modules")}
-    return Network(d, heads, tuple(stacks), kept)
-
-
-# The computation
+_K = 0  # of a head; the kernel is compiled for each
 
 
 def predictions(
@@ -223,7 +35,7 @@ def predictions(
     given: Inputs,
     asked: IntArray,
     elapsed_s: IntArray,
-    tick: Tick,
+    tick: Callable[[float], None],
     *,
     instant: bool = True,
     curve: bool = True,
@@ -282,7 +94,7 @@ def _encoded(
 
 def _run_stack(
     net: Network,
-    stack: tuple[tuple[_Mixer, _Channels], ...],
+    stack: tuple[tuple[Mixer, Channels], ...],
     x: Array32,
     entity: IntArray,
     is_query: NDArray[np.bool_],
@@ -303,9 +115,9 @@ def _run_stack(
     states = [np.zeros((heads, k * k + 2 * k), np.float32) for _ in stack]
     shifted = np.zeros((len(stack), 2, d), np.float32)  # the last review's values of the norms
     shift = compiled(_shift)
-    mix = specialised(_mixed, str(k), {}, {"K": k})
+    mix = specialised(_mixed, str(k), {}, {"_K": k})
     delta, y, first_value, out = (np.empty((_ROWS, d), np.float32) for _ in range(4))
-    mixes = np.empty((_MIXES, _ROWS, d), np.float32)
+    mixes = np.empty((MIXES, _ROWS, d), np.float32)
     wide, low = np.empty((3, _ROWS, d), np.float32), np.empty((4, _ROWS, d), np.float32)
     scales = np.empty((2, _ROWS, heads), np.float32)
     scratch = np.empty((2, d), np.float32)
@@ -399,74 +211,87 @@ def _mixed(
     to row: S (K keys, K values) of each head and 2 K of scratch;
     S <- diag(w) S + (a k) (v - S'k)', o = S'r.
     """
-    d = len(bonus)
-    one, tiny, half = np.float32(1), np.float32(1e-12), np.float32(math.exp(-0.5))
-    size = np.float32(K)
+    one, tiny, size = np.float32(1), np.float32(1e-12), np.float32(_K)
     decay, rate = scratch[0], scratch[1]
     for row in range(len(begins)):
         z, key, value, kept = r[row], k[row], v[row], first_value[row]
         z_v, z_d, z_a, gate = low[0, row], low[1, row], low[2, row], low[3, row]
-        if is_first:
-            for c in range(d):
-                kept[c] = value[c]
-        else:
-            for c in range(d):
-                value[c] += (kept[c] - value[c]) / (one + _exp(-z_v[c] - bias[0, c]))
-        for c in range(d):
-            decay[c] = _exp(-half / (one + _exp(-z_d[c] - bias[1, c])))
-        for c in range(d):
-            rate[c] = one / (one + _exp(-z_a[c] - bias[2, c]))
+        _activate(value, kept, is_first, z_v, z_d, z_a, bias, decay, rate)
         if begins[row]:
             state[:] = 0
         for head in range(len(state)):
-            s, begin = state[head], head * K
-            kh, vh, rh = key[begin : begin + K], value[begin : begin + K], z[begin : begin + K]
-            wh, ah = decay[begin : begin + K], rate[begin : begin + K]
+            s, begin = state[head], head * _K
+            kh, vh, rh = key[begin : begin + _K], value[begin : begin + _K], z[begin : begin + _K]
+            wh, ah = decay[begin : begin + _K], rate[begin : begin + _K]
             k_scale = one / (one + _exp(-scales[0, row, head] - scale_bias[0, head]))
             v_scale = one / (one + _exp(-scales[1, row, head] - scale_bias[1, head]))
             k_scale /= max(np.sqrt(_dot(kh, kh)), tiny)
             v_scale /= max(np.sqrt(_dot(vh, vh)), tiny)
-            for c in range(K):
+            for c in range(_K):
                 kh[c] *= k_scale
-            for c in range(K):
-                vh[c] *= v_scale
-            for c in range(K):
                 ah[c] *= kh[c]
+            for c in range(_K):
+                vh[c] *= v_scale
             # Of S'k and S'diag(w) r at once; four keys at a time, for each waits for the last.
-            for c in range(2 * K):
-                s[K * K + c] = np.float32(0)
-            for j in range(0, K, 4):
+            for c in range(2 * _K):
+                s[_K * _K + c] = np.float32(0)
+            for j in range(0, _K, 4):
                 k0, k1, k2, k3 = kh[j], kh[j + 1], kh[j + 2], kh[j + 3]
                 r0, r1 = wh[j] * rh[j], wh[j + 1] * rh[j + 1]
                 r2, r3 = wh[j + 2] * rh[j + 2], wh[j + 3] * rh[j + 3]
-                for c in range(K):
-                    s0, s1 = s[j * K + c], s[j * K + K + c]
-                    s2, s3 = s[j * K + 2 * K + c], s[j * K + 3 * K + c]
-                    s[K * K + c] += (s0 * k0 + s1 * k1) + (s2 * k2 + s3 * k3)
-                    s[K * K + K + c] += (s0 * r0 + s1 * r1) + (s2 * r2 + s3 * r3)
+                for c in range(_K):
+                    s0, s1 = s[j * _K + c], s[j * _K + _K + c]
+                    s2, s3 = s[j * _K + 2 * _K + c], s[j * _K + 3 * _K + c]
+                    s[_K * _K + c] += (s0 * k0 + s1 * k1) + (s2 * k2 + s3 * k3)
+                    s[_K * _K + _K + c] += (s0 * r0 + s1 * r1) + (s2 * r2 + s3 * r3)
             strength = _dot(ah, rh)
-            for c in range(K):
-                s[K * K + c] = vh[c] - s[K * K + c]
-            for c in range(K):
-                s[K * K + K + c] += s[K * K + c] * strength
+            for c in range(_K):
+                s[_K * _K + c] = vh[c] - s[_K * _K + c]
+            for c in range(_K):
+                s[_K * _K + _K + c] += s[_K * _K + c] * strength
             if not is_query[row]:
-                for j in range(K):
+                for j in range(_K):
                     w, a = wh[j], ah[j]
-                    for c in range(K):
-                        s[j * K + c] = s[j * K + c] * w + s[K * K + c] * a
-            o = s[K * K + K :]
+                    for c in range(_K):
+                        s[j * _K + c] = s[j * _K + c] * w + s[_K * _K + c] * a
+            o = s[_K * _K + _K :]
             mean = _total(o) / size
-            for c in range(K):
+            for c in range(_K):
                 o[c] -= mean
             spread = one / np.sqrt(_dot(o, o) / size + np.float32(_GROUP_EPS))
-            for c in range(K):
+            for c in range(_K):
                 rh[c] *= bonus[begin + c]
             extra = _dot(rh, ah)
-            to, gh = out[row, begin : begin + K], gate[begin : begin + K]
-            for c in range(K):
+            to, gh = out[row, begin : begin + _K], gate[begin : begin + _K]
+            for c in range(_K):
                 o[c] = o[c] * spread * norm[0, begin + c] + norm[1, begin + c]
-            for c in range(K):
+            for c in range(_K):
                 to[c] = gh[c] * (o[c] + extra * vh[c])
+
+
+def _activate(
+    value: Array32,
+    kept: Array32,
+    is_first: bool,
+    z_v: Array32,
+    z_d: Array32,
+    z_a: Array32,
+    bias: Array32,
+    decay: Array32,
+    rate: Array32,
+) -> None:
+    """A row's value, mixed with that of the stack's first layer, decay and rate (d,)."""
+    one, half = np.float32(1), np.float32(math.exp(-0.5))
+    if is_first:
+        for c in range(len(value)):
+            kept[c] = value[c]
+    else:
+        for c in range(len(value)):
+            value[c] += (kept[c] - value[c]) / (one + _exp(-z_v[c] - bias[0, c]))
+    for c in range(len(value)):
+        decay[c] = _exp(-half / (one + _exp(-z_d[c] - bias[1, c])))
+    for c in range(len(value)):
+        rate[c] = one / (one + _exp(-z_a[c] - bias[2, c]))
 
 
 def _total(x: Array32) -> np.float32:

@@ -31,7 +31,8 @@ from srs_eval.models.configurations import resolve
 from srs_eval.training import rwkv_network
 from srs_eval.training.context import Cancelled, Context
 from srs_eval.training.rwkv_inputs import Reviews, inputs, reviews_of
-from srs_eval.training.rwkv_network import network, predictions, read_tensors
+from srs_eval.training.rwkv_network import predictions
+from srs_eval.training.rwkv_weights import network, read_tensors
 from tests.cli.program import main_here
 from tests.conftest import RWKV_WEIGHTS, shared_or_skip
 
