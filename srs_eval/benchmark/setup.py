@@ -48,6 +48,7 @@ def make_setup(
                 "model": each.model.name,
                 "model_version": each.model.version,
                 **({"model_file": each.model.file.digest} if each.model.file else {}),
+                **({"weights": each.model.weights(context)} if each.model.weights else {}),
                 "fit": each.fit,
                 **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
                 **({"ledger": each.ledger} if each.ledger else {}),
