@@ -42,8 +42,6 @@ from srs_eval.models.configurations import rows_in_words as words_of_rows
 from srs_eval.models.published import left_open, published
 
 ENDINGS = (".jsonl", ".jsonl.gz")
-_OTHER_NAMES = {"RWKV-Instant": "RWKV-P", "RWKV-Curve": "RWKV"}
-"""Upstream's names of 2026 for models that are not here, and what they were before."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +201,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     elif meant_by(file_name):
         name = f"{file_name} of {year}"  # something else than what has the name here
     else:
-        name = _OTHER_NAMES.get(file_name, file_name)
+        name = file_name
     known = dict.fromkeys(metric for line in lines.values() for metric in line["metrics"])
     return ResultFile(
         name=name,
