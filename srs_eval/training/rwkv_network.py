@@ -211,7 +211,7 @@ def _mixed(
     to row: S (K keys, K values) of each head and 2 K of scratch;
     S <- diag(w) S + (a k) (v - S'k)', o = S'r.
     """
-    one, tiny, size = np.float32(1), np.float32(1e-12), np.float32(_K)
+    one, tiny = np.float32(1), np.float32(1e-12)
     decay, rate = scratch[0], scratch[1]
     for row in range(len(begins)):
         z, key, value, kept = r[row], k[row], v[row], first_value[row]
@@ -240,8 +240,8 @@ def _mixed(
                 r0, r1 = wh[j] * rh[j], wh[j + 1] * rh[j + 1]
                 r2, r3 = wh[j + 2] * rh[j + 2], wh[j + 3] * rh[j + 3]
                 for c in range(_K):
-                    s0, s1 = s[j * _K + c], s[j * _K + _K + c]
-                    s2, s3 = s[j * _K + 2 * _K + c], s[j * _K + 3 * _K + c]
+                    i = j * _K + c
+                    s0, s1, s2, s3 = s[i], s[i + _K], s[i + 2 * _K], s[i + 3 * _K]
                     s[_K * _K + c] += (s0 * k0 + s1 * k1) + (s2 * k2 + s3 * k3)
                     s[_K * _K + _K + c] += (s0 * r0 + s1 * r1) + (s2 * r2 + s3 * r3)
             strength = _dot(ah, rh)
@@ -250,23 +250,34 @@ def _mixed(
             for c in range(_K):
                 s[_K * _K + _K + c] += s[_K * _K + c] * strength
             if not is_query[row]:
-                for j in range(_K):
-                    w, a = wh[j], ah[j]
+                for j in range(0, _K, 4):
+                    w0, w1, w2, w3 = wh[j], wh[j + 1], wh[j + 2], wh[j + 3]
+                    a0, a1, a2, a3 = ah[j], ah[j + 1], ah[j + 2], ah[j + 3]
                     for c in range(_K):
-                        s[j * _K + c] = s[j * _K + c] * w + s[_K * _K + c] * a
-            o = s[_K * _K + _K :]
-            mean = _total(o) / size
-            for c in range(_K):
-                o[c] -= mean
-            spread = one / np.sqrt(_dot(o, o) / size + np.float32(_GROUP_EPS))
+                        i, u = j * _K + c, s[_K * _K + c]
+                        s[i] = s[i] * w0 + u * a0
+                        s[i + _K] = s[i + _K] * w1 + u * a1
+                        s[i + 2 * _K] = s[i + 2 * _K] * w2 + u * a2
+                        s[i + 3 * _K] = s[i + 3 * _K] * w3 + u * a3
             for c in range(_K):
                 rh[c] *= bonus[begin + c]
-            extra = _dot(rh, ah)
-            to, gh = out[row, begin : begin + _K], gate[begin : begin + _K]
-            for c in range(_K):
-                o[c] = o[c] * spread * norm[0, begin + c] + norm[1, begin + c]
-            for c in range(_K):
-                to[c] = gh[c] * (o[c] + extra * vh[c])
+            o, gh, to = s[_K * _K + _K :], gate[begin : begin + _K], out[row, begin : begin + _K]
+            _normed(o, vh, _dot(rh, ah), norm[:, begin : begin + _K], gh, to)
+
+
+def _normed(
+    o: Array32, value: Array32, extra: np.float32, norm: Array32, gate: Array32, out: Array32
+) -> None:
+    """A head's output, gated: its norm and `extra` of the value."""
+    size = np.float32(len(o))
+    mean = _total(o) / size
+    for c in range(len(o)):
+        o[c] -= mean
+    scale = np.float32(1) / np.sqrt(_dot(o, o) / size + np.float32(_GROUP_EPS))
+    for c in range(len(o)):
+        o[c] = o[c] * scale * norm[0, c] + norm[1, c]
+    for c in range(len(o)):
+        out[c] = gate[c] * (o[c] + extra * value[c])
 
 
 def _activate(
