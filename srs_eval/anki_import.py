@@ -7,12 +7,9 @@ folder. Files are recognised by content, not by name.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
-import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from srs_eval.data.days import StoredClock, day_grid
 from srs_eval.data.errors import InputError
+from srs_eval.data.paths import anki_folders
 from srs_eval.data.printable import printable
 from srs_eval.data.readers import files
 from srs_eval.data.reviews import DayGrid, Entries, ImportReceipt, ReviewLog, Rows, unnamed_presets
@@ -331,7 +329,7 @@ def find_profiles(home: Path | None = None) -> list[_Profile]:
     `home` overrides the home folder. Folders that may not be read are passed over.
     """
     found: dict[Path, _Profile] = {}
-    for base in _anki_folders(home or Path.home()):
+    for base in anki_folders(home or Path.home()):
         try:
             collections = sorted(base.glob("*/collection.anki2"))
         except OSError:
@@ -355,23 +353,3 @@ def find_profiles(home: Path | None = None) -> list[_Profile]:
                 modified=datetime.fromtimestamp(newest, UTC),
             )
     return sorted(found.values(), key=lambda profile: profile.modified, reverse=True)
-
-
-def _anki_folders(home: Path) -> Iterator[Path]:
-    """Where Anki keeps its profiles (manual, "File locations"; packagers' sandboxes)."""
-    if os.environ.get("ANKI_BASE"):
-        yield Path(os.environ["ANKI_BASE"])
-    if sys.platform == "win32":
-        yield Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming") / "Anki2"
-    elif sys.platform == "darwin":
-        yield home / "Library" / "Application Support" / "Anki2"
-    else:
-        data = os.environ.get("XDG_DATA_HOME")
-        if data:
-            yield Path(data) / "Anki2"
-        yield home / ".local" / "share" / "Anki2"
-        yield home / ".var" / "app" / "net.ankiweb.Anki" / "data" / "Anki2"
-        with contextlib.suppress(OSError):
-            yield from sorted(home.glob("snap/anki*/*/.local/share/Anki2"))
-    yield home / "Documents" / "Anki"  # before Anki 2.1.5
-    yield home / "Anki"

@@ -23,9 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from srs_eval.anki_import import find_profiles
 from srs_eval.data.errors import NotInstalled
-from srs_eval.data.paths import DEMO_FILE, data_dir
+from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
@@ -134,11 +133,11 @@ def _in_folder(folder: Path, *patterns: str) -> list[Path]:
 def _usual_places() -> Iterator[Path]:
     """srs-eval's own data folder, add-ons of Anki (RWKV4Anki), a fork of Anki (JSchoreels)."""
     yield from _in_folder(data_dir() / "rwkv", "*")
-    for base in dict.fromkeys(each.path.parent.parent for each in find_profiles()):
+    home = Path.home()
+    for base in anki_folders(home):
         yield from _in_folder(base / "addons21", "*/vendor*/rwkv_srs/pretrained/*")
     if "ANKI_RWKV_MODEL_PATH" in os.environ:
         yield Path(os.environ["ANKI_RWKV_MODEL_PATH"])
-    home = Path.home()
     programs = {
         "win32": Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local"),
         "darwin": home / "Library" / "Application Support",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import pickle
 import re
-import zipfile
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
@@ -72,6 +71,8 @@ def read_tensors(path: Path) -> dict[str, Array32]:
 
 def _read_pth(path: Path) -> dict[str, Array32]:
     """The float32 tensors of what torch.save has made of a state_dict."""
+    import zipfile
+
     with zipfile.ZipFile(path) as archive:
         (listing,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
         folder = listing.removesuffix("data.pkl")
