@@ -1,0 +1,318 @@
+"""Anything wrong? What is worth a look besides parameters: cards that wait, buttons, leeches.
+
+Leeches are cards that are forgotten more often than the learner's others after like intervals. What
+is expected of a review is the mean of FSRS-6's held-out probabilities over all reviews after about
+the same interval: its own probability would not do, for FSRS learns from each lapse to expect the
+next one. These are moved by one constant of the logit to be right on average, as a bad month is not
+the fault of a card. The number of a card's lapses then has a Poisson binomial distribution, which
+is convolved exactly, review by review; of its upper tails those are taken that keep the share of
+false leeches at 5 % (Benjamini & Hochberg, 1995, Journal of the Royal Statistical Society B 57).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from srs_eval.advice.buttons import expected_after, review_ratings
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import (
+    ALL_REVIEWS,
+    FEWEST_SHOWN,
+    OPEN,
+    OPTIMIZED,
+    Evidence,
+    Finding,
+    Hard,
+    Retention,
+    Steps,
+)
+from srs_eval.advice.retention import NO_MATTER
+from srs_eval.advice.workload.today import costs_of, minutes_of, overdue_cards
+from srs_eval.data.reviews import REVIEW, FloatArray, IntArray, ReviewLog
+from srs_eval.stats.intervals import FEWEST_DAYS, Interval
+
+Name = Literal[
+    "overdue", "old cards", "gap", "leeches", "again", "easy", "hard", "steps", "suspended"
+]
+Level = Literal["look", "fine", "not yet"]
+
+_NAMES: tuple[Name, ...] = (
+    *("overdue", "old cards", "gap", "leeches", "again", "easy", "hard", "steps", "suspended"),
+)  # of one level the first is the worst
+_LEVELS: tuple[Level, ...] = ("look", "fine", "not yet")
+_BUTTONS: tuple[tuple[Name, int], ...] = (("again", 1), ("hard", 2), ("easy", 4))
+_MUCH = 60.0  # minutes for overdue cards that are worth a look
+_LONG = 30  # days without reviews
+_YEAR = 365
+_DAY_S = 86_400
+FEWEST_AFTER = 100  # reviews after a button, or of old cards
+_TOO_MANY = 0.3  # of the answers are Again: less than the least that Anki can be asked for
+_SELDOM = 0.01  # of the answers; below it nothing can be wrong with a button
+_FALSE = 0.05  # of the leeches
+_SHOWN = 10  # leeches, the worst ones
+
+
+@dataclass(frozen=True)
+class Leech:
+    """A card and its held-out reviews; `chance`: of so many lapses or more."""
+
+    card_id: int
+    reviews: int
+    lapses: int
+    expected: float
+    chance: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was looked at, and whether something is wrong with it; shares are from 0 to 1."""
+
+    name: Name
+    level: Level
+    count: int = 0
+    """Of cards, or of a button's answers; the longest gap in days; learning steps to change."""
+    of: int = 0  # the cards or answers among which these are
+    minutes: float | None = None  # that overdue cards take
+    since: str | None = None  # the day of the last review, if none came for long
+    recalled: Interval | None = None  # of old cards, or at the review after a button
+    expected: float | None = None  # of these, by FSRS
+    subject: str = ""  # the preset, where there are several
+    says: str = ""  # what is wrong, as a code
+    leeches: tuple[Leech, ...] = ()  # the worst ones
+
+
+@dataclass(frozen=True)
+class Checks(Evidence):
+    """All checks, worst first, but for those that the source knows nothing of."""
+
+    says: Literal["look", "fine", "can't tell"]
+    checks: tuple[Check, ...]
+
+
+def is_anything_wrong(log: ReviewLog, learner: Learner | None) -> Finding:
+    """One finding over all reviews; without a learner there are too few to predict any."""
+    checks = [*_of_cards(log), *_of_days(log), *_of_answers(learner)]
+    levels = {each.level for each in checks}
+    says: Literal["look", "fine", "can't tell"] = OPEN
+    if levels & {"look", "fine"}:
+        says = "look" if "look" in levels else "fine"
+    reviews = log.entries if log.entries is not None else log.rows
+    return Finding(
+        "wrong",
+        ALL_REVIEWS,
+        reviews=len(reviews or ()),
+        evidence=Checks(says, tuple(_worst_first(checks))),
+    )
+
+
+def together(findings: Sequence[Finding]) -> tuple[Check, ...]:
+    """All checks, worst first: also what the findings on other questions so far tell."""
+    own = [each.evidence for each in findings if isinstance(each.evidence, Checks)]
+    checks = [check for evidence in own for check in evidence.checks]
+    if any(isinstance(each.evidence, Hard) and each.says == "yes" for each in findings):
+        checks = [
+            replace(each, level="look", says="like Again") if each.name == "hard" else each
+            for each in checks
+        ]
+    for others in (_old_cards(findings), _steps(findings)):
+        checks += _worst_first(others)[:1]
+    return tuple(_worst_first(checks))
+
+
+def _worst_first(checks: Sequence[Check]) -> list[Check]:
+    return sorted(
+        checks,
+        key=lambda each: (_LEVELS.index(each.level), _NAMES.index(each.name), -abs(_gap(each))),
+    )
+
+
+def _gap(check: Check) -> float:
+    if check.recalled is None or check.expected is None:
+        return 0.0
+    return check.recalled.estimate - check.expected
+
+
+# Cards and days
+
+
+def _of_cards(log: ReviewLog) -> Iterator[Check]:
+    overdue = overdue_cards(log)
+    if overdue is not None and log.schedule is not None and log.entries is not None:
+        reviews = log.entries.rating[log.entries.kind == REVIEW]
+        again = float((reviews == 1).mean()) if len(reviews) else 0.0
+        minutes = minutes_of(costs_of(log, log.schedule.card_id), again, overdue[0])
+        yield Check("overdue", "look" if minutes >= _MUCH else "fine", *overdue, minutes)
+    if cards := len(log.cards.card_id):
+        suspended = int(log.cards.suspended.sum())
+        yield Check("suspended", "look" if 2 * suspended > cards else "fine", suspended, cards)
+
+
+def _of_days(log: ReviewLog) -> Iterator[Check]:
+    """The longest time without reviews: until now, or within the last year with reviews."""
+    if log.entries is not None:
+        answered = log.entries.time_ms[log.entries.rating > 0]
+        days, now = answered // (1000 * _DAY_S), time.time() / _DAY_S
+    else:
+        assert log.rows is not None
+        days, now = log.rows.day_offset, math.nan
+    if not len(days):
+        return
+    last = int(days.max())
+    if now - last > _LONG:
+        yield Check(
+            "gap",
+            "look",
+            int(now - last),
+            since=str(np.datetime64(int(answered[-1]), "ms").astype("datetime64[D]")),
+        )
+        return
+    lately = np.unique(days[days >= last - _YEAR])
+    longest = int(np.diff(lately).max(initial=1)) - 1
+    yield Check("gap", "look" if longest >= _LONG else "fine", longest)
+
+
+# Answers
+
+
+def _of_answers(learner: Learner | None) -> Iterator[Check]:
+    after = {}
+    if learner is not None:
+        after = {each.button.lower(): each for each in expected_after(learner)}
+    ratings = np.empty(0, np.int64) if learner is None else review_ratings(learner)
+    for name, button in _BUTTONS:
+        count, of = int((ratings == button).sum()), len(ratings)
+        found = Check(name, "not yet", count, of)
+        if name in after:
+            bias = after[name].bias
+            recalled = replace(bias, estimate=after[name].recalled)
+            expected = recalled.estimate + bias.estimate
+            found = replace(found, recalled=recalled, expected=expected)
+            found = replace(found, level=_as_expected(found, one_sided=True))
+        if of >= FEWEST_SHOWN and name == "again" and count > _TOO_MANY * of:
+            found = replace(found, level="look", says="too many")
+        elif of >= FEWEST_SHOWN and count < _SELDOM * of:
+            found = replace(found, level="fine", says="seldom")
+        yield found
+    yield Check("leeches", "not yet") if learner is None else _leeches(learner)
+
+
+def _as_expected(check: Check, one_sided: bool = False) -> Level:
+    """Whether the interval leaves out what does not matter, or twice as much of it.
+
+    `one_sided`: to recall more than expected is fine.
+    """
+    recalled = check.recalled
+    if recalled is None or recalled.reviews < FEWEST_AFTER or recalled.days < FEWEST_DAYS:
+        return "not yet"
+    gap, half = _gap(check), recalled.half_width
+    off = -gap if one_sided else abs(gap)
+    if off - half > NO_MATTER:
+        return "look"
+    return "fine" if off + half < 2 * NO_MATTER else "not yet"
+
+
+def _old_cards(findings: Sequence[Finding]) -> list[Check]:
+    """Of each preset."""
+    of_presets = [each for each in findings if isinstance(each.evidence, Retention)]
+    checks = []
+    for finding in of_presets:
+        assert isinstance(finding.evidence, Retention)
+        for part in finding.evidence.parts:
+            if part.name == "mature cards":
+                found = Check(
+                    "old cards", "not yet", recalled=part.recalled, expected=part.expected,
+                    subject=finding.subject if len(of_presets) > 1 else "",
+                )  # fmt: skip
+                checks.append(replace(found, level=_as_expected(found)))
+    return checks
+
+
+def _steps(findings: Sequence[Finding]) -> list[Check]:
+    """Of each preset."""
+    of_presets = [each for each in findings if isinstance(each.evidence, Steps)]
+    checks = []
+    for finding in of_presets:
+        assert isinstance(finding.evidence, Steps)
+        steps = finding.evidence.steps
+        wrong = [each for each in steps if each.says in ("longer", "shorter")]
+        level: Level = "look" if wrong else "not yet"
+        if not wrong and any(each.says == "as it is" for each in steps):
+            level = "fine"
+        says = f"{wrong[0].says} after {wrong[0].situation}" if wrong else ""
+        subject = finding.subject if len(of_presets) > 1 else ""
+        checks.append(Check("steps", level, len(wrong), len(steps), subject=subject, says=says))
+    return checks
+
+
+# Leeches
+
+
+def _leeches(learner: Learner) -> Check:
+    index = learner.trials.test_index
+    card, y = learner.trials.card_id[index], learner.trials.y[index]
+    if len(index) < FEWEST_SHOWN:
+        return Check("leeches", "not yet")
+    interval = learner.trials.bin_delta_t[index]
+    found = leeches(card, learner.held_out(OPTIMIZED), y, interval)
+    level: Level = "look" if found else "fine"
+    return Check("leeches", level, len(found), len(np.unique(card)), leeches=found[:_SHOWN])
+
+
+def leeches(
+    card: IntArray, p: FloatArray, y: FloatArray, interval: FloatArray
+) -> tuple[Leech, ...]:
+    """The least likely first, from reviews (n,): probabilities, outcomes, rounded intervals."""
+    _, like = np.unique(interval, return_inverse=True)
+    of_like = np.bincount(like, _right_on_average(p, y)) / np.bincount(like)
+    forgotten = 1.0 - of_like[like]
+    known, place, count = np.unique(card, return_inverse=True, return_counts=True)
+    lapses = np.bincount(place, 1.0 - y).astype(np.int64)
+    expected = np.bincount(place, forgotten)
+    chance = _tails(forgotten, place, count, lapses)
+    order = np.argsort(chance, kind="stable")
+    below = chance[order] <= _FALSE * np.arange(1, len(order) + 1) / len(order)
+    taken = order[: int(np.flatnonzero(below)[-1]) + 1] if below.any() else order[:0]
+    columns = (known, count, lapses, expected, chance)
+    return tuple(Leech(*each) for each in zip(*(c[taken].tolist() for c in columns), strict=True))
+
+
+def _right_on_average(p: FloatArray, y: FloatArray) -> FloatArray:
+    """Probabilities of which one constant is added to the logits, by Newton's method."""
+    p = np.clip(p, 1e-6, 1 - 1e-6)
+    if not 0 < y.sum() < len(y):
+        return p
+    odds, moved = p / (1 - p), p
+    shift = 0.0
+    for _ in range(20):
+        step = float((y - moved).sum() / (moved * (1 - moved)).sum())
+        shift += min(max(step, -1.0), 1.0)
+        moved = 1 - 1 / (1 + odds * math.exp(shift))
+    return moved
+
+
+def _tails(q: FloatArray, place: IntArray, count: IntArray, lapses: IntArray) -> FloatArray:
+    """The chance of each card (k,) of so many lapses or more, from its reviews' q (n,)."""
+    tails = np.ones(len(count))
+    cards = np.flatnonzero(lapses > 0)
+    cards = cards[np.argsort(-count[cards], kind="stable")]  # at each review those that have it
+    if not len(cards):
+        return tails
+    by_card = q[np.argsort(place, kind="stable")]
+    begin = (np.cumsum(count) - count)[cards]
+    chances = np.zeros((len(cards), int(lapses.max())))  # of so many lapses so far
+    chances[:, 0] = 1.0
+    for number in range(int(count[cards[0]])):
+        have = int((count[cards] > number).sum())
+        here, forgets = chances[:have], by_card[begin[:have] + number, None]
+        more = here[:, :-1] * forgets
+        here *= 1 - forgets
+        here[:, 1:] += more
+    fewer = np.cumsum(chances, axis=1)[np.arange(len(cards)), lapses[cards] - 1]
+    tails[cards] = np.clip(1 - fewer, 0.0, 1.0)
+    return tails
