@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from srs_eval.advice.checks import Checks
 from srs_eval.advice.findings import (
     Calibration,
+    Checks,
     Days,
     Evidence,
     Finding,

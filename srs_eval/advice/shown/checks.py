@@ -6,8 +6,7 @@ import calendar
 from collections.abc import Mapping, Sequence
 from datetime import date
 
-from srs_eval.advice.checks import FEWEST_AFTER, Check, Checks, Level
-from srs_eval.advice.findings import Finding, of
+from srs_eval.advice.findings import Check, Checks, Finding, Level, of
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
 
@@ -46,7 +45,7 @@ def tables(finding: Finding) -> list[Table]:
     columns = ("check", "", "count", "of", "recalled", "expected", "minutes")
     found = [Table("What was looked at", columns, rows)]
     worst = tuple(
-        (str(leech.card_id), leech.reviews, leech.lapses, round(leech.expected, 1), leech.chance)
+        (str(leech.card_id), leech.reviews, leech.lapses, round(leech.usual, 1), leech.chance)
         for each in checks
         for leech in each.leeches
     )
@@ -89,8 +88,8 @@ def check_sentences(check: Check) -> tuple[str, ...]:
             worst = check.leeches[0]
             said.append(
                 f"The worst was forgotten {worst.lapses} of {worst.reviews} times, where "
-                f"{worst.expected:.1f} times are usual after such intervals. About 5 in 100 such "
-                "cards are named by chance. Rewrite them, or suspend them."
+                f"{worst.usual:.1f} times are usual after such intervals. At most about 5 "
+                "in 100 such cards are named by chance. Rewrite them, or suspend them."
             )
         case "hard" if check.says == "like Again":
             said.append("Press Again for what you have forgotten: FSRS takes Hard as remembered.")
@@ -161,12 +160,11 @@ def _button(check: Check) -> str:
         return f"{share}: too many"
     if check.level == "look":
         return f"after {name}: {_of_100(check)}"
-    return f"{share}: {'as expected after it' if check.level == 'fine' else _open(check)}"
+    return f"{share}: {'then as expected' if check.level == 'fine' else _open(check)}"
 
 
 def _open(check: Check) -> str:
-    few = check.recalled is None or check.recalled.reviews < FEWEST_AFTER
-    return "too few to say" if few else "can't tell yet"
+    return "too few to say" if check.says == "few" else "can't tell yet"
 
 
 def _of_100(check: Check) -> str:
