@@ -3,16 +3,14 @@
 Leeches are cards that are forgotten more often than the learner's others after like intervals. What
 is expected of a review is the mean of FSRS-6's held-out probabilities over all reviews after about
 the same interval: its own probability would not do, for FSRS learns from each lapse to expect the
-next one. These are moved by one constant of the logit to be right on average, as a bad month is not
-the fault of a card. The number of a card's lapses then has a Poisson binomial distribution, which
-is convolved exactly, review by review; of its upper tails those are taken that keep the share of
-false leeches within 5 % (Benjamini & Hochberg, 1995, Journal of the Royal Statistical Society B
-57).
+next one. All are multiplied to be right on average, for a bad month is not the fault of a card. The
+number of a card's lapses then has a Poisson binomial distribution, which is convolved exactly,
+review by review; of its upper tails those are taken that keep the share of false leeches within 5 %
+(Benjamini & Hochberg, 1995, Journal of the Royal Statistical Society B 57).
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +26,6 @@ from srs_eval.advice.findings import (
     OPEN,
     OPTIMIZED,
     Check,
-    CheckName,
     Checks,
     Finding,
     Hard,
@@ -36,21 +33,20 @@ from srs_eval.advice.findings import (
     Level,
     Retention,
     Steps,
-    of,
 )
 from srs_eval.advice.retention import NO_MATTER
-from srs_eval.advice.workload.today import costs_of, minutes_of, overdue_cards
-from srs_eval.data.reviews import REVIEW, FloatArray, IntArray, ReviewLog
+from srs_eval.advice.workload.today import overdue_cards
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.stats.intervals import FEWEST_DAYS, Interval
 
 _NAMES = ("overdue", "old cards", "gap", "leeches", "again", "easy", "hard", "steps", "suspended")
 """Of one level the first is the worst."""
 _LEVELS = ("look", "fine", "not yet")
-_BUTTONS: Mapping[CheckName, int] = {"again": 1, "hard": 2, "easy": 4}
+_BUTTONS: Mapping[str, int] = {"again": 1, "hard": 2, "easy": 4}
 _MUCH = 60.0  # minutes for overdue cards that are worth a look
 _LONG = 30  # days without reviews
 _YEAR = 365
-_DAY_S = 86_400
+_DAY_MS = 86_400_000
 _FEWEST = 100  # reviews after a button, or of old cards
 _TOO_MANY = 0.3  # of the answers are Again: less than the least that Anki can be asked for
 _SELDOM = 0.01  # of the answers; below it nothing can be wrong with a button
@@ -79,40 +75,24 @@ def is_anything_wrong(log: ReviewLog, learner: Learner | None) -> Finding:
 def together(findings: Sequence[Finding]) -> tuple[Check, ...]:
     """All checks, worst first: also what the findings on other questions so far tell."""
     own = [each.evidence for each in findings if isinstance(each.evidence, Checks)]
-    checks = [check for evidence in own for check in evidence.checks]
+    checks = {check.name: check for evidence in own for check in evidence.checks}
     if any(isinstance(each.evidence, Hard) and each.says == "yes" for each in findings):
-        checks = [
-            replace(each, level="look", says="like Again") if each.name == "hard" else each
-            for each in checks
-        ]
-    for others in (_old_cards(findings), _steps(findings)):
-        checks += _worst_first(others)[:1]
-    return tuple(_worst_first(checks))
+        checks["hard"] = Check("hard", "look", says="like Again")
+    for check in _worst_first(_told_by_others(findings)):
+        checks.setdefault(check.name, check)  # of the presets the worst one
+    return tuple(_worst_first(checks.values()))
 
 
 def _worst_first(checks: Iterable[Check]) -> list[Check]:
-    return sorted(
-        checks,
-        key=lambda each: (_LEVELS.index(each.level), _NAMES.index(each.name), -abs(_gap(each))),
-    )
-
-
-def _gap(check: Check) -> float:
-    if check.recalled is None or check.expected is None:
-        return 0.0
-    return check.recalled.estimate - check.expected
+    return sorted(checks, key=lambda each: (_LEVELS.index(each.level), _NAMES.index(each.name)))
 
 
 # Cards and days
 
 
 def _of_cards(log: ReviewLog) -> Iterator[Check]:
-    overdue = overdue_cards(log)
-    if overdue and overdue[1] and log.schedule is not None and log.entries is not None:
-        reviews = log.entries.rating[log.entries.kind == REVIEW]
-        again = float((reviews == 1).mean()) if len(reviews) else 0.0
-        minutes = minutes_of(costs_of(log, log.schedule.card_id), again, overdue[0])
-        yield Check("overdue", "look" if minutes >= _MUCH else "fine", *overdue, minutes)
+    if (late := overdue_cards(log)) is not None and late[1]:
+        yield Check("overdue", "look" if late[2] >= _MUCH else "fine", *late)
     if cards := len(log.cards.card_id):
         suspended = int(log.cards.suspended.sum())
         yield Check("suspended", "look" if 2 * suspended > cards else "fine", suspended, cards)
@@ -120,26 +100,20 @@ def _of_cards(log: ReviewLog) -> Iterator[Check]:
 
 def _of_days(log: ReviewLog) -> Iterator[Check]:
     """The longest time without reviews: until now, or within the last year with reviews."""
+    since = None
     if log.entries is not None:
-        answered = log.entries.time_ms[log.entries.rating > 0]
-        days, now = answered // (1000 * _DAY_S), time.time() / _DAY_S
+        time_ms = log.entries.time_ms[log.entries.rating > 0]
+        days = time_ms // _DAY_MS
+        if len(days) and (gone := int(time.time() * 1000 / _DAY_MS - days[-1])) > _LONG:
+            since = str(time_ms[-1].astype("datetime64[ms]").astype("datetime64[D]"))
+            yield Check("gap", "look", gone, since=since)
     else:
         assert log.rows is not None
-        days, now = log.rows.day_offset, math.nan
-    if not len(days):
-        return
-    last = int(days.max())
-    if now - last > _LONG:
-        yield Check(
-            "gap",
-            "look",
-            int(now - last),
-            since=str(np.datetime64(int(answered[-1]), "ms").astype("datetime64[D]")),
-        )
-        return
-    lately = np.unique(days[days >= last - _YEAR])
-    longest = int(np.diff(lately).max(initial=1)) - 1
-    yield Check("gap", "look" if longest >= _LONG else "fine", longest)
+        days = log.rows.day_offset
+    if len(days) and since is None:
+        lately = np.unique(days[days >= days[-1] - _YEAR])
+        longest = int(np.diff(lately).max(initial=1)) - 1
+        yield Check("gap", "look" if longest >= _LONG else "fine", longest)
 
 
 # Answers
@@ -182,29 +156,20 @@ def _judged(check: Check, recalled: Interval, expected: float, one_sided: bool =
     return replace(check, level=level, says=says, recalled=recalled, expected=expected)
 
 
-def _old_cards(findings: Sequence[Finding]) -> Iterator[Check]:
-    """Of each preset."""
-    presets = [each for each in findings if isinstance(each.evidence, Retention)]
-    for finding in presets:
-        subject = finding.subject if len(presets) > 1 else ""
-        for part in of(finding, Retention).parts:
-            if part.name == "mature cards":
-                check = Check("old cards", "not yet", part.recalled.reviews, subject=subject)
-                yield _judged(check, part.recalled, part.expected)
-
-
-def _steps(findings: Sequence[Finding]) -> Iterator[Check]:
-    """Of each preset."""
-    presets = [each for each in findings if isinstance(each.evidence, Steps)]
-    for finding in presets:
-        steps = of(finding, Steps).steps
-        wrong = [each for each in steps if each.says in ("longer", "shorter")]
-        level: Level = "look" if wrong else "not yet"
-        if not wrong and any(each.says == "as it is" for each in steps):
-            level = "fine"
-        says = f"{wrong[0].says} after {wrong[0].situation}" if wrong else ""
-        subject = finding.subject if len(presets) > 1 else ""
-        yield Check("steps", level, len(wrong), len(steps), subject=subject, says=says)
+def _told_by_others(findings: Sequence[Finding]) -> Iterator[Check]:
+    """Old cards and learning steps, of each preset."""
+    for finding in findings:
+        if isinstance(finding.evidence, Retention):
+            for part in finding.evidence.parts:
+                if part.name == "mature cards":
+                    check = Check("old cards", "not yet", subject=finding.subject)
+                    yield _judged(check, part.recalled, part.expected)
+        elif isinstance(finding.evidence, Steps):
+            told = [each for each in finding.evidence.steps if each.says != OPEN]
+            wrong = [each for each in told if each.says != "as it is"]
+            level: Level = "look" if wrong else "fine" if told else "not yet"
+            says = f"{wrong[0].says} after {wrong[0].situation}" if wrong else ""
+            yield Check("steps", level, subject=finding.subject, says=says)
 
 
 # Leeches
@@ -216,17 +181,18 @@ def _leeches(learner: Learner) -> Check:
     if len(index) < FEWEST_SHOWN:
         return Check("leeches", "not yet")
     interval = learner.trials.elapsed_days[index]
-    found = leeches(card, learner.held_out(OPTIMIZED), y, interval)
+    found = _improbable(card, learner.held_out(OPTIMIZED), y, interval)
     level: Level = "look" if found else "fine"
     return Check("leeches", level, len(found), len(np.unique(card)), leeches=found[:_SHOWN])
 
 
-def leeches(card: IntArray, p: FloatArray, y: FloatArray, days: IntArray) -> tuple[Leech, ...]:
+def _improbable(card: IntArray, p: FloatArray, y: FloatArray, days: IntArray) -> tuple[Leech, ...]:
     """The least likely first, from reviews (n,): probabilities, outcomes, intervals."""
     rounded = np.round(2 * np.log2(np.maximum(days, 1)))  # 1, 2, 3, 4, 5-6, 7-9 ... days
     _, like = np.unique(rounded, return_inverse=True)
-    of_like = np.bincount(like, _right_on_average(p, y)) / np.bincount(like)
-    forgotten = 1.0 - of_like[like]
+    forgotten = (np.bincount(like, 1.0 - p) / np.bincount(like))[like]
+    share = (1.0 - y).sum() / max(forgotten.sum(), 1e-9)  # of what is expected in all
+    forgotten = np.minimum(share * forgotten, 1.0)
     known, place, count = np.unique(card, return_inverse=True, return_counts=True)
     lapses = np.bincount(place, 1.0 - y).astype(np.int64)
     expected = np.bincount(place, forgotten)
@@ -236,20 +202,6 @@ def leeches(card: IntArray, p: FloatArray, y: FloatArray, days: IntArray) -> tup
     taken = order[: int(np.flatnonzero(below)[-1]) + 1] if below.any() else order[:0]
     columns = (known, count, lapses, expected, chance)
     return tuple(Leech(*each) for each in zip(*(c[taken].tolist() for c in columns), strict=True))
-
-
-def _right_on_average(p: FloatArray, y: FloatArray) -> FloatArray:
-    """Probabilities of which one constant is added to the logits, by Newton's method."""
-    p = np.clip(p, 1e-6, 1 - 1e-6)
-    if not 0 < y.sum() < len(y):
-        return p
-    odds, moved = p / (1 - p), p
-    shift = 0.0
-    for _ in range(20):
-        step = float((y - moved).sum() / (moved * (1 - moved)).sum())
-        shift += min(max(step, -1.0), 1.0)
-        moved = 1 - 1 / (1 + odds * math.exp(shift))
-    return moved
 
 
 def _tails(q: FloatArray, place: IntArray, count: IntArray, lapses: IntArray) -> FloatArray:

@@ -433,9 +433,6 @@ class Leech:
     chance: float
 
 
-CheckName = Literal[
-    "overdue", "old cards", "gap", "leeches", "again", "easy", "hard", "steps", "suspended"
-]
 Level = Literal["look", "fine", "not yet"]
 
 
@@ -443,7 +440,7 @@ Level = Literal["look", "fine", "not yet"]
 class Check:
     """What was looked at, and whether something is wrong with it; shares are from 0 to 1."""
 
-    name: CheckName
+    name: str  # "overdue", "old cards", "gap", "leeches", a button, "steps" or "suspended"
     level: Level
     count: int = 0  # of cards, answers, learning steps to change; the longest gap in days
     of: int = 0  # the cards or answers among which these are
@@ -451,7 +448,7 @@ class Check:
     since: str | None = None  # the day of the last review, if none came for long
     recalled: Interval | None = None  # of old cards, or at the review after a button
     expected: float | None = None  # of these, by FSRS
-    subject: str = ""  # the preset, where there are several
+    subject: str = ""  # the preset, of old cards and steps
     says: str = ""  # what is wrong, as a code; "few": too few reviews to say
     leeches: tuple[Leech, ...] = ()  # the worst ones
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 
 from srs_eval.advice.findings import Check, Checks, Finding, Level, of
-from srs_eval.advice.tables import Cell, Table
+from srs_eval.advice.tables import Table
 from srs_eval.data.errors import counted
 
 MARKS: Mapping[Level, str] = {"look": "!", "fine": "✓", "not yet": "?"}
@@ -21,22 +21,22 @@ def in_line(findings: Sequence[Finding]) -> str:
 
 
 def sentences(finding: Finding) -> list[str]:
-    """What is worth a look, then all the rest."""
-    return [f"{_upper(in_line([finding]))}."] + [
-        said for check in of(finding, Checks).checks for said in check_sentences(check)
-    ]
+    """What is worth a look and what can be done, then all the rest."""
+    checks = of(finding, Checks).checks
+    rest = [f"{_upper(check_line(each))}." for each in checks if each.level != "look"]
+    return [f"{_upper(in_line([finding]))}.", *filter(None, map(_more, checks)), *rest]
 
 
 def tables(finding: Finding) -> list[Table]:
     """All checks, and the worst leeches."""
     checks = of(finding, Checks).checks
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
+    rows = tuple(
         (
             each.name,
             each.level,
             each.count,
             each.of or None,
-            None if each.recalled is None else each.recalled.estimate,
+            each.recalled and each.recalled.estimate,
             each.expected,
             each.minutes,
         )
@@ -56,58 +56,49 @@ def tables(finding: Finding) -> list[Table]:
 
 def check_line(check: Check) -> str:
     """At most 46 columns, without the mark."""
+    fine = check.level == "fine"
     match check.name:
         case "overdue":
-            return _overdue(check)
+            return _overdue(check) if check.count else "no card is overdue"
         case "gap":
             return _days_without(check)
+        case "leeches" if check.count:
+            are = "card is" if check.count == 1 else "cards are"
+            return f"{check.count:,} {are} forgotten far too often"
         case "leeches":
-            return _leeches(check)
+            return f"{'no card is' if fine else 'too few reviews: cards'} forgotten far too often"
         case "suspended":
             of_all = "all" if check.count == check.of else f"{check.count:,} of"
-            found = f"{of_all} {counted(check.of, 'card')} suspended"
-            return found if check.count else "no card is suspended"
+            return f"{of_all} {counted(check.of, 'card')} suspended"
         case "steps":
-            return _steps(check)
+            open_ = "as they should be" if fine else "too few answers to say"
+            return f"learning steps: {check.says or open_}"
         case "old cards":
             return _old_cards(check)
     return _button(check)
 
 
-def check_sentences(check: Check) -> tuple[str, ...]:
-    """What stands behind Enter."""
-    where = f" ({check.subject})" if check.subject else ""
-    said = [f"{_upper(check_line(check))}{where}."]
-    match check.name:
-        case "overdue" if check.count:
-            said.append(
-                "That is one answer each at your usual pace, and a step for those forgotten, on "
-                "the day after your last review."
-            )
-        case "leeches" if check.count:
-            worst = check.leeches[0]
-            said.append(
-                f"The worst was forgotten {worst.lapses} of {worst.reviews} times, where "
-                f"{worst.usual:.1f} times are usual after such intervals. At most about 5 "
-                "in 100 such cards are named by chance. Rewrite them, or suspend them."
-            )
-        case "hard" if check.says == "like Again":
-            said.append("Press Again for what you have forgotten: FSRS takes Hard as remembered.")
-        case "old cards" if check.recalled is not None:
-            said.append(f"These had rested for 21 days or more. {_of_100(check)}.")
-        case "again" | "hard" | "easy" if check.recalled is not None:
-            said.append(f"At the review after it: {_of_100(check)}.")
-    return tuple(said)
+def _more(check: Check) -> str:
+    """What is behind it, where it is worth a look."""
+    if check.level == "look" and check.name == "overdue":
+        return (
+            "Overdue are cards that were due by the day of your last review; one answer each at "
+            "your usual pace, and one more after Again."
+        )
+    if check.leeches:
+        worst = check.leeches[0]
+        return (
+            f"The worst card was forgotten {worst.lapses} of {worst.reviews} times, where "
+            f"{worst.usual:.1f} times are usual after such intervals; at most about 5 in 100 such "
+            "cards are named by chance. Rewrite them, or suspend them."
+        )
+    return ""
 
 
 def _overdue(check: Check) -> str:
-    if not check.count:
-        return "no card is overdue"
-    minutes = round(check.minutes or 0.0)
-    if minutes >= 120:
-        time = f"{round(minutes / 60):,} hours"
-    else:
-        time = counted(max(minutes, 1), "minute")
+    minutes = check.minutes or 0.0
+    hours, few = f"{minutes / 60:,.0f} hours", counted(max(round(minutes), 1), "minute")
+    time = hours if minutes >= 120 else few
     return f"{check.count:,} of {counted(check.of, 'card')} overdue: {time}"
 
 
@@ -117,24 +108,7 @@ def _days_without(check: Check) -> str:
         return f"no review since {day.day} {calendar.month_abbr[day.month]} {day.year}"
     if check.level == "look":
         return f"{check.count} days without reviews in the last year"
-    if not check.count:
-        return "reviews on every day of late"
-    return f"never over {counted(check.count, 'day')} without reviews of late"
-
-
-def _leeches(check: Check) -> str:
-    if check.level == "look":
-        are = "card is" if check.count == 1 else "cards are"
-        return f"{check.count:,} {are} forgotten far too often"
-    fine = "no card is forgotten far too often"
-    return fine if check.level == "fine" else "leeches: too few reviews to say"
-
-
-def _steps(check: Check) -> str:
-    if check.level == "look":
-        return f"learning steps: {check.says}"
-    fine = check.level == "fine"
-    return "learning steps: as they should be" if fine else "learning steps: too few answers to say"
+    return f"at most {counted(check.count, 'day')} without reviews of late"
 
 
 def _old_cards(check: Check) -> str:

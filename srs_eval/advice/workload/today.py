@@ -32,7 +32,6 @@ Anki's rounding differs: figures of float32 there are of float64 here.
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -249,14 +248,21 @@ def _histories(log: ReviewLog, card_id: IntArray, first_day: int) -> Histories:
     )
 
 
-def overdue_cards(log: ReviewLog) -> tuple[int, int] | None:
-    """How many cards should have been reviewed by the end of the log's last day, and of how many
-    that are learned and not suspended; None where the source does not say when cards are due."""
-    schedule = log.schedule
-    if schedule is None or log.day_grid is None:
+def overdue_cards(log: ReviewLog) -> tuple[int, int, float] | None:
+    """How many cards should have been reviewed by the end of the log's last day, of how many that
+    are learned and not suspended, and the minutes that they take: an answer each, and one more
+    after Again. None where the source does not say when cards are due."""
+    schedule, entries = log.schedule, log.entries
+    if schedule is None or entries is None or log.day_grid is None:
         return None
     learned = (schedule.kind != NEW_CARD) & ~np.isin(schedule.queue, (_SUSPENDED, _PREVIEWED))
-    return int((learned & (schedule.due_day < 0)).sum()), int(learned.sum())
+    overdue = int((learned & (schedule.due_day < 0)).sum())
+    rating = entries.rating[entries.kind == REVIEW]
+    again = (rating == 1).sum() / max(len(rating), 1)
+    costs = costs_of(log, schedule.card_id)
+    seconds = again * (costs.seconds[1][0] + costs.seconds[2][2])
+    seconds += (1 - again) * np.dot(costs.review_rating, costs.seconds[1][1:])
+    return overdue, int(learned.sum()), float(overdue * seconds / 60)
 
 
 # Habits
@@ -357,13 +363,6 @@ def costs_of(log: ReviewLog, card_id: IntArray) -> Costs:
             )
         ),
     )
-
-
-def minutes_of(costs: Costs, again: float, reviews: int) -> float:
-    """What reviews take of which the share `again` is failed, each then with one step."""
-    of_review, of_step = costs.seconds[1], costs.seconds[2]
-    passed = sum(map(operator.mul, costs.review_rating, of_review[1:]))
-    return reviews * (again * (of_review[0] + of_step[2]) + (1 - again) * passed) / 60
 
 
 def _times(entries: Entries, kept: IntArray, default: Costs) -> FloatArray:
