@@ -33,11 +33,10 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.training import hyperparameters
-from srs_eval.training.compile import Gradient, as_function
+from srs_eval.training.compile import Gradient, Int32Array, as_function, packed
 from srs_eval.training.context import Context
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.orders import permutations
-from srs_eval.training.records import Int32Array, packed
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
 _TAPED = ("success", "failure", "same_day")  # steps that leave something for their gradients

@@ -19,8 +19,8 @@ from numba.core.errors import TypingError
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import lower_builtin, models, register_model
 
+from srs_eval.training.compile import schema
 from srs_eval.training.elementwise import LANES
-from srs_eval.training.records import schema
 from srs_eval.training.step_graph import BITS, FUSED, INDEX, VECTOR, as_vector, emit_exp, emit_log
 
 _intrinsic: Any = extending.intrinsic  # it makes what has no signature that mypy could follow
@@ -316,7 +316,7 @@ def set_zero(typing_context, states, width, count):
 
 @_intrinsic
 def unpacked(typing_context, table, record):
-    """The NamedTuple `record` of pointers and numbers in a table, see `records`."""
+    """The NamedTuple `record` of pointers and numbers in a table, see `compile`."""
     kinds = [
         types.CPointer(getattr(types, dtype.name)) if is_array else getattr(types, dtype.name)
         for _, is_array, dtype in schema(record.instance_class)
