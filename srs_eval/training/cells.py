@@ -263,20 +263,24 @@ def recall_and_slope(head, z, t):
     return p, -_LOG_09 * share * p
 
 
-def judged(p, slope, passes, failures):
-    """Weighted binary cross-entropy of p, and its derivative where p's is `slope`.
-
-    With torch's bounds.
-    """
-    # torch holds each logarithm at -100 or above
+def cross_entropy(p, passes, failures):
+    """Weighted binary cross-entropy; torch holds each logarithm at -100 or above."""
     log_p, log_f = log(p), log(1.0 - p)
     log_p = where(log_p < -100.0, -100.0, log_p)
     log_f = where(log_f < -100.0, -100.0, log_f)
-    # and its gradient divides by 1e-12 or more
+    return -(passes * log_p + failures * log_f)
+
+
+def cross_entropy_slope(p, slope, passes, failures):
+    """Its derivative where p's is `slope`; torch divides by 1e-12 or more."""
     both = p * (1.0 - p)
     both = where(both < 1e-12, 1e-12, both)
-    loss = -(passes * log_p + failures * log_f)
-    return loss, slope * (passes * (p - 1.0) + failures * p) / both
+    return slope * (passes * (p - 1.0) + failures * p) / both
+
+
+def judged(p, slope, passes, failures):
+    """Both."""
+    return cross_entropy(p, passes, failures), cross_entropy_slope(p, slope, passes, failures)
 
 
 def descend(w, sums, adam, done):
@@ -289,11 +293,9 @@ def descend(w, sums, adam, done):
     bias_square = math.sqrt(1.0 - 0.999 ** (done + 1))
     for k in range(len(w)):
         gradient = total(sums[k])
-        mean = 0.9 * adam.mean[k] + 0.1 * gradient
-        square = 0.999 * adam.square[k] + 0.001 * gradient * gradient
-        adam.mean[k] = mean
-        adam.square[k] = square
-        step = adam_step(rate, mean, square, bias_mean, bias_square)
+        adam.mean[k] = 0.9 * adam.mean[k] + 0.1 * gradient
+        adam.square[k] = 0.999 * adam.square[k] + 0.001 * gradient * gradient
+        step = adam_step(rate, adam.mean[k], adam.square[k], bias_mean, bias_square)
         w[k] = w[k] * (1.0 - rate * adam.decay) - step
 
 
@@ -341,8 +343,7 @@ def network_pass(shape, order, done, w, batches, x, adam, scratch):
         if done < 0:
             continue
 
-        for back in range(end_segment - first_segment):
-            segment = end_segment - 1 - back
+        for segment in range(end_segment - 1, first_segment - 1, -1):
             first = batches.kind[segment] == FIRST
             for i in range(batches.start[segment], batches.end[segment], LANES):
                 to = i - base

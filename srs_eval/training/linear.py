@@ -22,8 +22,7 @@ from srs_eval.data.trials import Trials
 from srs_eval.training import hyperparameters
 from srs_eval.training.compile import specialised
 from srs_eval.training.context import Context
-from srs_eval.training.optimisers import adam_step, annealed
-from srs_eval.training.orders import permutations, quicksort_order
+from srs_eval.training.optimisers import adam_step, annealed, permutations, quicksort_order
 from srs_eval.training.trie import LANES
 
 _SEED = 2023  # of the order of batches

@@ -275,14 +275,13 @@ def _descend(w, sums, descent, scratch, steps, rate):
     shrink = min(1.0, descent.longest / (math.sqrt(length) + 1e-6))
     bias_mean = 1.0 - descent.beta_mean**steps
     bias_square = math.sqrt(1.0 - descent.beta_square**steps)
+    means, squares = descent.mean, descent.square
     for k in range(PARAMETERS):
         gradient = shrink * scratch.w_bar[k, 0]
-        mean = descent.beta_mean * descent.mean[k] + (1.0 - descent.beta_mean) * gradient
-        square = descent.beta_square * descent.square[k]
-        square += (1.0 - descent.beta_square) * gradient * gradient
-        descent.mean[k] = mean
-        descent.square[k] = square
-        step = adam_step(rate, mean, square, bias_mean, bias_square)
+        means[k] = descent.beta_mean * means[k] + (1.0 - descent.beta_mean) * gradient
+        squares[k] *= descent.beta_square
+        squares[k] += (1.0 - descent.beta_square) * gradient * gradient
+        step = adam_step(rate, means[k], squares[k], bias_mean, bias_square)
         w[k] = w[k] * (1.0 - rate * descent.decay) - step
 
 
@@ -350,8 +349,7 @@ def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
         if not rate > 0.0:
             continue
 
-        for back in range(end_segment - first_segment):
-            segment = end_segment - 1 - back
+        for segment in range(end_segment - 1, first_segment - 1, -1):
             first = batches.kind[segment] == FIRST
             for i in range(batches.start[segment], batches.end[segment], LANES):
                 _gather(state, batches.parent, i, first, work, BEFORE)

@@ -34,7 +34,7 @@ from srs_eval.data.reviews import FloatArray, IntArray, read_only
 from srs_eval.data.trials import Trials
 from srs_eval.training import hyperparameters
 from srs_eval.training.context import Context
-from srs_eval.training.orders import permutations, quicksort_order
+from srs_eval.training.optimisers import permutations, quicksort_order
 from srs_eval.training.trie import Trie, TrieBatches, history_trie, trie_batches
 
 SHIPPED = Path(__file__).parents[1] / "models" / "weights"

@@ -36,7 +36,7 @@ from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, Int32Array, as_function, packed
 from srs_eval.training.context import Context
 from srs_eval.training.elementwise import LANES
-from srs_eval.training.orders import permutations
+from srs_eval.training.optimisers import permutations
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
 _TAPED = ("success", "failure", "same_day")  # steps that leave something for their gradients
@@ -370,7 +370,7 @@ def _values(model: RecurrentModel, parameters: Sequence[float] | FloatArray) -> 
 def _length_order(lengths: IntArray, ties: Literal["stable", "quicksort"]) -> IntArray:
     if ties == "stable":
         return np.argsort(lengths.astype(np.int16), kind="stable")  # a radix sort
-    from srs_eval.training.orders import quicksort_order
+    from srs_eval.training.optimisers import quicksort_order
 
     return quicksort_order(lengths)
 
@@ -417,7 +417,7 @@ def _kernel(name: str, steps: _Steps, states: int, parameters: int, constants: i
     import re
 
     from srs_eval.training.compile import specialised
-    from srs_eval.training.recurrent_kernel import recurrent_pass
+    from srs_eval.training.sweeps import recurrent_pass
 
     _check_states(steps, states, parameters + constants)
     named: dict[str, Any] = {**dict(steps), **_gradients(steps, parameters)}
