@@ -42,7 +42,7 @@ from srs_eval.benchmark.store import AUDIT, JOURNAL, PUBLISHED, TUNED, ResultSto
 from srs_eval.benchmark.tuning import PARTS, SEARCH, PastSession, Setup, Tries, log_loss
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.outputs import refuse_nested, write_atomically
+from srs_eval.data.paths import refuse_nested, write_atomically
 from srs_eval.data.reviews import IntArray
 from srs_eval.engine.ranking import placed
 from srs_eval.engine.session import Session, seconds_to_compile

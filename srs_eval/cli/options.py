@@ -278,7 +278,7 @@ class Source:
 
     def load(self) -> ReviewLog:
         from srs_eval.anki_import import find_profiles, load_log
-        from srs_eval.data.selection import only_deck, only_preset
+        from srs_eval.data.rows import only_deck, only_preset
 
         if self.path is None:
             found = "; ".join(f'"{profile.path}"' for profile in find_profiles()[:5])

@@ -27,8 +27,7 @@ from srs_eval.data.errors import (
     in_one_line,
     require,
 )
-from srs_eval.data.outputs import write_atomically
-from srs_eval.data.paths import VERSION, cache_dir
+from srs_eval.data.paths import VERSION, cache_dir, write_atomically
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (
     FloatArray,

@@ -26,7 +26,7 @@ from srs_eval.training.initial_stability import (
     ordered_and_complete,
     second_reviews,
 )
-from srs_eval.training.orders import shuffles
+from srs_eval.training.optimisers import shuffles
 from srs_eval.training.recurrent import RecurrentModel, fit_recurrent
 
 _EPOCHS = 8

@@ -29,7 +29,7 @@ from srs_eval.models import Context, Model
 from srs_eval.training.compile import Gradient, as_function, compiled, specialised
 from srs_eval.training.elementwise import LANES, Value, exp, log, minimum, where
 from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, adam
-from srs_eval.training.orders import quicksort_order
+from srs_eval.training.optimisers import quicksort_order
 
 START = (0.176786766570677, 0.216967308403809, 0.254893976981164, -0.704205679427144, 0.025)
 LEAST = np.array([0.001, 0.001, 0.001, -np.inf, 0.001])

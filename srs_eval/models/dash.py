@@ -35,7 +35,7 @@ from srs_eval.models import Context, Model
 from srs_eval.training.compile import compiled
 from srs_eval.training.elementwise import Value, exp
 from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, Linear, adam
-from srs_eval.training.orders import quicksort_order
+from srs_eval.training.optimisers import quicksort_order
 
 START = (0.2024, 0.5967, 0.1255, 0.6039, -0.1485, 0.572, 0.0933, 0.4801, 0.787)
 START_SHORT = (-0.1766, 0.4483, -0.3618, 0.5953, -0.5104, 0.8609, -0.3643, 0.6447, 1.2815)

@@ -42,7 +42,7 @@ from srs_eval.models.fsrs4dot5 import (
     recall,
 )
 from srs_eval.training.elementwise import State, Value, clamp, exp, minimum
-from srs_eval.training.orders import quicksort_order
+from srs_eval.training.optimisers import quicksort_order
 from srs_eval.training.recurrent import START, RecurrentModel, fit_recurrent, predict_recurrent
 
 

@@ -37,7 +37,7 @@ from srs_eval.training.networks import (
     training_rows,
     weight_names,
 )
-from srs_eval.training.orders import permutations
+from srs_eval.training.optimisers import permutations
 from srs_eval.training.torch_networks import build, one_thread
 
 if TYPE_CHECKING:

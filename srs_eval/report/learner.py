@@ -32,7 +32,7 @@ from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.selection import anonymous as without_names
+from srs_eval.data.rows import anonymous as without_names
 from srs_eval.engine.ranking import Group, own_scheduler
 from srs_eval.engine.run import Run
 from srs_eval.engine.workers import send

@@ -21,7 +21,7 @@ from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
-from srs_eval.data.selection import only_preset
+from srs_eval.data.rows import only_preset
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import own_scheduler
 from srs_eval.engine.run import Run

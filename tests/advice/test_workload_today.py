@@ -41,7 +41,7 @@ from srs_eval.data.reviews import (
     ReviewLog,
     Schedule,
 )
-from srs_eval.data.selection import only_preset
+from srs_eval.data.rows import only_preset
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.models.configurations import resolve

@@ -36,7 +36,7 @@ from srs_eval.models.configurations import resolve
 from srs_eval.training import networks as neural
 from srs_eval.training import torch_networks
 from srs_eval.training.compile import compiled
-from srs_eval.training.orders import permutations, quicksort_order
+from srs_eval.training.optimisers import permutations, quicksort_order
 from srs_eval.training.recurrent import _SEED, fit_recurrent
 from srs_eval.training.trie import trie_batches
 from tests.conftest import shared_or_skip

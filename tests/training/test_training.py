@@ -38,7 +38,7 @@ from srs_eval.training.initial_stability import (
     _minimise,
     fit_initial_stability,
 )
-from srs_eval.training.orders import permutations, quicksort_order
+from srs_eval.training.optimisers import permutations, quicksort_order
 from srs_eval.training.recurrent import fit_recurrent
 from tests.conftest import REPOSITORY
 from tools.simulated import simulate_learner

@@ -41,7 +41,7 @@ from srs_eval.advice.workload.today import (
 from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import FloatArray, ReviewLog
-from srs_eval.data.selection import only_preset
+from srs_eval.data.rows import only_preset
 from srs_eval.engine.workers import cores
 from srs_eval.models import anki_sm2
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out
