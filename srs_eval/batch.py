@@ -52,7 +52,7 @@ from srs_eval.engine.workers import (
 )
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, Names
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from srs_eval.training.torch_networks import check_device, release_device
 
 _PUBLISH_SECONDS = 30.0

@@ -50,7 +50,7 @@ from srs_eval.stats.intervals import (
     mean_interval,
     verdict,
 )
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 # Candidates and the engine's configurations that they are.
 CONFIGURATIONS: Mapping[str, str] = {

@@ -21,7 +21,7 @@ from srs_eval.data.paths import content_of, state_dir, write_atomically
 
 if TYPE_CHECKING:
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.training.context import Context
+    from srs_eval.training.hyperparameters import Context
 
 _MOST = 20  # files whose findings are kept
 _MOST_BYTES = 64 << 20

@@ -48,7 +48,7 @@ from srs_eval.engine.ranking import placed
 from srs_eval.engine.session import Session, seconds_to_compile
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.users import FEWEST_USERS, MeanInterval, mean_intervals
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 
 @dataclass(frozen=True, eq=False)

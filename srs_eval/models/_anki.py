@@ -20,7 +20,7 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials, first_interval_outliers, recency_weights
 from srs_eval.models import fsrs6
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from srs_eval.training.initial_stability import (
     InitialStability,
     ordered_and_complete,

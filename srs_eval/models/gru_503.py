@@ -188,7 +188,7 @@ def tuned(weights: Weights, trials: Trials, train: IntArray, context: Context) -
         raise NotEnoughData("no reviews to train on")
     weight_of = np.ones(len(trials))
     weight_of[train] = recency(len(train))
-    random = np.random.RandomState(_SHUFFLE_SEED + hyperparameters.seed(context))
+    random = np.random.RandomState(_SHUFFLE_SEED + hyperparameters.SEED.integer(context))
     shuffled = train[random.permutation(len(train))]
     rows = shuffled[trials.sequence_length[shuffled] <= trials.protocol.max_seq_len]
     if not len(rows):

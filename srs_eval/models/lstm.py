@@ -308,7 +308,7 @@ def tune(
         raise NotEnoughData("no reviews of later days to train on")
     weight_of = np.zeros(len(trials), np.float32)
     weight_of[train] = _recency(len(train))
-    random = np.random.RandomState(_SHUFFLE_SEED + hyperparameters.seed(context))
+    random = np.random.RandomState(_SHUFFLE_SEED + hyperparameters.SEED.integer(context))
     shuffled = train[random.permutation(len(train))]
     rows = shuffled[trials.sequence_length[shuffled] <= trials.protocol.max_seq_len]
     if not len(rows):

@@ -153,7 +153,7 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     weight_of[train] = weights
     size, epochs = _BATCH_SIZE.integer(context, trials.protocol), _EPOCHS.integer(context)
     rate, decay = _RATE.number(context), _DECAY.number(context)
-    seed = hyperparameters.seed(context)
+    seed = hyperparameters.SEED.integer(context)
     parts = [order[first : first + size] for first in range(0, len(order), size)]
     batches = [_batch(trials, rows, weight_of[rows]) for rows in parts]
     adam = Adam(np.zeros(len(w)), np.zeros(len(w)), rate, decay, epochs * len(parts))

@@ -60,7 +60,7 @@ from srs_eval.report.findings import (
 )
 from srs_eval.report.inspection import Inspection, inspect_log, summary_section
 from srs_eval.stats.intervals import CalibrationGraph, Interval, calibration_graph
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 _FIRST_ROWS = 15  # of a ranking in a forum, with one's own and the average
 _PICTURED = (

@@ -257,7 +257,7 @@ def _inner_names(function: FunctionType) -> dict[str, Any]:
 
 
 class Gradient(NamedTuple):
-    """The gradient of a step as a step of its own, see `reverse_mode.adjoint`."""
+    """The gradient of a step as a step of its own, see `tracing.adjoint`."""
 
     of: Callable[..., Any]
     by: tuple[str, ...]  # names of arguments
@@ -277,7 +277,7 @@ def as_function(step: Callable[..., Any] | Gradient) -> Callable[..., Any]:
     """On the values of `tracing`."""
     if not isinstance(step, Gradient):
         return step
-    from srs_eval.training.reverse_mode import adjoint
+    from srs_eval.training.tracing import adjoint
 
     return adjoint(*step)
 

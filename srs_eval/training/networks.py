@@ -33,7 +33,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, read_only
 from srs_eval.data.trials import Trials
 from srs_eval.training import hyperparameters
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from srs_eval.training.optimisers import permutations, quicksort_order
 from srs_eval.training.trie import Trie, TrieBatches, history_trie, trie_batches
 
@@ -265,7 +265,7 @@ def random_start(network: Network, context: Context) -> FloatArray:
     """torch's initial values, uniform within 1/sqrt(hidden), from one seed per user."""
     size = sum(int(np.prod(shape)) for shape in network.shapes.values())
     bound = network.hidden**-0.5
-    seed = 42 + hyperparameters.seed(context)
+    seed = 42 + hyperparameters.SEED.integer(context)
     return np.random.default_rng([seed, abs(context.user)]).uniform(-bound, bound, size)
 
 
@@ -317,7 +317,7 @@ def _fit_network(
         steps=len(parts) * epochs,
     )
     scratch = _scratch(network, batches, len(w))
-    orders = permutations(len(parts), SEED + hyperparameters.seed(context))
+    orders = permutations(len(parts), SEED + hyperparameters.SEED.integer(context))
     run = compiled(network_pass)
     done = 0
     for _ in range(epochs):

@@ -3,7 +3,7 @@
 A recurrent model is a state per card, a step per review and a forgetting curve. Its
 file writes each of these once, in the notation of its source, from the operations of
 `srs_eval.training.elementwise`, and describes the rest in a `RecurrentModel`; `Trainable`
-makes `fit` and `predict` of it. Gradients are derived (`reverse_mode`).
+makes `fit` and `predict` of it. Gradients are derived (`tracing`).
 
 The signatures, with state as a tuple of `states` values and `w` the parameters followed by
 the constants:
@@ -34,8 +34,8 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, Int32Array, as_function, packed
-from srs_eval.training.context import Context
 from srs_eval.training.elementwise import LANES
+from srs_eval.training.hyperparameters import Context
 from srs_eval.training.optimisers import permutations
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
@@ -222,7 +222,7 @@ def fit_recurrent(
     scratch = _scratch(model, (batches,), (whole,))
     training = packed(batches), packed(descent), packed(scratch)
     evaluation = packed(whole), training[1], training[2]
-    orders = model.orders(len(parts), _SEED + hyperparameters.seed(context))
+    orders = model.orders(len(parts), _SEED + hyperparameters.SEED.integer(context))
     best, best_loss = first, np.inf
     for epoch in range(epochs + 1):
         loss = -np.inf

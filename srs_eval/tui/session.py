@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from srs_eval.data import paths
 from srs_eval.data.errors import printable
 from srs_eval.data.protocol import Protocol
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from srs_eval.tui import state as remembered
 from srs_eval.tui.background import Background, Reports, copy_to_system
 from srs_eval.tui.config import Config

@@ -33,7 +33,7 @@ from srs_eval.report.export import to_json
 from srs_eval.report.files import _markdown
 from srs_eval.report.inspection import inspect_log
 from srs_eval.report.learner import learner_report
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from tools.simulated import simulate_learner, write_collection
 
 NAN = math.nan

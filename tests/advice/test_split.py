@@ -20,7 +20,7 @@ from srs_eval.data.rows import only_preset
 from srs_eval.data.trials import recency_weights
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval, verdict
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 # Split or merge
 

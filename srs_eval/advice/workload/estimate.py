@@ -47,7 +47,7 @@ from srs_eval.models import anki_sm2
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out
 from srs_eval.stats.intervals import FEWEST_REVIEWS
 from srs_eval.training.compile import kernels_there, mark_kernels
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 RETENTIONS = tuple(round(percent / 100, 2) for percent in range(70, 100))
 GLANCED = (0.85, 0.90)  # desired retentions that are told beside today's at a glance
