@@ -47,14 +47,10 @@ def _left(before: Value, ln_age: Value, w: Value) -> Value:
     return exp(-(w[1] * before + w[0]) * where(ln < 0.0, 0.0, ln))
 
 
-def _odds(activation: Value, w: Value) -> Value:
-    """(tau - m) / s, from e^m."""
-    return (w[3] - log(where(activation < _TINY, _TINY, activation))) / w[2]
-
-
 def recall(activation: Value, w: Value) -> Value:
     """p, from e^m."""
-    return 1.0 / (1.0 + exp(minimum(_odds(activation, w), 700.0)))
+    odds = (w[3] - log(where(activation < _TINY, _TINY, activation))) / w[2]
+    return 1.0 / (1.0 + exp(minimum(odds, 700.0)))
 
 
 # The tree

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -284,42 +285,35 @@ def _slope_of(p: float, y: float) -> float:
     return (p - y) / max(p * (1 - p), 1e-12)
 
 
+_of_history = partial(Model, family="history", inputs="IL, G", hyperparameters=HYPERPARAMETERS)
+
 MODELS = (
-    Model(
+    _of_history(
         name="DASH",
-        family="history",
-        inputs="IL, G",
         parameters=9,
         source=_SOURCE,
         fit=_DASH.fit,
         predict=_DASH.predict,
         configurations=("DASH", "DASH-short", "DASH-recency"),
-        hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.0065,
         seconds_to_compile=0.5,
     ),
-    Model(
+    _of_history(
         name="DASH[MCM]",
-        family="history",
-        inputs="IL, G",
         parameters=9,
         source=_SOURCE,
         fit=_MCM.fit,
         predict=_MCM.predict,
-        hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.006,
         seconds_to_compile=1.0,
     ),
-    Model(
+    _of_history(
         name="DASH[ACT-R]",
-        family="history",
-        inputs="IL, G",
         parameters=5,
         source="Mozer & Lindsey 2016; srs-benchmark other.py, class DASH_ACTR",
         fit=_fit_act_r,
         predict=_predict_act_r,
         default=lambda context: list(START_ACT_R),
-        hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.0135,
         seconds_to_compile=2.0,
     ),

@@ -25,7 +25,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models import Context, Model
 from srs_eval.training import hyperparameters
 from srs_eval.training.networks import (
     SEED,
@@ -200,7 +200,6 @@ MODELS = (
         source="srs-benchmark other.py, class Transformer",
         fit=_fit,
         predict=predict,
-        flags=ANY_FLAG,
         hyperparameters=(_RATE, _EPOCHS, _BATCH_SIZE, _DECAY, hyperparameters.SEED),
         needs="torch",
         seconds_per_10k=0.6,

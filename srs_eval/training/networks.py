@@ -41,6 +41,7 @@ SHIPPED = Path(__file__).parents[1] / "models" / "weights"
 OF_ADAM = ("adam_mean", "adam_square", "adam_steps")
 """Tensors beside the weights, where training goes on from the optimiser's state."""
 SEED = 2023  # of the order of batches
+_SHUFFLE_SEED = 2025
 _AT_ONCE = 64  # batches between two looks at whether the person has cancelled
 
 Tensors = Mapping[str, NDArray[np.float32]]
@@ -197,6 +198,22 @@ def require_finite(*arrays: FloatArray | NDArray[np.float32]) -> None:
     """Raises NotEnoughData where training has led to infinities; the pretrained weights serve."""
     if not all(np.isfinite(array).all() for array in arrays):
         raise NotEnoughData("training diverged")
+
+
+# What LSTM and GRU-503 share: tuning to one learner
+
+
+def recency(n: int, weight: float, degree: float) -> FloatArray:
+    """Training weights of n rows in order of review, 1 + weight x^degree over their mean."""
+    weights = 1.0 + weight * np.power(np.linspace(0, 1, n), degree)
+    scaled: FloatArray = weights * (n / weights.sum())
+    return scaled
+
+
+def shuffled_rows(trials: Trials, train: IntArray, context: Context) -> IntArray:
+    """The rows that are trained on, in random order."""
+    random = np.random.RandomState(_SHUFFLE_SEED + hyperparameters.SEED.integer(context))
+    return training_rows(trials, train[random.permutation(len(train))])
 
 
 # Recurrent networks of one layer

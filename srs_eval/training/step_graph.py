@@ -31,7 +31,7 @@ from srs_eval.training.elementwise import LANES
 VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 BITS = ir.VectorType(ir.IntType(1), LANES)
 INDEX = ir.IntType(32)
-FUSED = ("contract",)  # multiply-add where the processor has it; no reordering
+_FUSED = ("contract",)  # multiply-add where the processor has it; no reordering
 
 
 def _constants(x: Any) -> tuple[Callable[[float], Any], Callable[[int], Any], Any]:
@@ -77,7 +77,9 @@ def _polynomial(builder: Any, x: Any, coefficients: tuple[float, ...]) -> Any:
     number, _, _ = _constants(x)
     value = number(coefficients[0])
     for coefficient in coefficients[1:]:
-        value = builder.fadd(builder.fmul(value, x, flags=FUSED), number(coefficient), flags=FUSED)
+        value = builder.fadd(
+            builder.fmul(value, x, flags=_FUSED), number(coefficient), flags=_FUSED
+        )
     return value
 
 
@@ -120,9 +122,9 @@ def emit_exp(builder: Any, x: Any) -> Any:
     x = builder.select(builder.fcmp_ordered(">", x, high), high, x)
     shifted = builder.fadd(builder.fmul(x, number(_LOG2_E)), number(_ROUND))
     n = builder.fsub(shifted, number(_ROUND))
-    r = builder.fsub(x, builder.fmul(n, number(_LN2_HIGH), flags=FUSED), flags=FUSED)
-    r = builder.fsub(r, builder.fmul(n, number(_LN2_LOW), flags=FUSED), flags=FUSED)
-    q = builder.fmul(builder.fmul(r, r), _polynomial(builder, r, _EXP), flags=FUSED)
+    r = builder.fsub(x, builder.fmul(n, number(_LN2_HIGH), flags=_FUSED), flags=_FUSED)
+    r = builder.fsub(r, builder.fmul(n, number(_LN2_LOW), flags=_FUSED), flags=_FUSED)
+    q = builder.fmul(builder.fmul(r, r), _polynomial(builder, r, _EXP), flags=_FUSED)
     value = builder.fadd(number(1.0), builder.fadd(r, q))
     # 2**n: the low bits of `shifted` hold n; add it to the exponent of `value`.
     exponent = builder.shl(builder.bitcast(shifted, integers), integer(52))
@@ -146,10 +148,12 @@ def emit_log(builder: Any, x: Any) -> Any:
     f = builder.fsub(mantissa, number(1.0))
     s = builder.fdiv(f, builder.fadd(mantissa, number(1.0)))
     z = builder.fmul(s, s)
-    tail = builder.fmul(builder.fmul(s, z), _polynomial(builder, z, _LOG), flags=FUSED)
+    tail = builder.fmul(builder.fmul(s, z), _polynomial(builder, z, _LOG), flags=_FUSED)
     # log(m) = 2 s + tail = f - s f + tail: f is exact, the rest is small.
-    small = builder.fsub(tail, builder.fmul(s, f, flags=FUSED), flags=FUSED)
-    small = builder.fadd(small, builder.fmul(exponent, number(_LN2_LOW), flags=FUSED), flags=FUSED)
+    small = builder.fsub(tail, builder.fmul(s, f, flags=_FUSED), flags=_FUSED)
+    small = builder.fadd(
+        small, builder.fmul(exponent, number(_LN2_LOW), flags=_FUSED), flags=_FUSED
+    )
     whole = builder.fmul(exponent, number(_LN2_HIGH))
     return builder.fadd(whole, builder.fadd(f, small))
 
@@ -326,7 +330,7 @@ def _comparison(sign: str) -> Any:
 
 _INSTRUCTIONS = ("fadd", "fsub", "fmul", "fdiv")
 _OF_NUMBERS = {name: _arithmetic(name, ()) for name in _INSTRUCTIONS}
-OF_VECTORS = {name: _arithmetic(name, FUSED) for name in _INSTRUCTIONS}
+OF_VECTORS = {name: _arithmetic(name, _FUSED) for name in _INSTRUCTIONS}
 COMPARISONS = {sign: _comparison(sign) for sign in ("<", "<=", ">", ">=", "==")}
 
 
