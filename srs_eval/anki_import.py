@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srs_eval.data.days import StoredClock, day_grid
-from srs_eval.data.errors import InputError
-from srs_eval.data.printable import printable
+from srs_eval.data.errors import InputError, printable
 from srs_eval.data.readers import files
 from srs_eval.data.reviews import DayGrid, Entries, ImportReceipt, ReviewLog, Rows, unnamed_presets
 

@@ -35,7 +35,7 @@ from srs_eval.benchmark.store import ResultStore, Unit, refuse_audits
 from srs_eval.data.dataset_hub import load_possible
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData, missing
-from srs_eval.data.outputs import refuse_nested
+from srs_eval.data.paths import refuse_nested
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import attempt, in_words
 from srs_eval.engine.results import Result
@@ -52,7 +52,7 @@ from srs_eval.engine.workers import (
 )
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, Names
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from srs_eval.training.torch_networks import check_device, release_device
 
 _PUBLISH_SECONDS = 30.0

@@ -37,7 +37,7 @@ from srs_eval.engine.workers import TaskEvents
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.report.console import BatchProgress
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from tests.cli.program import main_here
 from tests.conftest import PATIENCE, shared_or_skip
 from tools.simulated import simulate_learner, write_dataset

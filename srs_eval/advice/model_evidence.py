@@ -21,7 +21,7 @@ from srs_eval.engine.results import Result, losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import Interval, mean_interval
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 COLUMNS = ("reviews", "recalled", "expected", "minus expected", "log loss")
 _RATINGS = ("Again", "Hard", "Good", "Easy")

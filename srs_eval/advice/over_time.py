@@ -49,7 +49,7 @@ from srs_eval.stats.intervals import (
     side,
     verdict,
 )
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 _DAYS_OF_A_MONTH = 30  # where the source has no dates
 

@@ -42,13 +42,13 @@ from srs_eval.benchmark.store import AUDIT, JOURNAL, PUBLISHED, TUNED, ResultSto
 from srs_eval.benchmark.tuning import PARTS, SEARCH, PastSession, Setup, Tries, log_loss
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.outputs import refuse_nested, write_atomically
+from srs_eval.data.paths import refuse_nested, write_atomically
 from srs_eval.data.reviews import IntArray
 from srs_eval.engine.ranking import placed
 from srs_eval.engine.session import Session, seconds_to_compile
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.users import FEWEST_USERS, MeanInterval, mean_intervals
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 
 @dataclass(frozen=True, eq=False)

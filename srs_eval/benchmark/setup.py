@@ -14,13 +14,11 @@ from typing import Any, NotRequired, TypedDict
 
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError
-from srs_eval.data.outputs import write_atomically
-from srs_eval.data.paths import VERSION
+from srs_eval.data.paths import VERSION, write_atomically
 from srs_eval.models.configurations import Configuration, Names, meant_by, resolve
 from srs_eval.models.published import spelled
 from srs_eval.training.compile import program_digest
-from srs_eval.training.context import Context
-from srs_eval.training.hyperparameters import Value, setup_in_words
+from srs_eval.training.hyperparameters import Context, Value, setup_in_words
 
 SETUP = "setup.json"
 _LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")

@@ -29,7 +29,7 @@ from srs_eval.benchmark.setup import (
     with_setup_of,
 )
 from srs_eval.data.errors import InputError, is_installed
-from srs_eval.data.outputs import write_atomically
+from srs_eval.data.paths import write_atomically
 from srs_eval.models.configurations import NAMES, Names
 from srs_eval.models.published import spelled
 

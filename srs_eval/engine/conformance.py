@@ -25,8 +25,7 @@ from srs_eval.engine.session import Session
 from srs_eval.metrics import log_losses
 from srs_eval.models import Model
 from srs_eval.models.configurations import Configuration, listed_names, resolve
-from srs_eval.training.context import Context
-from srs_eval.training.hyperparameters import Hyperparameter, Value
+from srs_eval.training.hyperparameters import Context, Hyperparameter, Value
 
 # Rows as Anki's optimizer takes them: which reviews are evaluated depends on no outcome. The
 # benchmark's outlier filter looks at all outcomes, so that a changed one could change the rows.

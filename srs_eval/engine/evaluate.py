@@ -54,7 +54,7 @@ from srs_eval.engine.workers import (
     send,
 )
 from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.training.context import Cancelled, Context
+from srs_eval.training.hyperparameters import Cancelled, Context
 
 _MOST_OF_TRACEBACK = 10_000  # characters of its beginning, and of its end
 

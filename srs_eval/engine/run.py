@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from srs_eval.data.errors import missing
-from srs_eval.data.printable import printable
+from srs_eval.data.errors import missing, printable
 from srs_eval.engine.ranking import REFERENCE, Group, Ranked, ranking
 from srs_eval.engine.results import Result
 from srs_eval.models.configurations import Configuration

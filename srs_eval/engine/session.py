@@ -27,8 +27,7 @@ from srs_eval.data.errors import (
     in_one_line,
     require,
 )
-from srs_eval.data.outputs import write_atomically
-from srs_eval.data.paths import VERSION, cache_dir
+from srs_eval.data.paths import VERSION, cache_dir, write_atomically
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (
     FloatArray,
@@ -43,7 +42,7 @@ from srs_eval.data.trials import Trials, prepare_trials, recency_weights, rmse_b
 from srs_eval.engine.results import Result, TestSet
 from srs_eval.models.configurations import Configuration
 from srs_eval.training.compile import changed, kernels_there, mark_kernels, program_digest
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 Report = Callable[[float, int, int], None]  # fraction, finished folds, folds
 _Predicted = tuple[FloatArray, dict[int, list[float]] | None, tuple[str, ...]]

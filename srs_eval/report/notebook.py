@@ -23,7 +23,7 @@ from srs_eval.engine.results import Result
 from srs_eval.engine.run import Event, Run
 from srs_eval.models.configurations import resolve
 from srs_eval.stats.intervals import EQUIVALENT, Interval
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 if TYPE_CHECKING:
     from collections.abc import Callable

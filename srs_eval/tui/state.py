@@ -12,8 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from srs_eval.data.outputs import write_atomically
-from srs_eval.data.paths import content_of, state_dir
+from srs_eval.data.paths import content_of, state_dir, write_atomically
 from srs_eval.report.formats import FAMILIES
 
 FILE = "app.json"

@@ -17,7 +17,7 @@ from srs_eval.engine.session import Session
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.stats.intervals import Interval
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from srs_eval.tui.widgets.calibration import CurvesChart
 from tests.conftest import made_collection
 from tests.tui.app_world import WatchedApp, on, text_of, until

@@ -22,7 +22,7 @@ from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.setup import different_environments, disagreement, environments, read_setup
 from srs_eval.benchmark.store import ResultStore, Unit, damaged_lines
 from srs_eval.data.errors import InputError
-from srs_eval.data.outputs import write_atomically
+from srs_eval.data.paths import write_atomically
 from tests.cli.program import read_results
 
 SETUP: dict[str, Any] = {

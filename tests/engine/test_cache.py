@@ -15,7 +15,7 @@ import pytest
 from srs_eval.engine import session as cache
 from srs_eval.models.configurations import resolve
 from srs_eval.training import compile as program
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from tests.conftest import PATIENCE
 
 

@@ -27,7 +27,7 @@ from srs_eval.engine.results import Result
 from srs_eval.engine.run import Event, Failed, Finished, Skipped
 from srs_eval.engine.session import Session
 from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from tests.cli.program import program, read_results
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
@@ -40,7 +40,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from srs_eval.training.context import Cancelled
+from srs_eval.training.hyperparameters import Cancelled
 from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.training.trie import card_steps
 from srs_eval.training.trie import history_trie

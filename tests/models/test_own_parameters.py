@@ -19,7 +19,7 @@ from srs_eval.models import fsrs4dot5, fsrs6
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, version_of
 from srs_eval.report.inspection import inspect_log, render_inspection
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from tests.tui.app_world import make_result
 from tools.simulated import simulate_learner, write_collection
 

@@ -15,7 +15,7 @@ from textual.geometry import Offset
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
-from srs_eval.data.printable import harmless
+from srs_eval.data.errors import harmless
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.actions import SCREENS, Action, bindings
 from srs_eval.tui.widgets.chrome import MINIMUM, Keys, ProtocolLine, TooSmall
