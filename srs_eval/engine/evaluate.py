@@ -139,11 +139,8 @@ def _outcome_of(configuration: Configuration, error: BaseException) -> Failed | 
     """
     if type(error) is KeyboardInterrupt:
         raise error
-    if isinstance(error, NotInstalled):
-        module = getattr(error, "module", "")
-        return Skipped(configuration, in_one_line(error), module if type(module) is str else "")
-    if isinstance(error, NotEnoughData):
-        return Skipped(configuration, in_one_line(error))
+    if isinstance(error, NotInstalled | NotEnoughData):
+        return Skipped(configuration, in_one_line(error), getattr(error, "module", ""))
     return Failed(configuration, *in_words(error))
 
 
@@ -165,10 +162,7 @@ def in_words(error: BaseException) -> tuple[str, str]:
 
 def _traceback(error: BaseException) -> str:
     """As Python prints it, without the middle of what is very long."""
-    try:
-        lines = "".join(traceback.format_exception(error))
-    except Exception:  # what an exception consists of can be anything
-        return ""
+    lines = "".join(traceback.format_exception(error))
     if len(lines) > 2 * _MOST_OF_TRACEBACK:
         lines = f"{lines[:_MOST_OF_TRACEBACK]}\n...\n{lines[-_MOST_OF_TRACEBACK:]}"
     return lines.encode("utf-8", "replace").decode()
@@ -281,21 +275,15 @@ def _in_workers(
                 done = working.pop(future).configuration
                 # The worker need not wait until the caller has dealt with this.
                 begun = [start_next()] if waiting else []
-                yield _outcome(done, future)
+                error = future.exception()
+                if isinstance(error, WorkersCannotStart):
+                    raise error
+                yield _outcome_of(done, error) if error else future.result()
                 yield from begun
             else:
                 yield Progress(working[future].configuration, *message)
     finally:
         pool.terminate_workers()
-
-
-def _outcome(configuration: Configuration, future: Future[Final]) -> Final:
-    try:
-        return future.result()
-    except WorkersCannotStart:
-        raise
-    except Exception as error:
-        return _outcome_of(configuration, error)
 
 
 _shared: tuple[Session, Context, bool]

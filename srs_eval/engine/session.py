@@ -8,36 +8,22 @@ import json
 import math
 import os
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from srs_eval import metrics
-from srs_eval.data.errors import (
-    NotEnoughData,
-    counted,
-    in_one_line,
-    require,
-)
+from srs_eval.data.errors import NotEnoughData, counted, in_one_line, require
 from srs_eval.data.outputs import write_atomically
 from srs_eval.data.paths import VERSION, cache_dir
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import (
-    FloatArray,
-    IntArray,
-    ReviewLog,
-    Rows,
-    arrays_in,
-    read_only,
-)
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows, read_only
 from srs_eval.data.rows import Selection, select_rows
 from srs_eval.data.trials import Trials, prepare_trials, recency_weights, rmse_bin_ids
 from srs_eval.engine.results import Result, TestSet
@@ -118,40 +104,12 @@ class Session:
             if stored is not None and len(stored.p) == len(trials.test_index):
                 return _result(configuration, trials, stored, self.log.user, cached=True)
         start = time.perf_counter()
-        p, parameters, notes = self.fit_and_predict(configuration, trials, context, report)
+        p, parameters, notes = fit_and_predict(configuration, trials, context, report)
         stored = _Stored(p, parameters, time.perf_counter() - start, notes)
         result = _result(configuration, trials, stored, self.log.user, cached=False)
         if use_cache:
             _save(key, stored)
         return result
-
-    def fit_and_predict(
-        self,
-        configuration: Configuration,
-        trials: Trials,
-        context: Context,
-        report: Report = no_report,
-    ) -> _Predicted:
-        """The function of this name, on trials of this session or with other folds.
-
-        Raises ValueError where a model of one's own has written to what is read-only, for neither
-        torch nor compiled code asks. Nothing of it is kept then.
-        """
-        if configuration.model.file is None:
-            return fit_and_predict(configuration, trials, context, report)
-        watched = _Watched(trials)
-        try:
-            found = fit_and_predict(
-                configuration, replace(trials, _derived=watched), context, report
-            )
-        finally:
-            written = watched.was_written_to()
-            if written:
-                self._trials.clear()
-        if written:
-            raise ValueError("a read-only array was changed")
-        trials._derived.update(watched)
-        return found
 
     def _run_own(self, configuration: Configuration, context: Context, report: Report) -> Result:
         """Judge the parameters of the learner's presets on all held-out reviews."""
@@ -199,25 +157,6 @@ class Session:
         return self.log.fingerprint()
 
 
-class _Watched(dict[Any, Any]):
-    """What is derived from trials, with checksums of it and of the trials."""
-
-    def __init__(self, trials: Trials) -> None:
-        super().__init__(trials._derived)
-        self._known = [(array, _checksum(array)) for array in arrays_in(trials)]
-
-    def __setitem__(self, make: Any, value: Any) -> None:
-        super().__setitem__(make, value)
-        self._known += [(array, _checksum(array)) for array in arrays_in(value)]
-
-    def was_written_to(self) -> bool:
-        return any(_checksum(array) != before for array, before in self._known)
-
-
-def _checksum(array: NDArray[Any]) -> int:
-    return 0 if array.dtype.hasobject else zlib.adler32(array.tobytes())
-
-
 def _kernels(configuration: Configuration) -> str:
     """What configurations that need the same kernels have in common."""
     model = configuration.model
@@ -253,6 +192,8 @@ def fit_and_predict(
     For other folds than the protocol's: those of `replace(trials, folds=...)`.
     """
     model = configuration.model
+    if model.file is not None:  # it may write, by torch or compiled code, to what all models share
+        trials = deepcopy(trials)
     context = replace(context, hyperparameters=configuration.hyperparameters)
     folds = len(trials.folds)
     if model.online is not None:

@@ -151,7 +151,7 @@ WRONG: dict[str, tuple[str, str, set[str]]] = {
     "writes": (
         PREDICTED,
         "import torch\n    torch.from_numpy(trials.delta_t).add_(1)\n    " + PREDICTED,
-        {"fails"},
+        {"writes"},
     ),
 }
 QUICK = {"own", "later", "test-part", "sign", "useless-knob", "nan", "early", "state", "process"}
