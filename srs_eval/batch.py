@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from srs_eval.benchmark.plan import (
     survey,
 )
 from srs_eval.benchmark.setup import make_setup
-from srs_eval.benchmark.store import ResultStore, Unit, refuse_audits
+from srs_eval.benchmark.store import ResultStore, Status, Unit, refuse_audits
 from srs_eval.data.dataset_hub import load_possible
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData, missing
@@ -209,26 +209,18 @@ class _Task:
     alone: bool = False  # nothing else is worked on, for it may be what kills workers
 
 
+@dataclass
 class _UserTasks:
     """Runs tasks on an executor and makes units of what comes."""
 
-    def __init__(
-        self,
-        place: Place,
-        happenings: TaskEvents,
-        dataset: Dataset,
-        configurations: Sequence[Configuration],
-        context: Context,
-        keep: Mapping[str, Keeper] | None = None,
-        session: _SessionMaker = Session,
-    ) -> None:
-        self.keep, self.session = keep or {}, session
-        self.place = place
-        self.happenings = happenings
-        self.folder = dataset.folder.absolute()  # a cluster's workers may have begun elsewhere
-        self.configurations = {each.name: each for each in configurations}
-        self.context = context
-        self.tasks: dict[Future[list[Unit]], _Task] = {}
+    place: Place
+    happenings: TaskEvents
+    dataset: Dataset
+    configurations: Sequence[Configuration]
+    context: Context
+    keep: Mapping[str, Keeper] = field(default_factory=dict)
+    session: _SessionMaker = Session
+    tasks: dict[Future[list[Unit]], _Task] = field(default_factory=dict)  # at work
 
     def units(
         self,
@@ -297,11 +289,12 @@ class _UserTasks:
         return sum(task.place is place for task in self.tasks.values())
 
     def _submit(self, task: _Task) -> None:
-        chosen = [self.configurations[name] for name in task.names]
+        chosen = [each for each in self.configurations if each.name in task.names]
+        folder = self.dataset.folder.absolute()  # a cluster's workers may have begun elsewhere
         future = self.happenings.submit(
             task.place.executor,
             _evaluate_user,
-            self.folder,
+            folder,
             task.user,
             chosen,
             self.context,
@@ -341,12 +334,11 @@ def _evaluate_user(
     """
     try:
         session = make_session(load_possible(_dataset(folder), user))
-    except NotEnoughData as why:
-        return [Unit(each.name, user, "skipped", reason=str(why)) for each in configurations]
     except Exception as error:
-        reason, detail = in_words(error)
+        status: Status = "skipped" if isinstance(error, NotEnoughData) else "failed"
+        reason, detail = (str(error), "") if status == "skipped" else in_words(error)
         return [
-            Unit(each.name, user, "failed", reason=reason, detail=detail) for each in configurations
+            Unit(each.name, user, status, reason=reason, detail=detail) for each in configurations
         ]
     on_device = _on_device(configurations, context)
     units = []

@@ -12,6 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
+import msgspec
+
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.outputs import write_atomically
@@ -103,8 +105,6 @@ def read_setup(folder: Path) -> dict[str, Any] | None:
 
     Raises InputError where it is damaged.
     """
-    import msgspec
-
     try:
         setup: dict[str, Any] = json.loads((folder / SETUP).read_text(encoding="utf-8"))
         msgspec.convert(setup, _Setup)
@@ -292,8 +292,6 @@ def read_ledger(path: Path) -> Ledger:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f'There is no ledger at "{path}" ({error.strerror}).') from None
-    import msgspec
-
     try:
         told = msgspec.json.decode(content, type=_File)
     except (msgspec.DecodeError, RecursionError):
