@@ -154,20 +154,19 @@ def run_audit(
     tries = Tries(out / JOURNAL, configurations, wanted, trials=trials, repeats=repeats, seed=seed)
     progress = _Progress(tries, trials, fingerprint, expectations(dataset, sizes, configurations))
     with _held(out, setup, fresh):
-        for stage in filter(None, tries.stages()):
-            names = {each.configuration.name: each.name for each in stage}
+        for stage in tries.stages():
             batch = evaluate(
                 dataset,
-                [each.configuration for each in stage],
-                out / JOURNAL / stage[0].part,
-                users={each.configuration.name: each.users for each in stage},
+                stage.configurations,
+                out / JOURNAL / stage.part,
+                users=stage.users,
                 jobs=jobs,
                 context=context,
-                session=PastSession if stage[0].part == SEARCH else Session,
+                session=PastSession if stage.part == SEARCH else Session,
             )
             with closing(batch):
                 for event in batch:
-                    yield from progress.of(event, names)
+                    yield from progress.of(event)
             tries.read(stage)
             # Of the rounds before: what this one has found is told when the next begins.
             write_ledger(out / LEDGER, _entries(tries), wanted, fingerprint)
@@ -193,8 +192,8 @@ class _Progress:
         self._passed = 0  # fits made, now or before
         self._counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
 
-    def of(self, event: BatchEvent, names: Mapping[str, str]) -> Iterator[BatchEvent]:
-        """What an event of a batch is in the audit; `names` are those of the configurations."""
+    def of(self, event: BatchEvent) -> Iterator[BatchEvent]:
+        """What an event of a batch is in the audit."""
         match event:
             case Planned():
                 self._passed += event.present + event.skipped_before
@@ -215,7 +214,7 @@ class _Progress:
             case UnitDone(unit=unit):
                 self._passed += 1
                 self._counts[unit.status] += 1
-                unit = replace(unit, configuration=names[unit.configuration])
+                unit = replace(unit, configuration=unit.configuration.partition("@")[0])
                 share = min(self._passed / self._total, 1.0)
                 yield UnitDone(unit, sum(self._counts.values()), share)
 
