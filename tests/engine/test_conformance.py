@@ -9,7 +9,7 @@ import pytest
 from srs_eval.cli.main import sentence_of
 from srs_eval.engine.conformance import Finding, findings
 from srs_eval.models import all_models, load_model_file
-from tests.cli.program import program
+from tests.cli.program import main_here, program
 
 RIGHT = '''
 """p = 1 / (1 + exp(-(a + b ln(1 + t)))), fitted by scipy with a gradient written by hand."""
@@ -206,12 +206,12 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
     right.write_text(RIGHT, encoding="utf-8")
     wrong.write_text(RIGHT.replace(*WRONG["own"][:2]), encoding="utf-8")
-    done = program("models", "check", str(right))
+    done = main_here("models", "check", right)
     assert (done.returncode, done.stdout) == (0, "Nothing wrong was found with NAME.\n")
     done = program("models", "check", str(wrong))
     assert done.returncode == 1
     assert "with the outcome of this review" in done.stdout.replace("\n", " ")
     for words in ((), ("NO-SUCH-MODEL",), (str(tmp_path / "none.py"),), ("AVG", "--json", "-")):
-        refused = program("models", "check", *words)
+        refused = main_here("models", "check", *words)
         assert refused.returncode == 2
         assert refused.stderr.startswith("srs-eval: ")
