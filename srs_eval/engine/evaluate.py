@@ -208,7 +208,6 @@ def warm_up(*names: str) -> WorkerPool | None:
         return None
     pool = WorkerPool(1)
     pool.submit(_warm_up, missing)
-    pool.shutdown(wait=False)
     return pool
 
 
@@ -231,6 +230,7 @@ def _warm_up(configurations: Iterable[Configuration]) -> None:
     session = Session(demo_learner(1_000))
     for configuration in configurations:
         attempt(session, configuration, Context())
+    os._exit(0)  # the memory goes back, though nobody asks
 
 
 # --- worker processes ---------------------------------------------------------
