@@ -234,10 +234,7 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
     name = printable(folder)
     if (folder / "collection.anki2").is_file():
         return load_log(
-            folder / "collection.anki2",
-            timezone=days.timezone,
-            rollover=days.rollover,
-            user=user,
+            folder / "collection.anki2", timezone=days.timezone, rollover=days.rollover, user=user
         )
     from srs_eval.data.datasets import is_dataset, open_dataset
 

@@ -29,10 +29,7 @@ _LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-pytho
 
 
 def make_setup(
-    dataset: Dataset,
-    fingerprint: str,
-    configurations: Sequence[Configuration],
-    context: Context,
+    dataset: Dataset, fingerprint: str, configurations: Sequence[Configuration], context: Context
 ) -> dict[str, Any]:
     """What figures depend on, as `OUT/setup.json` holds it."""
     options = context.settings()

@@ -44,7 +44,7 @@ from srs_eval.engine.run import (
     Started,
     start_order,
 )
-from srs_eval.engine.session import Report, Session, must_compile, no_report, prune_cache
+from srs_eval.engine.session import Session, must_compile, prune_cache
 from srs_eval.engine.workers import (
     DONE,
     TaskEvents,
@@ -115,7 +115,6 @@ def attempt(
     session: Session,
     configuration: Configuration,
     context: Context,
-    report: Report = no_report,
     *,
     use_cache: bool = False,
 ) -> Final:
@@ -124,7 +123,7 @@ def attempt(
     Raises Cancelled and KeyboardInterrupt only.
     """
     try:
-        result = session.run(configuration, context, report, use_cache=use_cache)
+        result = session.run(configuration, context, use_cache=use_cache)
         return Finished(configuration, result)
     except Cancelled:
         raise
@@ -281,7 +280,7 @@ def _in_workers(
                 yield _outcome_of(done, error) if error else future.result()
                 yield from begun
             else:
-                yield Progress(working[future].configuration, *message)
+                yield Progress(working[future].configuration, message)
     finally:
         pool.terminate_workers()
 
@@ -297,13 +296,13 @@ def _share(log: ReviewLog, context: Context, use_cache: bool) -> None:
 
 def _evaluate_shared(configuration: Configuration) -> Final:
     session, context, use_cache = _shared
-    reported = (0.0, -1)  # time and fold of the last report
+    reported = 0.0
 
-    def report(fraction: float, fold: int, folds: int) -> None:
+    def tick(fraction: float) -> None:
         nonlocal reported
         now = time.monotonic()
-        if now - reported[0] >= 0.05 or fold != reported[1]:
-            reported = now, fold
-            send((fraction, fold, folds))
+        if now - reported >= 0.05 or fraction == 1.0:
+            reported = now
+            send(fraction)
 
-    return attempt(session, configuration, context, report, use_cache=use_cache)
+    return attempt(session, configuration, replace(context, tick=tick), use_cache=use_cache)

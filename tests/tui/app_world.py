@@ -221,7 +221,7 @@ class MadeUpEngine:
                             return
                 if cancel.is_set():
                     return
-                yield Progress(configuration, fold / 5, fold, 5)
+                yield Progress(configuration, fold / 5)
             if name in self.failing:
                 yield Failed(configuration, "ZeroDivisionError: float division", "Traceback ...")
             elif name in self.skipping:

@@ -226,8 +226,8 @@ class RankingTable(OptionList):
             cells["log loss"] = Text(words.bar(model.fraction, 11))
             if model.preparing:
                 state = "preparing"
-            elif model.folds:
-                state = f"fold {min(model.fold + 1, model.folds)}/{model.folds}"
+            elif model.fraction:
+                state = f"{model.fraction:.0%}"
                 state += f", {clock(left)}" if roomy else ""
         else:
             cells["model"].stylize("dim")
