@@ -38,9 +38,8 @@ from srs_eval.data.errors import InputError, NotEnoughData, missing
 from srs_eval.data.outputs import refuse_nested
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import attempt, in_words
-from srs_eval.engine.results import Result
 from srs_eval.engine.run import Failed, Finished, Skipped
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import Result, Session
 from srs_eval.engine.workers import (
     DONE,
     TaskEvents,

@@ -27,8 +27,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.engine.ranking import rows_of
-from srs_eval.engine.results import Result
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import Result, Session
 from srs_eval.models.configurations import (
     FLOOR,
     SUFFIX_ALIASES,

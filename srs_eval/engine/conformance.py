@@ -19,9 +19,8 @@ from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows, arrays_
 from srs_eval.data.trials import Trials
 from srs_eval.engine.evaluate import demo_learner, evaluate, in_words
 from srs_eval.engine.gradient_check import Wrong, wrong_gradient, wrong_gradients
-from srs_eval.engine.results import Result
 from srs_eval.engine.run import Finished
-from srs_eval.engine.session import Session, fit_and_predict
+from srs_eval.engine.session import Result, Session, fit_and_predict
 from srs_eval.metrics import log_losses
 from srs_eval.models import Model
 from srs_eval.models.configurations import Configuration, listed_names, resolve

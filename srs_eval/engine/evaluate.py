@@ -32,7 +32,6 @@ from srs_eval.data.paths import DEMO_FILE
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_rows
-from srs_eval.engine.results import TestSet
 from srs_eval.engine.run import (
     Event,
     Failed,
@@ -44,7 +43,7 @@ from srs_eval.engine.run import (
     Started,
     start_order,
 )
-from srs_eval.engine.session import Session, must_compile, prune_cache
+from srs_eval.engine.session import Session, TestSet, must_compile, prune_cache
 from srs_eval.engine.workers import (
     DONE,
     TaskEvents,

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from srs_eval.data.errors import InputError, counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.results import Result, log_loss_difference, log_loss_interval, same_reviews
+from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval, same_reviews
 from srs_eval.models.configurations import FLOOR, OWN, Configuration, resolve
 from srs_eval.models.own_parameters import fault_of, left_out
 from srs_eval.stats.intervals import (

@@ -11,7 +11,7 @@ from typing import Any
 from srs_eval.data.errors import missing
 from srs_eval.data.printable import printable
 from srs_eval.engine.ranking import REFERENCE, Group, Ranked, ranking
-from srs_eval.engine.results import Result
+from srs_eval.engine.session import Result
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import EQUIVALENT
 

@@ -22,7 +22,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import prepare_trials
-from srs_eval.engine import results
+from srs_eval.engine import session as engine
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import (
     ORDERS,
@@ -33,9 +33,8 @@ from srs_eval.engine.ranking import (
     rows_of,
     with_floors,
 )
-from srs_eval.engine.results import Result
 from srs_eval.engine.run import Finished
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import Result, Session
 from srs_eval.metrics import summary
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.report import formats as words
@@ -69,7 +68,7 @@ def guessing(name: str, p: np.ndarray, reviews: int = 2_000, first: int = 1) -> 
         metrics=summary(y, p, bins),
         parameters=None,
         p=p,
-        tests=results.TestSet(
+        tests=engine.TestSet(
             y=y,
             review_th=first + steps,
             fold=np.ones(reviews, np.int64),

@@ -24,9 +24,8 @@ from srs_eval.benchmark.tuning import PastSession
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import evaluate
-from srs_eval.engine.results import Result
 from srs_eval.engine.run import Event, Failed, Finished, Skipped
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import Result, Session
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.training.context import Context
 from tests.cli.program import program, read_results
