@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -312,16 +312,14 @@ def _write_results(out: Path, setup: Mapping[str, Any], tries: Tries) -> None:
     """Two folders of results, as `srs-eval batch` has them: as published, and tuned."""
     for folder in (PUBLISHED, TUNED):
         described = {name: dict(each) for name, each in setup["configurations"].items()}
-        chosen: dict[str, list[Setup]] = {}
-        for name, each in described.items():
-            chosen[name] = [
-                tries.chosen_for(name, half) if folder == TUNED else {}
-                for half in range(len(tries.halves))
-            ]
-            if any(chosen[name]):
-                each["hyperparameters"] = {
-                    f"half {half}": found for half, found in enumerate(chosen[name], start=1)
-                }
+        chosen = {
+            name: [tries.chosen_for(name, half) if folder == TUNED else {} for half in (0, 1)]
+            for name in described
+        }
+        for name, setups in chosen.items():
+            if any(setups):
+                by_half = {f"half {half}": each for half, each in enumerate(setups, start=1)}
+                described[name]["hyperparameters"] = by_half
         with ResultStore(out / folder, {**setup, "configurations": described}, fresh=True) as store:
             for name, setups in chosen.items():
                 for users, each in zip(tries.halves, setups, strict=True):
@@ -338,11 +336,9 @@ def _audit(out: Path, tries: Tries, trials: int) -> Audit:
         published, tuned = (read_folders([out / name])[0].files for name in (PUBLISHED, TUNED))
     except InputError:
         reasons = Counter(
-            tries.judged(name, setup, user).reason or "it has some as published, none as tuned"
+            unit.reason or "it has some as published, none as tuned"
             for name in tries.configurations
-            for half, users in enumerate(tries.halves)
-            for setup in ({}, tries.chosen_for(name, half))
-            for user in users
+            for unit in tries.all_judged(name)
         )
         ((reason, _),) = reasons.most_common(1)
         raise NotEnoughData(
@@ -350,7 +346,6 @@ def _audit(out: Path, tries: Tries, trials: int) -> Audit:
         ) from None
     changed = {each.file.name: each for each in changes(tuned, published)}
     lines = []
-    failed: dict[str, int] = defaultdict(int)
     for name, configuration in tries.configurations.items():
         found = _found(tries, name)
         lines.append(
@@ -363,20 +358,19 @@ def _audit(out: Path, tries: Tries, trials: int) -> Audit:
                 spread=_spread(tries, name),
             )
         )
-        for half, users in enumerate(tries.halves):
-            chosen = tries.chosen_for(name, half)
-            for setup in ({}, chosen) if chosen else ({},):
-                for user in users:
-                    unit = tries.judged(name, setup, user)
-                    if unit.status == "failed":
-                        failed[f"{name}: {unit.reason}"] += 1
+    failed = Counter(
+        f"{name}: {unit.reason}"
+        for name in tries.configurations
+        for unit in tries.all_judged(name)
+        if unit.status == "failed"
+    )
     return Audit(
         users=len(tries.users),
         trials=trials,
         repeats=tries.repeats,
         tuned=tuple(lines),
         rankings=tuple(_rankings(published, tuned)),
-        failed=dict(failed),
+        failed=failed,
     )
 
 

@@ -15,7 +15,7 @@ import platform
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -110,12 +110,9 @@ def expectations(
     rows = size = 0
     by_size = sorted(sizes, key=lambda user: (sizes[user], user))
     for user in by_size[len(by_size) // 2 :][: 8 * 64 : 64] + by_size[-1:]:
-        for part in dataset.parts("revlogs", user):
-            try:
-                rows += rows_in(part)
-            except InputError:
-                continue  # a damaged file is told when its turn comes
-            size += max(_size(part), 0)
+        with suppress(InputError):  # a damaged file is told when its turn comes
+            rows += sum(map(rows_in, dataset.parts("revlogs", user)))
+            size += sizes[user]
     rows_per_byte = rows / size if size else 0.1
 
     def expected(user: int, names: Sequence[str]) -> float:

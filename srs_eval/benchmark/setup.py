@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
@@ -212,7 +212,6 @@ def named_by(file: str, setup: Mapping[str, Any]) -> str:
 # --- the ledger of an audit: the best known training set-up of each configuration
 
 LEDGER = "ledger.json"
-_LAYOUT = 1
 
 
 @dataclass(frozen=True)
@@ -239,7 +238,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class _File:
-    layout: int
+    layout: Literal[1]
     configurations: dict[str, Entry]
     srs_eval: str = VERSION
     data: str = ""
@@ -293,10 +292,6 @@ def read_ledger(path: Path) -> Ledger:
         told = msgspec.json.decode(content, type=_File)
     except (msgspec.DecodeError, RecursionError):
         raise InputError(f'"{path}" is no ledger of `srs-eval audit`, or damaged.') from None
-    if told.layout != _LAYOUT:
-        raise InputError(
-            f'"{path}" is a ledger of layout {told.layout}, not {_LAYOUT}: audit again.'
-        )
     for name, entry in told.configurations.items():
         if meant_by(name) != name:
             raise InputError(
@@ -311,5 +306,5 @@ def read_ledger(path: Path) -> Ledger:
 
 def write_ledger(path: Path, entries: Mapping[str, Entry], users: Sequence[int], data: str) -> None:
     """Renew the ledger of an audit in one step; `data` is the fingerprint of the data set."""
-    file = _File(_LAYOUT, dict(entries), data=data, users=tuple(sorted(users)))
+    file = _File(1, dict(entries), data=data, users=tuple(sorted(users)))
     write_atomically(path, as_json(asdict(file)))

@@ -385,9 +385,9 @@ def has_journal(folder: Path, configuration: str) -> bool:
 
 
 def damaged_lines(folder: Path) -> dict[Path, int]:
-    """Journals of a batch folder, and how many of their lines are damaged or torn."""
+    """Journals with lines that are damaged or torn, and how many."""
     paths = [_journal(folder, configuration) for configuration in _configurations_in(folder)]
-    return {path: _read_units(path)[1] for path in paths}
+    return {path: count for path in paths if (count := _read_units(path)[1])}
 
 
 def _configurations_in(folder: Path) -> list[str]:

@@ -295,6 +295,15 @@ class Tries:
         assert unit is not None
         return unit
 
+    def all_judged(self, name: str) -> list[Unit]:
+        """As published, and as tuned where that is something else."""
+        return [
+            self.judged(name, setup, user)
+            for half, users in enumerate(self.halves)
+            for setup in ({}, *filter(None, [self.chosen_for(name, half)]))
+            for user in users
+        ]
+
     def chosen_for(self, name: str, half: int) -> Setup:
         """The set-up that a half of the users is judged with: the other half's."""
         return self.searches[name][1 - half].best[0] if name in self.searches else {}

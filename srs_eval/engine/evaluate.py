@@ -146,7 +146,9 @@ def in_words(error: BaseException) -> tuple[str, str]:
     """Why something failed: a sentence, and the traceback where it is no person's business."""
     if isinstance(error, InputError | WorkerDied):
         return in_one_line(error), ""
-    detail = _traceback(error)
+    detail = "".join(traceback.format_exception(error)).encode("utf-8", "replace").decode()
+    if len(detail) > 2 * _MOST_OF_TRACEBACK:
+        detail = f"{detail[:_MOST_OF_TRACEBACK]}\n...\n{detail[-_MOST_OF_TRACEBACK:]}"
     if isinstance(error, MemoryError):
         return "not enough memory", detail
     told = described(error)
@@ -156,14 +158,6 @@ def in_words(error: BaseException) -> tuple[str, str]:
             f"copies, as in trials.delta_t.copy() ({told})"
         )
     return cut(told), detail
-
-
-def _traceback(error: BaseException) -> str:
-    """As Python prints it, without the middle of what is very long."""
-    lines = "".join(traceback.format_exception(error))
-    if len(lines) > 2 * _MOST_OF_TRACEBACK:
-        lines = f"{lines[:_MOST_OF_TRACEBACK]}\n...\n{lines[-_MOST_OF_TRACEBACK:]}"
-    return lines.encode("utf-8", "replace").decode()
 
 
 def _in_this_process(

@@ -526,7 +526,7 @@ def test_a_ledger_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         written(best={"epochs": value})
         assert "is no ledger" in refusal()
     written(layout=2)
-    assert "layout 2" in refusal()
+    assert "no ledger" in refusal()
     written("HLR-9")
     assert "names HLR-9, which is no configuration here" in refusal()
     written(best={"warmth": 3})
