@@ -274,7 +274,6 @@ def open_place(
             blames_bystanders=True,
             for_device=for_device,
         )
-        executor.shutdown(wait=False, cancel_futures=True)
 
 
 def _with_a_gpu(client: Client) -> int:
@@ -362,9 +361,6 @@ class _DaskExecutor(Executor):
 
         self._executor.submit(_checked, self._expected, fn, args, kwargs).add_done_callback(done)
         return outer
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._executor.shutdown(wait=wait)
 
 
 def _checked(
