@@ -30,10 +30,8 @@ from srs_eval.benchmark.plan import (
     START_SECONDS,
     BatchEvent,
     Ended,
-    Expected,
     Planned,
     UnitDone,
-    expectations,
     survey,
 )
 from srs_eval.benchmark.result_files import ResultFile, read_folders
@@ -45,7 +43,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.outputs import refuse_nested, write_atomically
 from srs_eval.data.reviews import IntArray
 from srs_eval.engine.ranking import placed
-from srs_eval.engine.session import Session, seconds_to_compile
+from srs_eval.engine.session import Session
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.users import FEWEST_USERS, MeanInterval, mean_intervals
 from srs_eval.training.context import Context
@@ -149,10 +147,10 @@ def run_audit(
         if each.protocol.train_equals_test:
             raise InputError(f"{each.name} trains on what it is judged on: no audit can be made.")
     context = context or Context()
-    fingerprint, sizes = survey(dataset)
+    fingerprint, _ = survey(dataset)
     setup = make_setup(dataset, fingerprint, configurations, context)
     tries = Tries(out / JOURNAL, configurations, wanted, trials=trials, repeats=repeats, seed=seed)
-    progress = _Progress(tries, trials, fingerprint, expectations(dataset, sizes, configurations))
+    progress = _Progress(tries, trials)
     with _held(out, setup, fresh):
         for stage in tries.stages():
             batch = evaluate(
@@ -170,8 +168,8 @@ def run_audit(
             tries.read(stage)
             # Of the rounds before: what this one has found is told when the next begins.
             write_ledger(out / LEDGER, _entries(tries), wanted, fingerprint)
-        if not progress.told:
-            yield progress.nothing_to_do()
+        if progress.plan is not None and not progress.plan.units:
+            yield progress.plan
         _write_results(out, setup, tries)
         yield progress.ended()
         yield _audit(out, tries, trials)
@@ -180,14 +178,11 @@ def run_audit(
 class _Progress:
     """Events of a whole audit, by those of the batches that it consists of."""
 
-    def __init__(self, tries: Tries, trials: int, data: str, expected: Expected) -> None:
-        self.told = False  # that there is something to do
-        self._tries, self._data = tries, data
-        fits = {name: tries.fits(name, trials) for name in tries.configurations}
-        self._total = len(tries.users) * sum(fits.values())
-        self._seconds = sum(
-            count * expected(user, (name,)) for name, count in fits.items() for user in tries.users
-        )
+    def __init__(self, tries: Tries, trials: int) -> None:
+        self.plan: Planned | None = None  # what there is to do, as far as it is known
+        self._tries = tries
+        fits = sum(tries.fits(name, trials) for name in tries.configurations)
+        self._total = len(tries.users) * fits
         self._begun = time.monotonic()
         self._passed = 0  # fits made, now or before
         self._counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
@@ -197,31 +192,29 @@ class _Progress:
         match event:
             case Planned():
                 self._passed += event.present + event.skipped_before
-                if event.units and not self.told:
-                    self.told = True
-                    units = max(self._total - self._passed, event.units)
-                    compiling = seconds_to_compile(self._tries.configurations.values())
-                    seconds = self._seconds * units / self._total / max(1, event.jobs)
-                    yield replace(
-                        self.nothing_to_do(),
-                        units=units,
-                        retried=event.retried,
-                        jobs=event.jobs,
-                        expected_seconds=seconds + START_SECONDS + compiling,
-                        compile_seconds=compiling,
-                        damaged=event.damaged,
-                    )
+                told = self.plan is not None and self.plan.units > 0
+                if told:
+                    return
+                units = max(self._total - self._passed, event.units) if event.units else 0
+                besides = START_SECONDS + event.compile_seconds
+                fits = (event.expected_seconds - besides) * units / max(1, event.units)
+                self.plan = replace(
+                    event,
+                    users=len(self._tries.users),
+                    configurations=tuple(self._tries.configurations),
+                    units=units,
+                    present=self._passed,
+                    skipped_before=0,
+                    expected_seconds=fits + besides,
+                )
+                if units:
+                    yield self.plan
             case UnitDone(unit=unit):
                 self._passed += 1
                 self._counts[unit.status] += 1
                 unit = replace(unit, configuration=unit.configuration.partition("@")[0])
                 share = min(self._passed / self._total, 1.0)
                 yield UnitDone(unit, sum(self._counts.values()), share)
-
-    def nothing_to_do(self) -> Planned:
-        """The whole, as far as it is known before anything is."""
-        names = tuple(self._tries.configurations)
-        return Planned(len(self._tries.users), names, self._data, units=0, present=self._passed)
 
     def ended(self) -> Ended:
         return Ended(seconds=time.monotonic() - self._begun, **self._counts)
