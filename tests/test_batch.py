@@ -279,25 +279,49 @@ def test_signals_leave_no_worker_and_all_results(
         assert len(lines(tmp_path / "result" / "AVG.jsonl")) == 2
 
 
-def test_a_dying_worker_and_a_raising_model_are_recorded(dataset: Path, tmp_path: Path) -> None:
-    models = "AVG,KILLED,RAISING"
-    done = run(dataset, tmp_path, "--users", "1-5", models=models, misbehave=True)
+def test_a_dying_worker_is_recorded(dataset: Path, tmp_path: Path) -> None:
+    done = run(dataset, tmp_path, "--users", "1-5", models="AVG,KILLED", misbehave=True)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     killed = lines(tmp_path / "failed" / "KILLED.jsonl")
     assert list(killed) == [2]
     assert "killed (signal 9)" in killed[2]["reason"]
-    raised = lines(tmp_path / "failed" / "RAISING.jsonl")
+    assert list(lines(tmp_path / "result" / "KILLED.jsonl")) == [1, 3, 4, 5]
+    assert list(lines(tmp_path / "result" / "AVG.jsonl")) == [1, 2, 3, 4, 5]
+
+
+def test_a_raising_model_is_recorded_and_tried_again(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vain try for predictions loses no result."""
+    average = all_models()["AVG"]
+
+    def raising(trials: Trials, context: Context) -> FloatArray:
+        if context.user == 3:
+            raise ValueError("no such memory")
+        assert average.online is not None
+        return average.online(trials, context)
+
+    def batch(*more: str, raises: bool) -> subprocess.CompletedProcess[str]:
+        with monkeypatch.context() as patched:
+            if raises:
+                patched.setitem(all_models(), "AVG", replace(average, online=raising))
+            return here(dataset, tmp_path, "--users", "1-4", *more, models="AVG,90%")
+
+    assert batch(raises=True).returncode == 1
+    raised = lines(tmp_path / "failed" / "AVG.jsonl")
     assert list(raised) == [3]
     assert raised[3]["reason"] == "ValueError: no such memory"
     assert "Traceback" in raised[3]["detail"]
-    assert list(lines(tmp_path / "result" / "KILLED.jsonl")) == [1, 3, 4, 5]
-    assert list(lines(tmp_path / "result" / "RAISING.jsonl")) == [1, 2, 4, 5]
-    assert list(lines(tmp_path / "result" / "AVG.jsonl")) == [1, 2, 3, 4, 5]
-    again = run(dataset, tmp_path, "--users", "1-5", models=models)
-    assert again.returncode == 0
-    assert list(lines(tmp_path / "result" / "KILLED.jsonl")) == [1, 2, 3, 4, 5]
+    assert list(lines(tmp_path / "result" / "AVG.jsonl")) == [1, 2, 4]
+    assert list(lines(tmp_path / "result" / "90%.jsonl")) == [1, 2, 3, 4]
+    assert "1 unit to" in batch(raises=False).stderr
+    assert list(lines(tmp_path / "result" / "AVG.jsonl")) == [1, 2, 3, 4]
     assert not list((tmp_path / "failed").iterdir())
+    before = results(tmp_path)
+    assert batch("--raw", raises=True).returncode == 1
+    assert results(tmp_path) == before
+    assert "1 unit to" in batch("--raw", raises=False).stderr
 
 
 @needs_proc
@@ -528,29 +552,6 @@ def test_tables_and_pictures(dataset: Path, tmp_path: Path) -> None:
             assert plot.read_bytes().startswith(b"\x89PNG")
     here(dataset, tmp_path, *users, "--fresh", models=models)
     assert not [path for path in (tmp_path / "evaluation").rglob("*") if path.is_file()]
-
-
-def test_a_vain_try_for_predictions_loses_no_result(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    average = all_models()["AVG"]
-
-    def raising(trials: Trials, context: Context) -> FloatArray:
-        if context.user == 3:
-            raise ValueError("no such memory")
-        assert average.online is not None
-        return average.online(trials, context)
-
-    def batch(*more: str) -> subprocess.CompletedProcess[str]:
-        return here(dataset, tmp_path, "--users", "1-4", *more, models="AVG")
-
-    assert batch().returncode == 0
-    before = results(tmp_path)
-    with monkeypatch.context() as patched:
-        patched.setitem(all_models(), "AVG", replace(average, online=raising))
-        assert batch("--raw").returncode == 1
-    assert results(tmp_path) == before
-    assert "1 unit to" in batch("--raw").stderr
 
 
 def test_shards_divide_the_users() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
 from srs_eval.cli.main import sentence_of
-from srs_eval.engine.conformance import Finding, findings
-from srs_eval.models import all_models, load_model_file
+from srs_eval.engine.conformance import Finding, _configurations_of, _gradients, findings
+from srs_eval.models import Model, all_models, load_model_file
 from tests.cli.program import main_here, program
 
 RIGHT = '''
@@ -158,12 +159,20 @@ QUICK = {"own", "later", "test-part", "sign", "useless-knob", "nan", "early", "s
 KNOWING = {"own outcome", "later outcome", "fit sees test", "learns", "repeats", "workers", "order"}
 
 
-def found_with(path: Path, name: str, content: str) -> list[Finding]:
+Look = Callable[[Sequence[Model]], Iterable[Finding]]
+
+
+def gradients_of(models: Sequence[Model]) -> Iterable[Finding]:
+    (configuration, *_) = _configurations_of(models)
+    return _gradients(configuration)
+
+
+def found_with(path: Path, name: str, content: str, look: Look = findings) -> list[Finding]:
     file = path / f"{name}.py"
     file.write_text(content.replace('"NAME"', f'"{name}"'), encoding="utf-8")
     models = load_model_file(file)
     try:
-        return list(findings(models))
+        return list(look(models))
     finally:
         for model in models:
             del all_models()[model.name]
@@ -197,7 +206,7 @@ def test_a_gradient_is_found_wherever_it_is_written(tmp_path: Path) -> None:
         ("by-itself", own, "Model.loss"),
         ("slope", SLOPE, "Linear"),
     ):
-        (found,) = [e for e in found_with(tmp_path, name, content) if e.kind == "gradient"]
+        (found,) = found_with(tmp_path, name, content, gradients_of)
         assert found.what == where
         assert found.found == pytest.approx(found.expected / 2, rel=0.05)
 
