@@ -161,8 +161,7 @@ def _on_device(configurations: Sequence[Configuration], context: Context) -> fro
 @contextmanager
 def _lane(context: Context, happenings: TaskEvents) -> Iterator[WorkerPool]:
     """A worker process for the device, which has tried it. Raises InputError."""
-    pool = WorkerPool(1, initializer=_import_engine, on_message=happenings.put)
-    try:
+    with WorkerPool(1, initializer=_import_engine, on_message=happenings.put) as pool:
         try:
             pool.submit(check_device, context).result()
         except WorkerDied as error:
@@ -170,8 +169,6 @@ def _lane(context: Context, happenings: TaskEvents) -> Iterator[WorkerPool]:
                 f"The device {context.device!r} cannot be used ({error}); give cpu."
             ) from None
         yield pool
-    finally:
-        pool.terminate_workers()
 
 
 def _divided(tasks: Tasks, on_device: frozenset[str], one_process: bool) -> tuple[Tasks, Tasks]:

@@ -15,7 +15,7 @@ import platform
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -249,13 +249,9 @@ def open_place(
     """
     if engine == "local":
         pool = WorkerPool(jobs, initializer=initializer, on_message=on_message)
-        try:
+        with pool, lane or nullcontext():
             for_device = None if lane is None else Place(lane, jobs=1, ahead=2)
             yield Place(pool, jobs, ahead=2 * jobs, for_device=for_device)
-        finally:
-            pool.terminate_workers()
-            if lane is not None:
-                lane.terminate_workers()
         return
     require("distributed", f"--engine {engine}")
     with _client(engine, jobs) as client:

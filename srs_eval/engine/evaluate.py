@@ -258,7 +258,7 @@ def _in_workers(
         working[events.submit(pool, _evaluate_shared, chosen)] = started
         return started
 
-    try:
+    with pool:
         # One a worker, and not more: which is best next shows when a worker is free.
         while waiting and len(working) < jobs:
             yield start_next()
@@ -274,8 +274,6 @@ def _in_workers(
                 yield from begun
             else:
                 yield Progress(working[future].configuration, message)
-    finally:
-        pool.terminate_workers()
 
 
 _shared: tuple[Session, Context, bool]

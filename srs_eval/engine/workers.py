@@ -207,7 +207,7 @@ class WorkerPool(Executor):
         self._join()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """The end of a `with` block: as `terminate_workers`."""
+        """As `terminate_workers`: at the end of a `with` block nothing is waited for."""
         self.terminate_workers()
 
     def _stop(self, error: BaseException) -> None:
