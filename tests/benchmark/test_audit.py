@@ -173,13 +173,11 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 SMALL_BATCHES = Protocol(batch_size=64)
 
 
-def audited(dataset: Dataset, names: str, out: Path, *, jobs: int = 0, **options: Any) -> Audit:
-    """The end of an audit; with 0 jobs in this process."""
-    with nullcontext() if jobs else in_this_process():
+def audited(dataset: Dataset, names: str, out: Path, **options: Any) -> Audit:
+    """The end of an audit, in this process."""
+    with in_this_process():
         configurations = resolve(names, SMALL_BATCHES)
-        *_, audit = run_audit(
-            dataset, configurations, out, evaluate=run_batch, jobs=jobs, **options
-        )
+        *_, audit = run_audit(dataset, configurations, out, evaluate=run_batch, **options)
     assert isinstance(audit, Audit)
     return audit
 
