@@ -101,14 +101,6 @@ ORDERS: Mapping[str, Callable[[Ranked], Any]] = {
 
 
 @dataclass(frozen=True)
-class _Tie:
-    """Lines of one verdict."""
-
-    words: str  # of _HEADINGS; empty where the floor is alone
-    lines: tuple[Ranked, ...]
-
-
-@dataclass(frozen=True)
 class Group:
     """Configurations that were judged on identical reviews."""
 
@@ -142,10 +134,11 @@ class Group:
         return f"{title}: models that learn while they are judged" if self.learns else title
 
     @property
-    def ties(self) -> tuple[_Tie, ...]:
-        """The lines by verdict against the best; in each, best first.
+    def ties(self) -> list[tuple[str, Sequence[Ranked]]]:
+        """The lines by verdict against the best, with its heading; in each, best first.
 
-        A line without a place is among those of the line above it.
+        A line without a place is among those of the line above it. No heading stands over the
+        floor alone.
         """
         placed = (_HEADINGS[line.standing] for line in self.lines if line.standing)
         heading = next(placed, "")
@@ -155,11 +148,11 @@ class Group:
             found[heading].append(line)
         alone = {line.standing for line in found["as good as the best"]} <= {"best", None}
         best = _NEAREST if self._none_is_better else "best"
-        return tuple(
-            _Tie(best if alone and "best" in words else words, tuple(lines))
+        return [
+            (best if alone and "best" in words else words, lines)
             for words, lines in found.items()
             if lines
-        )
+        ]
 
     def ordered(self, by: str, backwards: bool = False) -> tuple[Ranked, ...]:
         """The lines by one of ORDERS, what is not known last; ties as they are ranked."""

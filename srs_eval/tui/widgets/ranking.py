@@ -113,7 +113,7 @@ class RankingTable(OptionList):
         for number, group in enumerate(groups):
             if number and any(line.configuration.name in wanted for line in group.lines):
                 yield None, self._rule(_heading(group, groups[0]), "═", "italic")
-            parts = [(tie.words, tie.lines) for tie in group.ties]
+            parts = group.ties
             if state.order != "place":
                 parts = [("", group.ordered(state.order, state.backwards))]
             for verdict, members in parts:
