@@ -17,7 +17,7 @@ import numpy as np
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.reviews import MISSING, Deck, FloatArray, IntArray, Preset, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.engine.results import Result, losses
+from srs_eval.engine.session import Result, losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import Interval, mean_interval

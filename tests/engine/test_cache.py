@@ -65,7 +65,7 @@ if sys.argv[1] == "updated":
     Path(rule).write_bytes(Path(rule).read_bytes() + b"# another rule")
 assert compiled(kernel)(1.0) == 2.0
 key = program_digest()
-cache._save(key, cache._Stored(np.zeros(3), None, 1.0, ()))
+cache._save(key, cache._Stored(np.zeros(3), None, (), 1.0))
 print(before, changed(), cache._load(key) is not None)
 """
 

@@ -120,7 +120,7 @@ def test_what_is_flattered_has_no_place_and_moves_nobody() -> None:
     assert places == {
         line.configuration.name: (line.place, line.standing) for line in without.lines
     }
-    assert [line for tie in group.ties for line in tie.lines if line is own] == [own]
+    assert [line for _, lines in group.ties for line in lines if line is own] == [own]
     assert "your parameters" not in group.answer
     (judged,) = ranking([*fair, (OWN, replace(perfect, flattered=0))])
     assert judged.best is not None

@@ -47,7 +47,7 @@ def test_running(tmp_path: Path, snap_compare: Any) -> None:
     async def running(pilot: Any) -> None:
         await go_to_run(pilot)
         await until(pilot, engine.holding.is_set)
-        await until(pilot, lambda: "fold 4/5" in text_of(pilot.app))
+        await until(pilot, lambda: "60%" in text_of(pilot.app))
         await settle(pilot)
 
     app = make_app(tmp_path, FILE, evaluate=engine)
