@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from srs_eval.advice.buttons import am_i_misusing_hard, which_steps
+from srs_eval.advice.buttons import am_i_misusing_hard, what_buttons_show, which_steps
 from srs_eval.advice.candidates import (
     WHOLE,
     Learner,
@@ -23,8 +23,19 @@ from srs_eval.advice.candidates import (
 from srs_eval.advice.candidates import knows_presets as knows_presets  # views ask it, too
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me
-from srs_eval.advice.over_time import learner_state, was_i_predictable
-from srs_eval.advice.parameters import are_my_parameters_good, what_is_left_out
+from srs_eval.advice.over_time import (
+    do_i_remember_enough,
+    does_it_mean_it,
+    learner_state,
+    was_i_predictable,
+)
+from srs_eval.advice.parameters import (
+    are_my_parameters_good,
+    how_often,
+    what_is_left_out,
+    which_numbers_are_noise,
+)
+from srs_eval.advice.population import where_do_i_stand
 from srs_eval.advice.predictions import (
     Predictions,
     brought_along,
@@ -32,12 +43,8 @@ from srs_eval.advice.predictions import (
     read_predictions,
     which_predicts_best,
 )
-from srs_eval.advice.refitting import how_often, which_numbers_are_noise
-from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
 from srs_eval.advice.split import split_or_merge
-from srs_eval.advice.standing import where_do_i_stand
 from srs_eval.advice.workload.estimate import COSTS, at_a_glance
-from srs_eval.advice.workload.preview import what_buttons_show
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.models.own_parameters import as_anki_runs

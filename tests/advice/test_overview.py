@@ -32,10 +32,9 @@ from srs_eval.advice.findings import (
     unanswered,
 )
 from srs_eval.advice.fsrs import how_well
-from srs_eval.advice.over_time import was_i_predictable
+from srs_eval.advice.over_time import do_i_remember_enough, does_it_mean_it, was_i_predictable
 from srs_eval.advice.overview import Overview, _to_compile_side_by_side, overview
 from srs_eval.advice.questions import OF_PRESETS, REGISTRY, TASKS, TASKS_WITHOUT_PRESETS
-from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
 from srs_eval.advice.saved import Kept, improve, keep, last
 from srs_eval.advice.sentences import (
     month_in_words,

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.advice.buttons import cards_by
 from srs_eval.advice.questions import MODELS, OF_PRESETS, compare, questions_for
 from srs_eval.advice.saved import Kept, keep, last
 from srs_eval.advice.sentences import signed
 from srs_eval.advice.shown import line, sentences, tables
-from srs_eval.advice.shown.buttons import as_anki_writes
+from srs_eval.advice.shown.habits import as_anki_writes
 from srs_eval.advice.workload import estimate
 from srs_eval.advice.workload.estimate import (
     FIGURES,
@@ -31,7 +32,6 @@ from srs_eval.advice.workload.estimate import (
     document,
     workload,
 )
-from srs_eval.advice.workload.preview import cards_by
 from srs_eval.advice.workload.today import FEWEST_IN_MONTH, own_pace, todays_cards
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData

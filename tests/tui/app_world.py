@@ -16,8 +16,10 @@ from textual import events
 from srs_eval.advice.findings import (
     Against,
     Belief,
+    Buttons,
     Calibration,
     Candidate,
+    Card,
     Difference,
     Finding,
     Fit,
@@ -35,7 +37,6 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.questions import TASKS
 from srs_eval.advice.workload.estimate import RETENTIONS, Question, Workload
-from srs_eval.advice.workload.preview import Buttons, Card
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportReceipt, Preset, ReviewLog
 from srs_eval.data.trials import rmse_bin_ids

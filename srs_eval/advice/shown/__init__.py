@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from srs_eval.advice.findings import (
+    Buttons,
     Calibration,
     Days,
     Evidence,
@@ -31,18 +32,14 @@ from srs_eval.advice.findings import (
     of,
 )
 from srs_eval.advice.shown import (
-    buttons,
     costs,
     habits,
     memory,
     parameters,
     predicted,
-    sharing,
-    standing,
 )
 from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.estimate import TooFew, Workload
-from srs_eval.advice.workload.preview import Buttons
 from srs_eval.data.paths import VERSION
 from srs_eval.stats.intervals import Interval
 
@@ -69,13 +66,19 @@ def _unanswered(finding: Finding) -> tuple[str]:
 _PARAMETERS = _Renderer(parameters.in_line, parameters.sentences, parameters.tables)
 _RENDERERS: Mapping[type[Evidence], _Renderer] = {
     OfPreset: _PARAMETERS,
-    Sharing: _Renderer(sharing.in_line, sharing.sentences, sharing.tables),
+    Sharing: _Renderer(
+        parameters.sharing_line, parameters.sharing_sentences, parameters.sharing_tables
+    ),
     OfAll: _PARAMETERS,
     LeftOut: _PARAMETERS,
-    Standings: _Renderer(standing.in_line, standing.sentences, standing.tables),
+    Standings: _Renderer(
+        predicted.standing_line, predicted.standing_sentences, predicted.standing_tables
+    ),
     Workload: _Renderer(costs.in_line, costs.sentences, costs.tables),
     TooFew: _Renderer(_first(costs.too_few), costs.too_few, lambda _: ()),
-    Buttons: _Renderer(_first(buttons.sentences), buttons.sentences, buttons.tables),
+    Buttons: _Renderer(
+        _first(habits.preview_sentences), habits.preview_sentences, habits.preview_tables
+    ),
     Unanswered: _Renderer(_first(_unanswered), _unanswered, lambda _: ()),
     Retention: _Renderer(
         memory.retention_line, memory.retention_sentences, memory.retention_tables

@@ -38,7 +38,7 @@ from typing import Literal
 import numpy as np
 
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.retention import months_of
+from srs_eval.advice.over_time import months_of
 from srs_eval.advice.workload.memories import SM2, Memory, loops_of
 from srs_eval.advice.workload.simulator import Costs, Deck, Order, Settings
 from srs_eval.data.errors import InputError
