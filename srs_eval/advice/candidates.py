@@ -28,8 +28,6 @@ from srs_eval.advice.findings import (
     SM2,
     TOGETHER,
     Missing,
-    missing,
-    missing_of,
 )
 from srs_eval.advice.pooling import Pooled, fitted, pooled_fits
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -45,11 +43,9 @@ from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out, younger_than_s
 from srs_eval.stats.intervals import (
     EQUIVALENT,
-    FEWEST_DAYS,
     FEWEST_REVIEWS,
     Interval,
     mean_interval,
-    verdict,
 )
 from srs_eval.training.context import Context
 
@@ -347,38 +343,22 @@ class Learner:
         found = mean_interval(values, self.trials.day[index])
         return found if found.days >= fewest_days else replace(found, half_width=math.nan)
 
-    def missing(
-        self, difference: Interval | None, group: int | None = None, reviews: int = 0
-    ) -> Missing | None:
-        """How many more reviews or days of a preset (default: of all), and when, would tell.
+    def dated(self, lacks: Missing, subject: str) -> Missing:
+        """With the date by which a preset (default: all) has so many more reviews and days.
 
-        None where nothing would. Without a difference there are so many `reviews` so far.
-        """
-        if difference is None:
-            found = missing_of(reviews, 0, FEWEST_REVIEWS, FEWEST_DAYS)
-        elif verdict(difference, equivalence=self.equivalence) != "can't tell yet":
-            return None
-        else:
-            found = missing(difference, self.equivalence)
-        if found.reviews is None and found.days is None:
-            return None
-        return replace(found, date=self._reached(found.reviews or 0, found.days or 0, group))
-
-    def _reached(self, reviews: int, days: int, group: int | None) -> str | None:
-        """The date by which a preset has so many more reviews, done on so many more days.
-
-        By the pace of the last month; None where nobody knows dates, or reviews have stopped.
+        By the pace of the last month; without one where nobody knows dates, or reviews have
+        stopped.
         """
         if self.log.entries is None:
-            return None
+            return lacks
+        group = next((each for each, name in self.groups.items() if name == subject), None)
         mine = slice(None) if group is None else self.trials.partition == group
-        of_group = self.time_s[mine]
         now = time.time()
-        lately = of_group[of_group > now - _PACE_DAYS * 86_400]
-        if not len(lately):
-            return None
-        wait = math.ceil(reviews * _PACE_DAYS / len(lately))
-        return (date.fromtimestamp(now) + timedelta(max(wait, days))).isoformat()
+        lately = int((self.time_s[mine] > now - _PACE_DAYS * 86_400).sum())
+        if not lately:
+            return lacks
+        wait = max(math.ceil((lacks.reviews or 0) * _PACE_DAYS / lately), lacks.days or 0)
+        return replace(lacks, date=(date.fromtimestamp(now) + timedelta(wait)).isoformat())
 
     def once(self, key: tuple[Hashable, ...], make: Callable[[], _T]) -> _T:
         if key not in self._known:

@@ -40,6 +40,7 @@ from srs_eval.advice.findings import (
     Often,
     Spread,
     missing_of,
+    still_missing,
 )
 from srs_eval.advice.split import one_is_enough_for
 from srs_eval.data.errors import NotEnoughData
@@ -260,7 +261,7 @@ def _of_preset(
         if prior is None or count < _FEWEST_TO_FIT:
             prior = population.refit(0.0)
         belief = population.belief(best.difference, prior, -equivalence)
-    fitted = learner.fitted(best.name, group) if is_change else None
+    fitted, own = learner.fitted(best.name, group) if is_change else None, best.difference
     evidence = OfPreset(
         current=version_of(learner.stored(group)),
         stored=stored,
@@ -280,10 +281,10 @@ def _of_preset(
         ACTS[best.name] if is_change else KEEP,
         probability=belief.probability if is_change else 1 - belief.probability,
         gain=belief.gain if is_change else 0.0,
-        interval=best.difference,
+        interval=own,
         parameters=None if fitted is None else tuple(fitted),
         reviews=0 if since is None else len(since.index),
-        missing=_missing(learner, best.difference, group),
+        missing=still_missing(own, equivalence) if own and enough_to_tell(own) else None,
         probabilities={
             each.name: 0.0 if each.belief is None else each.belief.probability
             for each in candidates
@@ -311,13 +312,6 @@ def _prior(
         case "recency", False:
             return population.published("recency", "defaults", reviews)
     return population.published("optimized", "defaults", reviews)
-
-
-def _missing(learner: Learner, difference: Interval | None, group: int) -> Missing | None:
-    """What would settle it, where that can be reckoned."""
-    if difference is None or not enough_to_tell(difference):
-        return None
-    return learner.missing(difference, group)
 
 
 def _best(candidates: Sequence[Candidate], can_share: bool) -> Candidate:

@@ -29,10 +29,19 @@ from srs_eval.advice.findings import (
     Difference,
     Finding,
     Sharing,
+    missing_of,
     of,
+    still_missing,
 )
 from srs_eval.models import fsrs6
-from srs_eval.stats.intervals import Interval, Verdict, enough_to_tell, verdicts
+from srs_eval.stats.intervals import (
+    FEWEST_DAYS,
+    FEWEST_REVIEWS,
+    Interval,
+    Verdict,
+    enough_to_tell,
+    verdicts,
+)
 
 _CANDIDATES = {"split": ALONE, "pooled": POOLED}
 _MOST_IN_MATRIX = 6  # presets, those with the most reviews
@@ -134,7 +143,7 @@ def _found(subject: str, learner: Learner, part: str, equivalence: float) -> Fin
         return Finding(
             *("split", subject),
             reviews=count,
-            missing=learner.missing(None, None, count),
+            missing=missing_of(count, 0, FEWEST_REVIEWS, FEWEST_DAYS),
             evidence=Sharing(part, parts),
         )
     overall, decisions = over_all_presets(learner, equivalence)
@@ -157,7 +166,7 @@ def _found(subject: str, learner: Learner, part: str, equivalence: float) -> Fin
         gain=0.0 if act == KEEP_SHARED else max(belief.gain, 0.0),
         interval=overall[judged],
         reviews=count,
-        missing=learner.missing(overall[judged]),
+        missing=still_missing(overall[judged], equivalence),
         evidence=Sharing(
             part,
             parts,

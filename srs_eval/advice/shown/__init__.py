@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from srs_eval.advice.findings import (
+    SURE,
     Buttons,
     Calibration,
     Days,
@@ -18,6 +19,7 @@ from srs_eval.advice.findings import (
     Hard,
     Health,
     LeftOut,
+    Missing,
     Models,
     Months,
     Noise,
@@ -31,6 +33,7 @@ from srs_eval.advice.findings import (
     Unanswered,
     of,
 )
+from srs_eval.advice.sentences import by_when
 from srs_eval.advice.shown import (
     costs,
     habits,
@@ -105,8 +108,12 @@ def line(findings: Sequence[Finding]) -> str:
 
 
 def sentences(finding: Finding) -> tuple[str, ...]:
-    """The answer, then what it rests on."""
-    return tuple(_of(finding).sentences(finding))
+    """The answer, what it rests on, and when to ask again."""
+    said, lack = list(_of(finding).sentences(finding)), finding.missing
+    is_sure = finding.probability is not None and finding.probability >= SURE
+    if lack is not None and lack != Missing() and not is_sure and (lack.date or finding.act):
+        said.append(f"Ask again {by_when(lack)}.")
+    return tuple(said)
 
 
 def tables(finding: Finding) -> tuple[Table, ...]:

@@ -23,7 +23,6 @@ from srs_eval.advice.findings import (
     of,
 )
 from srs_eval.advice.sentences import (
-    by_when,
     dots,
     figures,
     listed,
@@ -100,7 +99,7 @@ def sentences(finding: Finding) -> tuple[str, ...]:
         do = f"Once FSRS is on: {do[0].lower()}{do[1:]}"
     if sureness(probability) == "could go either way" and finding.act != KEEP:
         do += ", or leave it: neither is a mistake"
-    return (f"{do} ({of_100(probability)}).", _basis(finding, evidence), *_more(finding, evidence))
+    return (f"{do} ({of_100(probability)}).", _basis(finding, evidence), *_more(evidence))
 
 
 def _basis(finding: Finding, evidence: OfPreset) -> str:
@@ -122,13 +121,10 @@ def _basis(finding: Finding, evidence: OfPreset) -> str:
     return f"On your own reviews: {name}, {own}. Together with {others}, {expected}."
 
 
-def _more(finding: Finding, evidence: OfPreset) -> tuple[str, ...]:
+def _more(evidence: OfPreset) -> tuple[str, ...]:
     said = []
     if not evidence.known:
         said.append("The file does not say which parameters are in force: the defaults stand here.")
-    when = by_when(finding.missing)
-    if when and finding.probability is not None and finding.probability < SURE:
-        said.append(f"Ask again {when}.")
     if evidence.search:
         said.append(
             f"Anki optimizes this preset on a search of its own, {evidence.search!r}; here all of "
@@ -207,9 +203,6 @@ def sharing_sentences(finding: Finding) -> tuple[str, ...]:
     said = [f"{sentence[:-1]} ({of_100(finding.probability)})."]
     if finding.act == "pooled":
         said.append("That saves about 0.005 log loss if they differ and costs 0.0003 if not.")
-    when = by_when(finding.missing)
-    if when and finding.act == "pooled":
-        said.append(f"Ask again {when}.")
     if len(evidence.groups) not in (1, evidence.parts) and evidence.groups:
         together = "; ".join(listed(each) for each in evidence.groups)
         said.append(

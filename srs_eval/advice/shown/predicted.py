@@ -1,19 +1,22 @@
-"""What is said of how well FSRS and other models predict, and of where a learner stands."""
+"""What is said of how well models predict, where they err, and where a learner stands."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from srs_eval.advice.findings import (
     OPEN,
     Against,
+    Errors,
     Finding,
     Fit,
     Health,
     HealthCheck,
     Models,
     Standings,
+    Where,
     of,
 )
 from srs_eval.advice.sentences import figures, in_groups, lacks, of_100, what_lacks
@@ -279,3 +282,114 @@ def standing_tables(finding: Finding) -> tuple[Table, ...]:
     )
     title = "So many of theirs lie below; less well: how many of 100 are"
     return (Table(title, ("metric", "yours", *levels, "less well"), rows),)
+
+
+# Where a model errs
+
+COLUMNS = ("reviews", "recalled", "expected", "minus expected", "log loss")
+_TITLES = {
+    "days": "By days since the review before",
+    "reviews": "By reviews of the card before",
+    "lapses": "By lapses of the card before",
+    "hours": "By hours since the day began",
+    "deck": "By deck",
+    "first rating": "Forgetting curves: the first review on a later day, by first rating",
+    "stability": "Forgetting curves by stability, as FSRS-6's defaults estimate it",
+}
+_CURVES = ("first rating", "stability")
+_MOST_PARTS = 12  # whose parameters are shown
+
+# FSRS's parameters in words (open-spaced-repetition/fsrs4anki wiki: The Algorithm).
+_FSRS_6 = (
+    *(f"first stability after {rating}, days" for rating in ("Again", "Hard", "Good", "Easy")),
+    *("first difficulty", "first difficulty, by rating"),
+    *("difficulty, change by rating", "difficulty, pull to the mean"),
+    *("recalled: growth", "recalled: less growth with stability", "recalled: more growth if due"),
+    *("forgotten: stability after", "forgotten: by difficulty", "forgotten: by stability"),
+    *("forgotten: by retrievability", "Hard, factor of growth", "Easy, factor of growth"),
+    *("same day: growth", "same day: shift of ratings", "same day: less growth with stability"),
+    "decay of the forgetting curve",
+)
+_MEANINGS = {"FSRS-6": _FSRS_6, "FSRS-rs": _FSRS_6, "FSRS-5": _FSRS_6[:19]}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Recall of some reviews over the days since the one before; k points, days ascending."""
+
+    name: str
+    days: tuple[float, ...]  # mean of the reviews of a point
+    recalled: tuple[Interval, ...]
+    expected: tuple[float, ...]  # mean prediction
+
+
+@dataclass(frozen=True)
+class Curves(Table):
+    """A table whose figures can be drawn: the reviews of a curve are the rows with its name."""
+
+    curves: tuple[Curve, ...] = ()
+
+
+def errors_tables(where: Where) -> list[Table]:
+    """Errors by what is known before a review; `Curves`; the parameters beside the defaults."""
+    made: list[Table] = []
+    for name, errors in where.by.items():
+        title = _TITLES[name]
+        if name == "deck" and where.decks > len(errors):
+            title += f", the {len(errors)} largest of {where.decks}"
+        if name in _CURVES:
+            rows = tuple((each.of, _steps(each), *_figures(each)) for each in errors)
+            made.append(Curves(title, (name, "days", *COLUMNS), rows, _curves(errors)))
+        else:
+            rows = tuple((each.of or _steps(each), *_figures(each)) for each in errors)
+            column = "before" if name == "reviews" else name
+            made.append(Table(title, (column, *COLUMNS), rows))
+    return [*made, *_parameters(where)]
+
+
+def _steps(each: Errors) -> str:
+    """ "5-8", "30 and more", "0" """
+    if each.last is None:
+        return f"{each.first} and more"
+    return str(each.first) if each.first == each.last else f"{each.first}-{each.last}"
+
+
+def _figures(each: Errors) -> tuple[Cell, ...]:
+    recalled = each.recalled
+    return recalled.reviews, recalled.estimate, each.expected, each.bias, each.log_loss
+
+
+def _curves(errors: Sequence[Errors]) -> tuple[Curve, ...]:
+    drawn: dict[str, list[Errors]] = {}
+    for each in errors:
+        if each.is_enough:
+            drawn.setdefault(each.of, []).append(each)
+    return tuple(
+        Curve(
+            name,
+            tuple(each.days for each in points),
+            tuple(each.recalled for each in points),
+            tuple(each.expected for each in points),
+        )
+        for name, points in drawn.items()
+    )
+
+
+def _parameters(where: Where) -> list[Table]:
+    """A table for each preset or deck with parameters of its own."""
+    title = "Parameters of the last fold, fitted to most of the reviews"
+    title = "Parameters stored in Anki" if where.is_own else title
+    meanings, defaults = _MEANINGS.get(where.model, ()), where.defaults
+    made = []
+    for name, values in where.parameters[:_MOST_PARTS]:
+        beside = defaults if len(defaults) >= len(values) else (None,) * len(values)
+        rows: tuple[tuple[Cell, ...], ...] = tuple(
+            (f"w{k}", meanings[k] if k < len(meanings) else "", beside[k], value)
+            for k, value in enumerate(values)
+        )
+        columns = ("parameter", "meaning", "default", "in Anki" if where.is_own else "fitted")
+        made.append(Table(f"{title}: {name}" if name else title, columns, rows))
+    if len(where.parameters) > _MOST_PARTS:
+        left_out = f"the first {_MOST_PARTS} of {len(where.parameters)} {where.parts}s"
+        made[-1] = replace(made[-1], title=f"{made[-1].title} ({left_out})")
+    return made
