@@ -84,7 +84,7 @@ def knows_presets(log: ReviewLog) -> bool:
 
 def too_few(log: ReviewLog, reason: NotEnoughData) -> str:
     """Why there are too few reviews to ask of presets; cards may be suspended or deleted."""
-    count, how = _mostly_gone(log)
+    count, how = mostly_gone(log)
     if not count:
         return str(reason)
     assert log.entries is not None
@@ -96,7 +96,7 @@ def too_few(log: ReviewLog, reason: NotEnoughData) -> str:
     )
 
 
-def _mostly_gone(log: ReviewLog) -> tuple[int, str]:
+def mostly_gone(log: ReviewLog) -> tuple[int, str]:
     """Entries of suspended or of deleted cards, which Anki's optimizer leaves out, and how it is.
 
     0 unless these are more than half of all.
@@ -119,7 +119,7 @@ def judged_by_preset(log: ReviewLog) -> bool:
     """Whether Anki's rows are there to judge presets on: not where nearly all cards are gone."""
     if not knows_presets(log):
         return False
-    return not _mostly_gone(log)[0] or len(select_rows(log, "anki").rows) >= FEWEST_REVIEWS
+    return not mostly_gone(log)[0] or len(select_rows(log, "anki").rows) >= FEWEST_REVIEWS
 
 
 def refuse_without_presets(log: ReviewLog) -> None:

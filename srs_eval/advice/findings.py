@@ -118,6 +118,7 @@ class OfPreset(Evidence):
     reference: str  # that the differences of `held_out` are from
     about: str = RECENCY  # the act, or what the current parameters were kept against
     search: str | None = None  # what Anki optimizes the preset on, where that is not all of it
+    gone: str = ""  # "suspended" or "deleted": most of what was reviewed, where nothing is left
     says: str = ""
 
 

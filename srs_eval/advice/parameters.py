@@ -18,7 +18,14 @@ from itertools import takewhile
 import numpy as np
 
 from srs_eval.advice import population
-from srs_eval.advice.candidates import ACROSS_PRESETS, AVERAGE, CONFIGURATIONS, Learner
+from srs_eval.advice.candidates import (
+    ACROSS_PRESETS,
+    AVERAGE,
+    CONFIGURATIONS,
+    Learner,
+    judged_by_preset,
+    mostly_gone,
+)
 from srs_eval.advice.findings import (
     ACTS,
     DEFAULTS,
@@ -274,6 +281,7 @@ def _of_preset(
         reference=OPTIMIZED,
         about=best.name,
         search=None if preset is None else preset.search,
+        gone="" if judged_by_preset(learner.log) else mostly_gone(learner.log)[1],
     )
     return Finding(
         "parameters",

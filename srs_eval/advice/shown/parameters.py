@@ -123,7 +123,12 @@ def _basis(finding: Finding, evidence: OfPreset) -> str:
 
 def _more(evidence: OfPreset) -> tuple[str, ...]:
     said = []
-    if not evidence.known:
+    if evidence.gone:
+        said.append(
+            f"Most of what you reviewed is {evidence.gone}: nothing is left to schedule, and "
+            "presets cannot be judged. This is about all of your reviews and FSRS's defaults."
+        )
+    elif not evidence.known:
         said.append("The file does not say which parameters are in force: the defaults stand here.")
     if evidence.search:
         said.append(
