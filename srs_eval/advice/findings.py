@@ -359,7 +359,6 @@ class Often(Evidence):
 
     says: Literal["as good", "safe"]  # known of this learner, or safe for everybody
     costs: tuple[Candidate, ...] = ()
-    defaults: Candidate | None = None  # in their place: not to optimize at all
 
 
 @dataclass(frozen=True)

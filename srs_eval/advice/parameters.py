@@ -345,7 +345,7 @@ def _best(candidates: Sequence[Candidate], can_share: bool) -> Candidate:
 
 GROWTHS = (0.02, 0.10, 0.25, 0.50, 1.00)
 """Optimizing again whenever there are so many more reviews; the first is the yardstick."""
-_NEVER, _NO_FIT = "once, then never", "never (defaults)"
+_NEVER = "once, then never"
 _START = 6  # the first fit has a sixth of the reviews, as the first of five folds has
 _SAFE = "+10 %"  # for everybody: its mean cost was 0.0001 to 0.0006 (docs/verdicts.md)
 _CANDIDATE = RECENCY  # what Anki's optimizer fits
@@ -359,13 +359,11 @@ def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> It
         if judged >= FEWEST_REVIEWS:
             cost = staleness(learner, group)
             says = verdicts(cost, equivalence=equivalence)
-            *costs, defaults = (
-                Candidate(name, difference=cost[name], verdict=says[name]) for name in cost
-            )
+            costs = [Candidate(name, difference=cost[name], verdict=says[name]) for name in cost]
             # The first that costs something ends the search: what passes after it is chance.
             enough = list(takewhile(lambda each: each.verdict in ("as good", "better"), costs[:-1]))
             act = enough[-1].name if enough else act
-            evidence = Often("as good" if enough else "safe", tuple(costs), defaults)
+            evidence = Often("as good" if enough else "safe", tuple(costs))
         yield Finding("often", learner.name_of(group), act, reviews=judged, evidence=evidence)
 
 
@@ -397,8 +395,6 @@ def _staleness(learner: Learner, group: int) -> dict[str, Interval]:
         name = _NEVER if growth is None else _label(growth)
         p = learner.predict(_CANDIDATE, refits(index, growth))
         found[name] = learner.interval(learner.losses(p, judged) - always, judged)
-    p = learner.predict("defaults", refits(index, None))
-    found[_NO_FIT] = learner.interval(learner.losses(p, judged) - always, judged)
     return found
 
 

@@ -189,9 +189,12 @@ def test_every_review_is_predicted_by_the_fit_before_it(count: int, growth: floa
 def test_cost_of_optimizing_less_often(log: ReviewLog, learner: Learner) -> None:
     answers = compare(log, questions=["often"])
     assert {answer.subject for answer in answers} == {"Preset 0", "Preset 1"}
+    assert "Held against optimizing at every +2 %" in shown.sentences(answers[0])[1]
+    (held,) = (each for each in shown.tables(answers[0])[0].columns if each.startswith("minus"))
+    assert held == "minus every +2 %"
     index = np.flatnonzero(learner.trials.partition == 100)
     cost = parameters.staleness(learner, 100)
-    assert list(cost)[-2:] == ["once, then never", "never (defaults)"]
+    assert list(cost)[-1:] == ["once, then never"]
     # By hand: one fit at a sixth, then never again.
     first = len(index) // 6
     weights = recency_weights(first)
@@ -210,7 +213,7 @@ def test_the_first_schedule_that_fails_ends_the_search(
     open_ = Interval(0.003, 0.004, 5_000, 100)
     labels = [f"every +{growth} %" for growth in (10, 25, 50, 100)]
     cost = dict(zip(labels, (sure, sure, open_, sure), strict=True))
-    cost |= {"once, then never": open_, "never (defaults)": open_}
+    cost |= {"once, then never": open_}
     monkeypatch.setattr(parameters, "staleness", lambda *_: cost)
     (found,) = parameters.how_often(learner, [100], 0.002)
     assert found.act == "every +25 %"

@@ -192,7 +192,7 @@ def test_overdue_cards_are_told_with_what_they_cost(log: ReviewLog, stages: list
     assert document(later)["backlog"] == {"reviews": reviews, "minutes": minutes}
     assert "overdue" not in line([stages[0].glance])
     much = replace(later, overdue=4_339, backlog=(2_595.0, 1_910.0))
-    assert "; 4,339 overdue cards take 1,910 minutes (a first" in line([much.glance])
+    assert "; 4,339 overdue cards take 1,910 minutes (w works out" in line([much.glance])
     slight = replace(later, backlog=(3.0, 0.5))
     assert "not enough to be felt" in said(slight)
 
@@ -262,6 +262,20 @@ def test_nothing_looks_surer_than_it_is_while_draws_are_missing(stages: list[Wor
         assert not any("Instead of" in sentence for sentence in sentences(told))
     assert np.array_equal(stages[0].median, stages[0].first)
     assert sentences(stages[5].finding)[0].startswith("At a desired retention")
+
+
+def test_a_first_estimate_compares_nothing_with_now(log: ReviewLog, off: ReviewLog) -> None:
+    """Ranges could turn round what follows from it; once they are there both are told."""
+    for each, schedule in ((log, "the parameters in force"), (off, "SM-2")):
+        first, *_, last = workload(each, question=QUICK)
+        assert first.as_now is not None
+        both = "once optimized to all", f"While {schedule} go"
+        assert sum(words in said(first) for words in both) == 1
+        assert all(words in said(last) for words in both)
+        assert not ("once optimized" in line([first.glance]) and " now" in line([first.glance]))
+        assert "once optimized" in line([last.glance])
+        assert " now" in line([last.glance])
+        assert "holds cards back" not in said(replace(first, limit=1))
 
 
 def test_the_pace_is_of_the_days_that_there_are(log: ReviewLog, stages: list[Workload]) -> None:

@@ -137,7 +137,12 @@ def fit_sentences(finding: Finding) -> list[str]:
     if finding.missing is not None:
         told.append(what_lacks(finding.missing))
     days = found.log_loss.days
-    own = " Your parameters may have been fitted to them." if found.by == "stored" else ""
+    own = ""
+    if found.by == "stored":
+        own = (
+            " Your parameters may have been fitted to them: what you have now looks better here "
+            "than on the reviews since, by which each preset is told what to do."
+        )
     told.append(
         f"That is by log loss on {counted(finding.reviews, 'review')} of {counted(days, 'day')}; "
         f"optimized means fitted to the reviews before.{own}"
