@@ -192,8 +192,6 @@ def _question(
         maximum_interval=float(settings.maximum_interval),
         learning_steps=settings.learning_steps,
         relearning_steps=settings.relearning_steps,
-        step_days=answering.step_days,
-        scheduler_step_days=scheduler.step_days,
         order=ORDERS.index(settings.order),
         balanced=int(settings.balanced),
         learned=len(deck),
