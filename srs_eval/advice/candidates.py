@@ -59,12 +59,10 @@ CONFIGURATIONS: Mapping[str, str] = {
     "one per deck": "FSRS-6-deck",
     AVERAGE: "AVG",
 }
-WITHOUT_PRESETS: Mapping[str, str] = {
-    OPTIMIZED: "FSRS-6",
-    RECENCY: "FSRS-6-recency",
-    DEFAULTS: "FSRS-6-dry-run",
-    "initial stability only": "FSRS-6-pretrain",
-    AVERAGE: "AVG",
+_WITHOUT_PRESETS: Mapping[str, str] = {
+    name: configuration.removesuffix("-preset")
+    for name, configuration in CONFIGURATIONS.items()
+    if not name.startswith("one ")
 }
 ACROSS_PRESETS = ("one for all presets", POOLED, TOGETHER)  # only where there are several
 _SOURCES = "give a collection, a package or a research export"
@@ -171,7 +169,7 @@ class Learner:
     @property
     def configurations(self) -> Mapping[str, str]:
         """The candidates that are the engine's configurations, by name."""
-        return CONFIGURATIONS if self.trials.protocol == BY_PRESET else WITHOUT_PRESETS
+        return CONFIGURATIONS if self.trials.protocol == BY_PRESET else _WITHOUT_PRESETS
 
     @cached_property
     def groups(self) -> Mapping[int, str]:

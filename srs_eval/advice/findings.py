@@ -296,9 +296,9 @@ class HealthCheck:
 
 @dataclass(frozen=True)
 class Health(Evidence):
-    """FSRS-6 against the older scheduler, first of `against`, and Anki's own check."""
+    """FSRS-6 against the older scheduler, and Anki's own check."""
 
-    against: tuple[Against, ...]
+    older: Against | None
     check: HealthCheck | None
     says: str = "can't tell"  # with nothing held out
 

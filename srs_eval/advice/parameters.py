@@ -77,7 +77,7 @@ _WORTH = 0.001  # nats: what a change has to gain, and what pasting has to gain 
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
+class _Compared:
     """Candidates on the same reviews (k,), and their differences from one of them."""
 
     reference: str
@@ -108,7 +108,7 @@ def compared(
     asked: Sequence[str] | None = None,
     first: Collection[str] = (),
     equivalence: float,
-) -> Compared:
+) -> _Compared:
     """Intervals of all candidates, verdicts on those `asked` (default: all but the reference).
 
     `interval` is of the mean of values (k,) over the reviews at the positions (k,). Candidates
@@ -122,7 +122,7 @@ def compared(
     wanted = {name: difference[name] for name in (asked or tuple(difference)) if name in difference}
     alone = {name: each for name, each in wanted.items() if name in first}
     others = {name: each for name, each in wanted.items() if name not in first}
-    return Compared(
+    return _Compared(
         reference=reference,
         index=index,
         losses=losses,
@@ -174,7 +174,7 @@ def what_is_left_out(log: ReviewLog) -> list[Finding]:
 
 def _held_out(
     learner: Learner, given: Mapping[str, FloatArray], equivalence: float
-) -> dict[int | None, Compared]:
+) -> dict[int | None, _Compared]:
     """All candidates but the current parameters on the held-out reviews of the five folds.
 
     By preset, None for all. `given` are others' losses for these reviews (k,).
@@ -184,7 +184,7 @@ def _held_out(
         **{name: learner.held_out_losses(name) for name in _possible(_HELD_OUT, learner)},
         **given,
     }
-    found: dict[int | None, Compared] = {}
+    found: dict[int | None, _Compared] = {}
     for group in (None, *learner.groups):
         mine = learner.trials.partition[index] == group if group is not None else slice(None)
         if not len(index[mine]):
@@ -209,7 +209,7 @@ def _possible(candidates: Sequence[str], learner: Learner) -> list[str]:
     ]
 
 
-def _since_optimized(learner: Learner, group: int, equivalence: float) -> Compared | None:
+def _since_optimized(learner: Learner, group: int, equivalence: float) -> _Compared | None:
     """Candidates on the reviews that the current parameters had not seen; None for too few."""
     index = learner.since_optimized(group)
     if index is None or len(index) < _FEWEST or learner.days_of(index) < _FEWEST_DAYS:
@@ -234,7 +234,7 @@ def _since_optimized(learner: Learner, group: int, equivalence: float) -> Compar
 def _of_preset(
     learner: Learner,
     group: int,
-    held_out: Compared | None,
+    held_out: _Compared | None,
     can_share: bool,
     equivalence: float,
 ) -> Finding:

@@ -554,7 +554,7 @@ def test_what_is_remembered_is_grouped_worst_first() -> None:
 
 def test_whether_fsrs_is_right_is_told_of_presets_together() -> None:
     def answer(name: str, act: str = "", probability: float | None = None) -> Finding:
-        return Finding("health", name, act, probability, evidence=Health((), None))
+        return Finding("health", name, act, probability, evidence=Health(None, None))
 
     words, maps = answer("Words", "keep", 0.98), answer("Maps", "keep", 0.84)
     assert shown.line([words]) == "FSRS is right (sure, 98 of 100)"

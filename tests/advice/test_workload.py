@@ -12,7 +12,6 @@ import pytest
 import srs_eval
 from srs_eval.advice.workload.memories import MODELS, SM2, Memory, drawn_reviews, draws, fitted
 from srs_eval.advice.workload.simulator import ORDERS, Costs, Deck, Settings, Simulated, simulate
-from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials
@@ -226,28 +225,6 @@ def test_sm2_begins_again_after_a_lapse() -> None:
     run = simulate(Memory(SM2, anki_sm2.DEFAULTS), deck, HABITS, Settings(days=2), 1, FSRS6)
     assert 0 < run.recalled[0] < 200
     assert run.reviews.tolist() == [200, 200 - run.recalled[0]]
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (Settings(desired_retention=1.0), "desired retention of 1 "),
-        (Settings(days=0), "1 day or more"),
-        (Settings(new_a_day=-1), "cannot be negative"),
-    ],
-)
-def test_senseless_settings_are_refused(settings: Settings, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        simulate(FSRS6, only_new(10), HABITS, settings, 1)
-
-
-def test_senseless_memories_are_refused() -> None:
-    with pytest.raises(InputError, match="21 parameters, not 19"):
-        Memory("FSRS-6", FSRS6.parameters[:19])
-    with pytest.raises(InputError, match="cannot be simulated"):
-        Memory("HLR", (1.0,))
-    with pytest.raises(InputError, match="memory_state"):
-        simulate(FSRS6, deck_of(3), HABITS, Settings(), 1, memory=FSRS6)
 
 
 @pytest.fixture(scope="module")

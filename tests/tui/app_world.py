@@ -311,7 +311,7 @@ def make_answers() -> list[Finding]:
         of_preset("Maps", 0.452, 0.0005, 0.02, 0.52, "keep"),
         Finding("buttons", "Default", evidence=Buttons(0.9, (("in force", cards),))),
         Finding("noise", "Default", evidence=Noise("0 of 21")),
-        Finding("health", "Default", "keep", 0.98, evidence=Health((older,), None)),
+        Finding("health", "Default", "keep", 0.98, evidence=Health(older, None)),
         Finding(*("split", "all presets", "keep shared", 0.98), reviews=4_000, evidence=shared),
         costs.glance,
         Finding("often", "Default", "every +25 %", evidence=Often("as good")),

@@ -103,7 +103,7 @@ def sentences(finding: Finding) -> tuple[str, ...]:
 
 
 def _basis(finding: Finding, evidence: OfPreset) -> str:
-    chosen = chosen_of(finding)
+    chosen = _chosen_of(finding)
     belief = chosen.belief
     assert belief is not None
     low, high = (signed(each, 3) for each in (belief.low, belief.high))
@@ -138,7 +138,7 @@ def _more(evidence: OfPreset) -> tuple[str, ...]:
     return tuple(said)
 
 
-def chosen_of(finding: Finding) -> Candidate:
+def _chosen_of(finding: Finding) -> Candidate:
     """The candidate that the act, or leaving it, is about."""
     evidence = of(finding, OfPreset)
     return next(each for each in evidence.candidates if each.name == evidence.about)

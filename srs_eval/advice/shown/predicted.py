@@ -183,18 +183,17 @@ def health_line(findings: Sequence[Finding]) -> str:
 def health_sentences(finding: Finding) -> list[str]:
     """Against the older scheduler, and Anki's own check."""
     found = of(finding, Health)
-    said = []
-    for each in found.against[:1]:
-        lead = f"FSRS-6 is {_share(each.saved, 'SM-2')} once optimized"
-        lead += f"; {figures(each.difference, 'held-out review')}"
-        if not enough_to_tell(each.difference):
-            few = counted(finding.reviews, "held-out review")
-            lead = f"as nearly everybody gained by it; your {few} say too little yet"
-        if finding.probability is not None:
-            right = _RIGHT[finding.act]
-            lead = f"{right[0].upper()}{right[1:]} ({of_100(finding.probability)}): {lead}"
-        said.append(f"{lead}.")
-    return [*said, _check(found.check)]
+    if found.older is None:
+        return [_check(found.check)]
+    few = counted(finding.reviews, "held-out review")
+    said = f"as nearly everybody gained by it; your {few} say too little yet"
+    if enough_to_tell(found.older.difference):
+        said = f"FSRS-6 is {_share(found.older.saved, 'SM-2')} once optimized"
+        said += f"; {figures(found.older.difference, 'held-out review')}"
+    if finding.probability is not None:
+        right = _RIGHT[finding.act]
+        said = f"{right[0].upper()}{right[1:]} ({of_100(finding.probability)}): {said}"
+    return [f"{said}.", _check(found.check)]
 
 
 def _check(found: HealthCheck | None) -> str:
@@ -209,13 +208,6 @@ def _check(found: HealthCheck | None) -> str:
         f"RMSE(bins) {found.rmse_ratio:.2f} times (limit {found.rmse_limit}); one of both has to "
         "hold."
     )
-
-
-def health_tables(finding: Finding) -> list[Table]:
-    """Against the older scheduler and the average."""
-    rows = tuple((each.name, each.difference, each.verdict) for each in of(finding, Health).against)
-    columns = ("against", "minus it", "verdict")
-    return [Table(f"{finding.subject}: FSRS-6 against", columns, rows)] if rows else []
 
 
 # Which model predicts best?

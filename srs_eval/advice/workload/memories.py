@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import anki_sm2, fsrs6
@@ -68,20 +68,10 @@ _ATTEMPTS = 20  # to draw days that can be fitted to
 
 @dataclass(frozen=True)
 class Memory:
-    """A model with its parameters; raises InputError for another number of them."""
+    """A model with its parameters."""
 
     model: str  # of MODELS
     parameters: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if self.model not in MODELS:
-            raise InputError(f"{self.model} cannot be simulated: only {', '.join(MODELS)} can.")
-        needed = len(self.recurrent.default)
-        if len(self.parameters) != needed:
-            raise InputError(
-                f"{self.model} has {needed} parameters, not {len(self.parameters)}: "
-                "give a whole parameter line."
-            )
 
     @property
     def values(self) -> FloatArray:
