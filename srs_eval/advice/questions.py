@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from srs_eval.advice.buttons import am_i_misusing_hard, what_buttons_show, which_steps
+from srs_eval.advice.buttons import am_i_misusing_hard, which_steps
 from srs_eval.advice.candidates import (
     WHOLE,
     Learner,
@@ -186,11 +186,6 @@ REGISTRY: Mapping[str, Question] = {
     "noise": Question(
         "Which numbers are noise?", _of_presets(which_numbers_are_noise), is_beside=True
     ),
-    "buttons": Question(
-        "What the buttons would show",
-        lambda asked: what_buttons_show(asked.learner, asked.presets),
-        is_beside=True,
-    ),
     "workload": Question("What does a desired retention cost?"),
 }
 """By name, in the order of the app's lines."""
@@ -208,7 +203,7 @@ TASKS = (
     ("hard", "steps"),
     (STANDING,),
     (COSTS,),
-    ("buttons", "noise"),
+    ("noise",),
 )
 """What the app answers, in the order in which it is begun; a task's questions share their fits."""
 TASKS_WITHOUT_PRESETS = (("fit",), (OF_PRESETS,), (MODELS,), ("time",), ("day",), (STANDING,))
