@@ -73,7 +73,6 @@ _HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)
 _FEWEST, _FEWEST_DAYS = 100, 5  # reviews that say something of a preset
 _FEWEST_TO_FIT = 64  # below, Anki's optimizer leaves nearly all as it is
 _FITTED = 400  # reviews from which on a fit is the learner's own
-_WORTH = 0.001  # nats: what a change has to gain, and what pasting has to gain over the button
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,13 +255,14 @@ def _of_preset(
             each = replace(each, belief=population.belief(each.difference, prior))
         candidates.append(each)
     candidates += [each for name, each in found.items() if name not in {c.name for c in candidates}]
-    best = _best(candidates, can_share)
+    worth = equivalence / 2  # what a change has to gain, and what pasting has to over the button
+    best = _best(candidates, can_share, worth)
     if best.name == POOLED and learner.fitted(POOLED, group) == learner.fitted(TOGETHER, group):
         # Presets that hardly differ are drawn all the way.
         best = next(each for each in candidates if each.name == TOGETHER)
     belief = best.belief
     assert belief is not None
-    is_change = belief.gain >= _WORTH and count >= _FEWEST_TO_FIT
+    is_change = belief.gain >= worth and count >= _FEWEST_TO_FIT
     if not is_change:
         prior = _prior(best.name, stored, growth, max(count * 5 // 6, 1))
         if prior is None or count < _FEWEST_TO_FIT:
@@ -322,7 +322,7 @@ def _prior(
     return population.published("optimized", "defaults", reviews)
 
 
-def _best(candidates: Sequence[Candidate], can_share: bool) -> Candidate:
+def _best(candidates: Sequence[Candidate], can_share: bool, worth: float) -> Candidate:
     """The change with the least expected loss.
 
     The button comes first, for it is no work: anything else has to gain more than it, and to be
@@ -337,7 +337,7 @@ def _best(candidates: Sequence[Candidate], can_share: bool) -> Candidate:
     }
     if can_share and TOGETHER in gains:
         gains.pop(POOLED, None)
-    chosen = max(gains, key=lambda name: gains[name] - _WORTH * (name != RECENCY))
+    chosen = max(gains, key=lambda name: gains[name] - worth * (name != RECENCY))
     return next(each for each in candidates if each.name == chosen)
 
 

@@ -10,7 +10,7 @@ import pytest
 import srs_eval
 from srs_eval.advice import pooling, shown
 from srs_eval.advice.candidates import CONFIGURATIONS, Learner
-from srs_eval.advice.findings import DEFAULTS, NOW, POOLED, SM2
+from srs_eval.advice.findings import DEFAULTS, NOW, POOLED, SM2, OfPreset
 from srs_eval.advice.questions import compare
 from srs_eval.advice.shown.parameters import named
 from srs_eval.data.protocol import Protocol
@@ -64,8 +64,11 @@ def test_presets_never_optimized_are_judged_on_all_held_out_reviews(log: ReviewL
     assert set(np.concatenate([each for each in since if each is not None])) == set(index)
     answer = compare(never, questions=["parameters"])[0]
     assert answer.reviews == len(learner.since_optimized(100))
-    rows = {row["candidate"]: row for row in shown.tables(answer)[0].records()}
-    assert rows[named(NOW)]["log loss"] == rows[named(DEFAULTS)]["log loss"]
+    assert isinstance(answer.evidence, OfPreset)
+    figures = {each.name: each.log_loss for each in answer.evidence.candidates}
+    assert figures[NOW] == figures[DEFAULTS]
+    names = [row["candidate"] for row in shown.tables(answer)[0].records()]
+    assert [name for name in names if named(DEFAULTS) in name] == [f"{named(DEFAULTS)}, in force"]
 
 
 def test_parameters_that_the_source_does_not_tell_are_not_taken_for_none(log: ReviewLog) -> None:

@@ -145,31 +145,37 @@ def _chosen_of(finding: Finding) -> Candidate:
 
 
 def tables(finding: Finding) -> tuple[Table, ...]:
-    """Candidates on reviews since the last change, and on all held-out ones."""
+    """Candidates on reviews since the last change; on all held-out ones those not told yet."""
     evidence = finding.evidence
-    made = []
+    made, told = [], set()
     if isinstance(evidence, OfPreset):
+        in_force = "current" if evidence.stored else "FSRS's defaults, in force"
+        names = {NOW: "FSRS's defaults" if evidence.fsrs_is_off else in_force}
         rows: list[tuple[Cell, ...]] = []
         for each in evidence.candidates:
+            if each.name == DEFAULTS and not evidence.stored:
+                continue  # they are what is in force
             chance = None if each.belief is None else times_in_100(each.belief.probability)
-            found = (named(each.name), each.log_loss, each.difference, each.verdict or "")
-            rows.append((*found, chance))
-        title = (
-            f"{finding.subject}: {counted(finding.reviews, 'review')} that no candidate had seen"
-        )
+            name = names.get(each.name, named(each.name))
+            rows.append((name, each.log_loss, each.difference, each.verdict or "", chance))
+        since = " since these were set, which" if evidence.stored else " that"
+        reviews = f"{counted(finding.reviews, 'review')}{since} no candidate had seen"
         columns = ("candidate", "log loss", "minus current", "verdict", "better, of 100")
-        made.append(Table(title, columns, tuple(rows)))
+        made.append(Table(f"{finding.subject}: {reviews}", columns, tuple(rows)))
+        if not evidence.stored and finding.reviews:  # the held-out reviews are the same
+            told = {each.name for each in evidence.candidates} - {evidence.reference}
     if isinstance(evidence, OfPreset | OfAll) and evidence.held_out:
-        held_out = [
+        held_out = tuple(
             (named(each.name), each.log_loss, each.difference, each.verdict or "")
             for each in evidence.held_out
-        ]
-        minus = f"minus {evidence.reference}"
+            if each.name not in told
+        )
         log_loss = evidence.held_out[0].log_loss
         count = 0 if log_loss is None else log_loss.reviews
         title = f"{finding.subject}: all {counted(count, 'held-out review')}"
-        title = f"{title[0].upper()}{title[1:]}"
-        made.append(Table(title, ("candidate", "log loss", minus, "verdict"), tuple(held_out)))
+        minus = f"minus {evidence.reference}"
+        held_out_columns = ("candidate", "log loss", minus, "verdict")
+        made.append(Table(f"{title[0].upper()}{title[1:]}", held_out_columns, held_out))
     return tuple(made)
 
 
