@@ -322,38 +322,6 @@ class Models(Evidence):
 
 
 @dataclass(frozen=True)
-class Errors:
-    """What a model expected of some reviews, and what was recalled."""
-
-    of: str  # a deck, a rating; "" where these are told by the range alone
-    first: int  # of the range
-    last: int | None  # None: and more
-    days: float  # since the review before, the mean
-    recalled: Interval
-    expected: float
-    bias: Interval  # recalled minus expected
-    log_loss: float
-
-    @property
-    def is_enough(self) -> bool:
-        """Of fewer neither an interval nor a point is shown: six passes of six vary too little."""
-        return self.recalled.reviews >= 30
-
-
-@dataclass(frozen=True)
-class Where:
-    """Where a model errs, by what is known before a review, and its parameters."""
-
-    model: str
-    by: Mapping[str, tuple[Errors, ...]]  # "days", "reviews", "lapses", ...; those there are
-    decks: int  # with evaluated reviews
-    is_own: bool  # the parameters are stored in Anki, not those of the last fold
-    parts: str  # "none", "preset" or "deck": who has parameters of their own
-    defaults: tuple[float, ...]
-    parameters: tuple[tuple[str, tuple[float, ...]], ...]  # by name of these
-
-
-@dataclass(frozen=True)
 class Often(Evidence):
     """What optimizing less often than at every +2 % costs; `act`: how often is enough."""
 
@@ -442,6 +410,45 @@ class Standings(Evidence):
 
     says: str  # "better than 61 of 100"
     metrics: tuple[Standing, ...]  # log loss first
+
+
+@dataclass(frozen=True)
+class Leech:
+    """A card forgotten more often than is usual; `chance`: of so many lapses or more."""
+
+    card_id: int
+    reviews: int
+    lapses: int
+    usual: float
+    chance: float
+
+
+Level = Literal["look", "fine", "not yet"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was looked at, and whether something is wrong with it; shares are from 0 to 1."""
+
+    name: str  # "overdue", "old cards", "gap", "leeches", a button, "steps" or "suspended"
+    level: Level
+    count: int = 0  # of cards or answers; the longest gap in days
+    of: int = 0  # the cards or answers among which these are
+    minutes: float | None = None  # that overdue cards take
+    since: str | None = None  # the day of the last review, if none came for long
+    recalled: Interval | None = None  # of old cards, or at the review after a button
+    expected: float | None = None  # of these, by FSRS
+    subject: str = ""  # the preset, of old cards and steps
+    says: str = ""  # what is wrong, as a code; "few": too few reviews to say
+    leeches: tuple[Leech, ...] = ()  # the worst ones
+
+
+@dataclass(frozen=True)
+class Checks(Evidence):
+    """Whether anything is wrong: all checks, worst first, that the source allows."""
+
+    says: Literal["look", "fine", "can't tell"]
+    checks: tuple[Check, ...]
 
 
 _E = TypeVar("_E", bound=Evidence)

@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.advice.findings import Errors, Where
 from srs_eval.data.reviews import MISSING, Deck, FloatArray, IntArray, Preset, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.engine.results import Result, losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import Configuration
-from srs_eval.stats.intervals import mean_interval
+from srs_eval.stats.intervals import Interval, mean_interval
 from srs_eval.training.context import Context
 
 _RATINGS = ("Again", "Hard", "Good", "Easy")
@@ -26,6 +25,38 @@ _STABILITIES = {0: "0-3 d", 3: "3-10 d", 10: "10-30 d", 30: "30-100 d", 100: "10
 _HOURS = (0, 4, 8, 12, 16, 20)
 _MOST_DECKS = 12
 _HOUR_S = 3_600
+
+
+@dataclass(frozen=True)
+class Errors:
+    """What a model expected of some reviews, and what was recalled."""
+
+    of: str  # a deck, a rating; "" where these are told by the range alone
+    first: int  # of the range
+    last: int | None  # None: and more
+    days: float  # since the review before, the mean
+    recalled: Interval
+    expected: float
+    bias: Interval  # recalled minus expected
+    log_loss: float
+
+    @property
+    def is_enough(self) -> bool:
+        """Of fewer neither an interval nor a point is shown: six passes of six vary too little."""
+        return self.recalled.reviews >= 30
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a model errs, by what is known before a review, and its parameters."""
+
+    model: str
+    by: Mapping[str, tuple[Errors, ...]]  # "days", "reviews", "lapses", ...; those there are
+    decks: int  # with evaluated reviews
+    is_own: bool  # the parameters are stored in Anki, not those of the last fold
+    parts: str  # "none", "preset" or "deck": who has parameters of their own
+    defaults: tuple[float, ...]
+    parameters: tuple[tuple[str, tuple[float, ...]], ...]  # by name of these
 
 
 @dataclass(frozen=True, eq=False)

@@ -278,7 +278,7 @@ def _today(days: Sequence[DayState]) -> Finding:
 
 # Do I remember as much as I asked for, and as FSRS says?
 
-_AS_ASKED = 0.03
+AS_ASKED = 0.03
 """Recall is as it should be within three percentage points: for a smaller gap nobody would ask
 Anki for another retention."""
 _MATURE_DAYS = 21  # Anki's border between young and mature cards
@@ -328,14 +328,14 @@ def _of_preset(learner: Learner, group: int, p: FloatArray) -> Finding:
         timing,
         expecting,
     )
-    lacks = missing(off, _AS_ASKED) if evidence.says == OPEN else None
+    lacks = missing(off, AS_ASKED) if evidence.says == OPEN else None
     return Finding(
         "retention", learner.name_of(group), reviews=len(index), missing=lacks, evidence=evidence
     )
 
 
 def _says(difference: Interval) -> _Says:
-    where = side(difference, _AS_ASKED)
+    where = side(difference, AS_ASKED)
     return OPEN if where == "open" else where
 
 

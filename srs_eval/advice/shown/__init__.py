@@ -10,7 +10,7 @@ from typing import Any
 from srs_eval.advice import findings as f
 from srs_eval.advice.findings import Evidence, Finding, Missing, of
 from srs_eval.advice.sentences import by_when
-from srs_eval.advice.shown import costs, habits, memory, parameters, predicted
+from srs_eval.advice.shown import checks, costs, habits, memory, parameters, predicted
 from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.estimate import TooFew, Workload
 from srs_eval.data.paths import VERSION
@@ -57,6 +57,7 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
     f.Noise: _Renderer(habits.noise_sentences, tables=habits.noise_tables),
     f.Hard: _Renderer(habits.hard_sentences, habits.hard_line, habits.hard_tables),
     f.Steps: _Renderer(habits.steps_sentences, tables=habits.steps_tables),
+    f.Checks: _Renderer(checks.sentences, checks.in_line, checks.tables),
     f.Days: _Renderer(memory.today_sentences, memory.today_line, memory.today_tables),
 }
 

@@ -9,16 +9,15 @@ from dataclasses import dataclass, replace
 from srs_eval.advice.findings import (
     OPEN,
     Against,
-    Errors,
     Finding,
     Fit,
     Health,
     HealthCheck,
     Models,
     Standings,
-    Where,
     of,
 )
+from srs_eval.advice.model_evidence import Errors, Where
 from srs_eval.advice.sentences import figures, in_groups, lacks, of_100, what_lacks
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
