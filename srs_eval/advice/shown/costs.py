@@ -205,7 +205,7 @@ def _ranges(found: Workload) -> Iterator[str]:
     if found.drawn:
         yield (
             f"Ranges hold 90 % of {len(found.draws)} draws of parameters, each fitted to days of "
-            "yours drawn anew. Of 100 such ranges 80 held the truth; 19 were too high."
+            "yours drawn anew. For 100 simulated learners 80 held the truth; 19 were too high."
         )
 
 
