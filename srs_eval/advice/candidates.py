@@ -38,7 +38,7 @@ from srs_eval.data.selection import only_preset, without_presets
 from srs_eval.data.trials import Fold, Trials
 from srs_eval.engine.session import Session, fit_and_predict
 from srs_eval.metrics import log_losses
-from srs_eval.models import all_models, fsrs6, fsrs7
+from srs_eval.models import all_models, fsrs6
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out, younger_than_s
 from srs_eval.stats.intervals import (
@@ -67,7 +67,6 @@ _WITHOUT_PRESETS: Mapping[str, str] = {
 ACROSS_PRESETS = ("one for all presets", POOLED, TOGETHER)  # only where there are several
 _SOURCES = "give a collection, a package or a research export"
 BY_PRESET = Protocol(rows="anki", short=True, partitions="preset")
-_FRACTIONAL = Protocol(rows="anki", short=True, secs=True, equalize_test_with_non_secs=True)
 _BY_DECK = Protocol(rows="anki", short=True, partitions="deck")
 WHOLE = Protocol(short=True)  # where presets are not known: the benchmark's rows
 _T = TypeVar("_T")
@@ -274,31 +273,6 @@ class Learner:
     def with_parameters(self, values: Sequence[float], index: IntArray) -> FloatArray:
         """Probabilities of FSRS-6 with given parameters for positions (int64)."""
         return fsrs6.predict(self.trials, list(values), index, self.context)
-
-    def other_versions(self, group: int, index: IntArray) -> dict[str, FloatArray]:
-        """Probabilities by the models that a preset's lists were made for, by name.
-
-        Anki runs lists of FSRS-4.5 and FSRS-5 as FSRS-6; a fork keeps lists of FSRS-7. A list
-        that is of no use as it stands (it may be out of all bounds) has none.
-        """
-        preset = self.log.presets.get(group)
-        if preset is None:
-            return {}
-        found = {}
-        stored = list(self.stored(group))
-        name = {17: "FSRS-4.5", 19: "FSRS-5"}.get(len(stored))
-        if name is not None:
-            configuration = resolve(name, Protocol(rows="anki"))[0]
-            trials = self._trials_of(configuration)
-            predict = configuration.model.predict
-            assert predict is not None
-            found[f"{NOW}, run as {name}"] = predict(trials, stored, index, self.context)
-        if preset.fork_parameters:
-            trials = self.session.trials(_FRACTIONAL)
-            place = np.searchsorted(trials.review_th, self.trials.review_th[index])
-            p = fsrs7.predict(trials, list(preset.fork_parameters), place, self.context)
-            found["FSRS-7 of a fork"] = p
-        return {each: p for each, p in found.items() if np.isfinite(p).all()}
 
     def fitted(self, candidate: str, group: int) -> list[float] | None:
         """The parameters that a preset would get, fitted on all reviews there are."""

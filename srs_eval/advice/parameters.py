@@ -215,8 +215,6 @@ def _since_optimized(learner: Learner, group: int, equivalence: float) -> _Compa
         return None
     folds = learner.renewed(index)
     losses = {NOW: learner.losses(learner.predict(NOW, folds), index)}
-    for name, p in learner.other_versions(group, index).items():
-        losses[name] = learner.losses(p, index)
     for name in _possible((*_RIVALS, TOGETHER, SM2), learner):
         try:
             losses[name] = learner.losses(learner.predict(name, folds), index)
