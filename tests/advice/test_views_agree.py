@@ -78,13 +78,17 @@ def words_of(value: Any) -> Iterator[str]:
         yield from (each for each in vars(value).values() if isinstance(each, str))
 
 
-def test_all_views_say_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_views_say_the_same(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
     log = srs_eval.load(path)
 
-    done = main_here("compare", path, "--json", "-")
+    target = tmp_path / "answers.json"
+    done = main_here("compare", path, "--json", target)
     assert done.returncode == 0, done.stderr
-    in_json = json.loads(done.stdout)["findings"]
+    text = " ".join(done.stdout.split())
+    in_json = json.loads(target.read_text("utf-8"))["findings"]
     by_json: Said = {
         (each["question"], each["subject"]): (each["act"], each["probability"]) for each in in_json
     }
@@ -110,7 +114,6 @@ def test_all_views_say_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             (finding,) = (each for each in app.of(question) if each.subject == subject)
             assert line.way == shown.act(finding)
 
-    text = " ".join(main_here("compare", path).stdout.split())
     document = learner_report(log, Run(), Protocol(), tell=lambda *_: None)
     told = " ".join(" ".join(words_of(document)).split())
     for each in in_json:

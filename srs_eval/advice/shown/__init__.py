@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from srs_eval.advice import findings as f
-from srs_eval.advice.findings import Evidence, Finding, Missing, of
+from srs_eval.advice.findings import Evidence, Finding, Missing
 from srs_eval.advice.sentences import by_when
 from srs_eval.advice.shown import checks, costs, habits, memory, parameters, predicted
 from srs_eval.advice.tables import Table
@@ -27,7 +27,8 @@ class _Renderer:
 
 
 def _unanswered(finding: Finding) -> tuple[str]:
-    return (f"Can't tell: {of(finding, f.Unanswered).reason}.",)
+    assert isinstance(finding.evidence, f.Unanswered | TooFew)
+    return (f"Can't tell: {finding.evidence.reason}.",)
 
 
 _PARAMETERS = _Renderer(parameters.sentences, parameters.in_line, parameters.tables)
@@ -42,7 +43,7 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
         predicted.standing_sentences, predicted.standing_line, predicted.standing_tables
     ),
     Workload: _Renderer(costs.sentences, costs.in_line, costs.tables),
-    TooFew: _Renderer(costs.too_few),
+    TooFew: _Renderer(_unanswered),
     f.Unanswered: _Renderer(_unanswered),
     f.Retention: _Renderer(
         memory.retention_sentences, memory.retention_line, memory.retention_tables

@@ -18,7 +18,6 @@ from srs_eval.advice.workload.estimate import (
     OVER,
     RECALLED,
     REVIEWS,
-    TooFew,
     Workload,
 )
 from srs_eval.advice.workload.today import FEWEST_IN_MONTH
@@ -76,10 +75,6 @@ def sentences(finding: Finding) -> tuple[str, ...]:
 
 def tables(finding: Finding) -> tuple[Table]:
     return (_curve(of(finding, Workload)),)
-
-
-def too_few(finding: Finding) -> tuple[str]:
-    return (f"Can't tell: {of(finding, TooFew).reason}.",)
 
 
 def _first(found: Workload) -> Iterator[str]:
