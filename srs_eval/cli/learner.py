@@ -180,6 +180,7 @@ def compare(
     Without presets (SuperMemo, CSV): which model predicts best.
     """
     from srs_eval.advice.candidates import judged_by_preset, knows_presets, too_few
+    from srs_eval.advice.population import FEWEST as STANDING_FEWEST
     from srs_eval.advice.questions import (
         MODELS,
         NEEDS_NO_PRESETS,
@@ -192,7 +193,6 @@ def compare(
     )
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
-    from srs_eval.advice.standing import FEWEST as STANDING_FEWEST
     from srs_eval.report.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers, say
     from srs_eval.report.export import to_json
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from srs_eval.advice.findings import Days, Month
-from srs_eval.advice.over_time import dates, months
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import (
     DAYS,
@@ -21,6 +20,7 @@ from srs_eval.advice.questions import (
     Asked,
     Finding,
     ask,
+    months_of,
     questions_for,
     rows_of,
     tasks_of,
@@ -144,7 +144,7 @@ def learner_report(
                 for name in dict.fromkeys(shown)
             },
             predictor=by_name[shown[0]] if shown else "",
-            months=months(run.results()[shown[0]], dates(log, protocol)) if shown else (),
+            months=months_of(log, protocol, run.results()[shown[0]]) if shown else (),
             narrowed_to=narrowed_to or {},
             anonymous=anonymous,
             own=own,

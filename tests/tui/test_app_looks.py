@@ -12,7 +12,7 @@ import pytest
 from pytest_textual_snapshot import SVGImageExtension
 from textual.widgets import Input
 
-from srs_eval.advice.model_evidence import COLUMNS, Curve, Curves
+from srs_eval.advice.shown.predicted import COLUMNS, Curve, Curves
 from srs_eval.advice.tables import Table
 from srs_eval.stats.intervals import Interval
 from srs_eval.tui.screens.dialogs import Question, Refusal
