@@ -207,17 +207,18 @@ class Document:
 
     def tables(self) -> Iterator[Table]:
         """All tables, folded and unshown ones too."""
-        return (each for each in _all_blocks(self.sections) if isinstance(each, Table))
+        return (each for each in all_blocks(self.sections) if isinstance(each, Table))
 
     def pictures(self) -> Iterator[Picture]:
         """All pictures."""
-        return (each for each in _all_blocks(self.sections) if isinstance(each, Picture))
+        return (each for each in all_blocks(self.sections) if isinstance(each, Picture))
 
 
-def _all_blocks(sections: tuple[Block, ...]) -> Iterator[str | Table | Picture | Code]:
+def all_blocks(sections: Sequence[Block]) -> Iterator[str | Table | Picture | Code]:
+    """What sections hold, of sections in them and tables of pictures too."""
     for each in sections:
         if isinstance(each, Section):
-            yield from _all_blocks(each.blocks)
+            yield from all_blocks(each.blocks)
             continue
         yield each
         if isinstance(each, Picture) and each.table is not None:

@@ -15,9 +15,8 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
 from srs_eval.models.configurations import resolve
-from srs_eval.report.files import _markdown
+from srs_eval.report.files import _markdown, page
 from srs_eval.report.learner import learner_report
-from srs_eval.report.page import page
 from tests.cli.program import main_here
 from tests.report.helpers import check_page
 from tests.tui.app_world import make_answers, make_costs, make_log
