@@ -30,14 +30,7 @@ from srs_eval.cli.options import (
     source_options,
     takes,
 )
-from srs_eval.cli.output import (
-    FINE,
-    SOME_FAILED,
-    Outputs,
-    check_targets,
-    json_and_console,
-    write,
-)
+from srs_eval.cli.output import FINE, SOME_FAILED, Outputs, check_targets, json_and_console, write
 from srs_eval.cli.research import say_tuned_on_user
 from srs_eval.data.errors import InputError, NotEnoughData
 

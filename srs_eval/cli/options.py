@@ -145,9 +145,7 @@ class Flags:
 
 
 def _refuse_untuned(
-    ledger: Ledger,
-    configurations: Sequence[Configuration],
-    said: str = "No model of --models is",
+    ledger: Ledger, configurations: Sequence[Configuration], said: str = "No model of --models is"
 ) -> None:
     """Raises InputError where a ledger names none of the models; `said` is of whom it is said."""
     if not any(each.name in ledger.entries or each.ledger for each in configurations):
@@ -306,8 +304,7 @@ def source_options(
         list[str] | None, rows_option("Only decks with this preset; may be repeated.")
     ] = None,
     timezone: Annotated[
-        str | None,
-        rows_option("Where days begin: a zone such as Asia/Tokyo, UTC-7, or local."),
+        str | None, rows_option("Where days begin: a zone such as Asia/Tokyo, UTC-7, or local.")
     ] = None,
     rollover: Annotated[int | None, rows_option("Hour at which days begin, 0-23.")] = None,
 ) -> Source:

@@ -91,8 +91,7 @@ def batch(
     out: Annotated[Path, output_option("Folder of the results.")] = Path("results"),
     jobs: JobsOption = None,
     engine: Annotated[
-        str,
-        option("Where it runs: local, dask-local or dask://HOST:PORT.", metavar="ENGINE"),
+        str, option("Where it runs: local, dask-local or dask://HOST:PORT.", metavar="ENGINE")
     ] = "local",
     shard: Annotated[
         str | None,
@@ -226,8 +225,7 @@ def report(
         ),
     ] = "common",
     metric: Annotated[
-        str,
-        option("The metric that pairs, sizes and distributions are of.", metavar="NAME"),
+        str, option("The metric that pairs, sizes and distributions are of.", metavar="NAME")
     ] = "LogLoss",
     columns: Annotated[
         str,

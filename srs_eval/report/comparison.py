@@ -112,15 +112,16 @@ def comparison_section(
     own_users: bool,
     averages: Sequence[Averages],
 ) -> Section:
-    blocks: list[Block] = [_over_whom(comparison, own_users)]
-    for table in comparison.tables:
-        blocks.append(_means(table, comparison, columns, name, own_users))
-    blocks.append(_means_picture(comparison, name))
-    if len(comparison.files) > 1:
-        blocks.append(_pairs(comparison, heading(comparison.metric), name))
-    blocks += [_sizes(comparison, name), _distribution(comparison, name)]
-    if averages:
-        blocks.append(_averages(averages, name))
+    """Everything about one set of judged reviews; `name` begins the names of its tables."""
+    blocks: list[Block] = [
+        _over_whom(comparison, own_users),
+        *(_means(table, comparison, columns, name, own_users) for table in comparison.tables),
+        _means_picture(comparison, name),
+        *([_pairs(comparison, name)] if len(comparison.files) > 1 else []),
+        _sizes(comparison, name),
+        _distribution(comparison, name),
+        *([_averages(averages, name)] if averages else []),
+    ]
     return Section(title_of(comparison), tuple(blocks))
 
 
@@ -144,11 +145,7 @@ def _over_whom(comparison: Comparison, own_users: bool) -> str:
 
 
 def _means(
-    table: Standings,
-    comparison: Comparison,
-    columns: Sequence[str],
-    name: str,
-    own_users: bool,
+    table: Standings, comparison: Comparison, columns: Sequence[str], name: str, own_users: bool
 ) -> Table:
     def mean(metric: str) -> _StandingColumn:
         """In the form of srs-benchmark's tables, although intervals need not be symmetric."""
@@ -186,16 +183,13 @@ def _means(
 
 def _means_picture(comparison: Comparison, name: str) -> Picture:
     metric = comparison.metric
-    by_reviews, by_users = (
-        {line.file.label: line.means[metric] for line in table.lines} for table in comparison.tables
-    )
     labels = [file.label for file in comparison.files]
-    series = [
-        (f"by {weighting}", [(m.estimate, m.low, m.high) for m in map(means.__getitem__, labels)])
-        for weighting, means in (("users", by_users), ("reviews", by_reviews))
-    ]
-    labelled = [file.label for file in comparison.files if file.is_floor][:1]
-    floors = [means[label].estimate for label in labelled for means in (by_users, by_reviews)]
+    series, floors = [], []
+    for table in reversed(comparison.tables):
+        means = {line.file.label: line.means[metric] for line in table.lines}
+        bounds = [(means[each].estimate, means[each].low, means[each].high) for each in labels]
+        series.append((f"by {table.weighting}", bounds))
+        floors += [line.means[metric].estimate for line in table.lines if line.file.is_floor][:1]
     return Picture(
         f"{name}means",
         f"Mean {heading(metric)} with 99 % intervals" + (", the floor as lines" if floors else ""),
@@ -206,48 +200,49 @@ def _means_picture(comparison: Comparison, name: str) -> Picture:
 # Pairs of models
 
 
-def _pairs(comparison: Comparison, words: str, name: str) -> Section:
-    """Matrices of superiority and effect sizes of each pair; `words` is the metric for people."""
-    blocks: list[Block] = [_CAVEAT, _SET_UP]
+def _pairs(comparison: Comparison, name: str) -> Section:
+    """Matrices of superiority and effect sizes of each pair."""
+    words = heading(comparison.metric)
     title = f"Superiority: users for whom the row's model has the better {words}, in per cent"
-    blocks += _matrices(comparison, comparison.superiority, None, f"{name}superiority", title)
+    blocks: list[Block] = [_CAVEAT, _SET_UP]
+    blocks += _matrices(comparison, f"{name}superiority", title, comparison.superiority)
     for kind, test, effects in (
         ("wilcoxon", "r of Wilcoxon's signed-rank test", comparison.wilcoxon),
         ("cohens-d", "Cohen's d of the paired t-test", comparison.t_test),
     ):
         title = f"{test} of {words}: green where the row's model is better, grey where p > {SURE}"
-        blocks += _matrices(comparison, effects.effect, effects.p_value, f"{name}{kind}", title)
-        p_values = _pair_table(comparison, effects.p_value, f"{name}{kind}-p", "p-values", 3)
-        blocks.append(replace(p_values, shown=False))
+        blocks += _matrices(comparison, f"{name}{kind}", title, effects.effect, effects.p_value)
+        every = range(len(comparison.files))
+        p_values = (f"{name}{kind}-p", "p-values", effects.p_value, Column("", 3), every)
+        blocks.append(replace(_pair_table(comparison, *p_values), shown=False))
     return Section(f"Pairs of models by {words}", tuple(blocks))
 
 
 def _matrices(
     comparison: Comparison,
-    values: FloatArray,
-    p_values: FloatArray | None,
     name: str,
     title: str,
+    values: FloatArray,
+    p_values: FloatArray | None = None,
 ) -> list[Block]:
     """Values of pairs as a picture and a table: of readable models and, folded, of all.
 
     With p-values they are effects, without shares.
     """
-
-    shares = p_values is None
-    shown = Column("", 1, percent=True) if shares else Column("", 2)
+    of_table = Column("", 1, percent=True) if p_values is None else Column("", 3)
+    of_square = of_table if p_values is None else Column("", 2)
 
     def square(pair: tuple[int, int]) -> tuple[str, str] | None:
         value = float(values[pair])
         if not math.isfinite(value):
             return None
-        text = written(Figure(value), shown).removesuffix(" %")
+        text = written(Figure(value), of_square).removesuffix(" %")
         if p_values is None:
             return text, _share_colour(value)
         return text, _effect_colour(value, float(p_values[pair]))
 
     def matrix(chosen: Sequence[int], name: str) -> Picture:
-        table = _pair_table(comparison, values, name, title, 1 if shares else 3, shares, chosen)
+        table = _pair_table(comparison, name, title, values, of_table, chosen)
         labels = [comparison.files[k].label for k in chosen]
         squares = [[square((row, column)) for column in chosen] for row in chosen]
         return Picture(name, title, pictures.matrix(labels, squares), table)
@@ -262,25 +257,20 @@ def _matrices(
 
 def _pair_table(
     comparison: Comparison,
-    values: FloatArray,
     name: str,
     title: str,
-    digits: int,
-    shares: bool = False,
-    chosen: Sequence[int] = (),
+    values: FloatArray,
+    column: Column,
+    chosen: Sequence[int],
 ) -> Table:
-    """Of chosen models, or of all."""
-    chosen = chosen or range(len(comparison.files))
+    """A row and a column for each of the chosen models; `column` tells how figures are written."""
     labels = [comparison.files[k].label for k in chosen]
-    return Table(
-        name,
-        title,
-        (Column("model"), *(Column(label, digits, percent=shares) for label in labels)),
-        tuple(
-            (label, *(None if math.isnan(value) else Figure(value) for value in row))
-            for label, row in zip(labels, values[np.ix_(chosen, chosen)].tolist(), strict=True)
-        ),
-    )
+    heads = [Column("model"), *(replace(column, title=label) for label in labels)]
+    rows: list[tuple[Cell, ...]] = [
+        (label, *map(Figure, row))
+        for label, row in zip(labels, values[np.ix_(chosen, chosen)].tolist(), strict=True)
+    ]
+    return Table(name, title, tuple(heads), tuple(rows))
 
 
 def _readable(comparison: Comparison) -> list[int]:
@@ -321,11 +311,6 @@ def _sizes(comparison: Comparison, name: str) -> Section:
     groups = comparison.by_size
     words = heading(comparison.metric)
     labels = [file.label for file in comparison.files]
-    chosen = _readable(comparison)[:_LINES]
-    floor = next((k for k, file in enumerate(comparison.files) if file.is_floor), None)
-    if floor is not None and floor not in chosen:
-        chosen = [*chosen[: _LINES - 1], floor]
-    title = f"Mean {words} over collection size"
     table = Table(
         f"{name}by-size",
         f"Mean {words} by size of the collection, every user counting the same",
@@ -335,6 +320,12 @@ def _sizes(comparison: Comparison, name: str) -> Section:
             for sizes, means in groups
         ),
     )
+    if len(groups) < 2:
+        return Section("By size of the collection", (table,))
+    chosen = _readable(comparison)[:_LINES]
+    floor = next((k for k, file in enumerate(comparison.files) if file.is_floor), None)
+    if floor is not None and floor not in chosen:
+        chosen = [*chosen[: _LINES - 1], floor]
     drawn = pictures.lines(
         [float(np.median(sizes)) for sizes, _ in groups],
         [(labels[k], [float(means[k]) for _, means in groups]) for k in chosen],
@@ -342,30 +333,26 @@ def _sizes(comparison: Comparison, name: str) -> Section:
         f"mean {words}",
         logarithmic=True,
     )
-    picture = Picture(table.name, title, drawn, table)
-    return Section("By size of the collection", (picture if len(groups) > 1 else table,))
+    picture = Picture(table.name, f"Mean {words} over collection size", drawn, table)
+    return Section("By size of the collection", (picture,))
 
 
 def _distribution(comparison: Comparison, name: str) -> Section:
     words = heading(comparison.metric)
     labels = [file.label for file in comparison.files]
     heads = ["median" if each == 50 else f"{each} %" for each in PERCENTILES]
+    columns = zip(labels, comparison.percentiles.T.tolist(), strict=True)
     table = Table(
         f"{name}percentiles",
         f"Percentiles of {words} over users",
         tuple(map(Column, ("model", *heads))),
-        tuple(
-            (label, *map(Figure, column))
-            for label, column in zip(labels, comparison.percentiles.T.tolist(), strict=True)
-        ),
+        tuple((label, *map(Figure, column)) for label, column in columns),
     )
-    picture = Picture(
-        f"{name}distribution",
-        f"{words[0].upper()}{words[1:]} over users: 1 to 99 %, 5 to 95 %, 25 to 75 %, median",
-        pictures.spreads(labels, comparison.percentiles, words),
-        table,
+    title = f"{words[0].upper()}{words[1:]} over users: 1 to 99 %, 5 to 95 %, 25 to 75 %, median"
+    drawn = pictures.spreads(labels, comparison.percentiles, words)
+    return Section(
+        "Distribution over users", (Picture(f"{name}distribution", title, drawn, table),)
     )
-    return Section("Distribution over users", (picture,))
 
 
 def _averages(averages: Sequence[Averages], name: str) -> Section:
@@ -378,20 +365,18 @@ def _averages(averages: Sequence[Averages], name: str) -> Section:
         "The same predictions, averaged in different ways: over all reviews at once (global), over "
         "the figures of users, of decks or of cards. Groups for which a figure is not defined are "
         "left out of its mean (Pelánek, 2017, Measuring predictive performance of user models). "
-        "Over the users of whom all models that are listed have every judged review's prediction.",
+        "Over the users of whom all models that are listed have every judged review's prediction."
     ]
     for metric in metrics:
         by_mode = {mode: places(averages, mode, metric) for mode in modes}
+        heads = ["model"]
         rows: list[list[Cell]] = [[each.label] for each in averages]
-        heads = [Column("model")]
-        for mode in modes:
-            heads += [Column(f"by {mode}" if mode != "global" else mode), Column(f"place, {mode}")]
-            for k, (row, each) in enumerate(zip(rows, averages, strict=True)):
-                row += [figure(each.means.get(mode, {}).get(metric)), by_mode[mode][k]]
-        table = Table(
-            f"{name}averages-{metric}", _arrow(metric), tuple(heads), tuple(map(tuple, rows))
-        )
-        blocks.append(table)
+        for mode, of_mode in by_mode.items():
+            heads += [mode if mode == "global" else f"by {mode}", f"place, {mode}"]
+            for row, each, place in zip(rows, averages, of_mode, strict=True):
+                row += [figure(each.means.get(mode, {}).get(metric)), place]
+        table = f"{name}averages-{metric}", _arrow(metric)
+        blocks.append(Table(*table, tuple(map(Column, heads)), tuple(map(tuple, rows))))
         changing = [
             each.label
             for k, each in enumerate(averages)

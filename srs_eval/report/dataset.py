@@ -69,11 +69,7 @@ def dataset_report(
     comparisons = compare(files, metric, metrics=metrics, users="each" if own_users else "common")
     sections = [
         comparison_section(
-            comparison,
-            columns,
-            f"{number}-" if len(comparisons) > 1 else "",
-            own_users,
-            averages,
+            comparison, columns, f"{number}-" if len(comparisons) > 1 else "", own_users, averages
         )
         for number, (comparison, averages) in enumerate(
             zip(comparisons, _averaged(folders, comparisons, modes), strict=True), start=1

@@ -130,19 +130,13 @@ def _training(configuration: Configuration) -> dict[str, Any]:
     """What of its training is not as published, and where that is from; nothing as a rule."""
     if not configuration.ledger:
         return {}
-    return {
-        "hyperparameters": dict(configuration.hyperparameters),
-        "ledger": configuration.ledger,
-    }
+    return {"hyperparameters": dict(configuration.hyperparameters), "ledger": configuration.ledger}
 
 
 def _difference(interval: Interval | None) -> dict[str, float | None] | None:
     if interval is None:
         return None
-    return {
-        "difference": _rounded(interval.estimate),
-        "half_width": _rounded(interval.half_width),
-    }
+    return {"difference": _rounded(interval.estimate), "half_width": _rounded(interval.half_width)}
 
 
 def dataset_document(found: Description) -> dict[str, Any]:

@@ -27,7 +27,6 @@ from srs_eval.report.document import (
     Picture,
     Section,
     Table,
-    all_blocks,
     with_commands,
 )
 
@@ -144,7 +143,7 @@ def _section(section: Section, level: int) -> list[str]:
 
 def _to_copy(section: Section) -> list[str]:
     """The lines to copy of a folded section, folded where a forum can."""
-    lines = [each.text for each in all_blocks(section.blocks) if isinstance(each, Code)]
+    lines = [each.text for each in section.all_blocks() if isinstance(each, Code)]
     if not lines:
         return []
     summary = f"<details><summary>{_escaped(section.title)}</summary>"

@@ -60,10 +60,7 @@ def presets_section(lines: Sequence[Line]) -> list[Section]:
 
 
 def answers_section(
-    answers: Sequence[Finding] | str,
-    rows: str,
-    lines: Sequence[Line],
-    workload: Workload | str,
+    answers: Sequence[Finding] | str, rows: str, lines: Sequence[Line], workload: Workload | str
 ) -> list[Section]:
     """A line for each question, opened for what it rests on."""
     if isinstance(answers, str):
@@ -98,12 +95,7 @@ def answers_section(
             for number, answer in enumerate(of_question, start=1 + said_before)
         ]
         blocks.append(
-            Section(
-                about.title,
-                _flat(rests_on),
-                folded=True,
-                said=said.get(question, first),
-            )
+            Section(about.title, _flat(rests_on), folded=True, said=said.get(question, first))
         )
     blocks += _workload(workload)
     blocks.append(_FROM_ANKI if rows == "anki" else _FROM_BENCHMARK)

@@ -55,12 +55,7 @@ from srs_eval.report.document import (
 )
 from srs_eval.report.export import ranking_table
 from srs_eval.report.files import write_as
-from srs_eval.report.findings import (
-    answers_section,
-    evidence,
-    figures,
-    presets_section,
-)
+from srs_eval.report.findings import answers_section, evidence, figures, presets_section
 from srs_eval.report.inspection import inspect_log, summary_section
 from srs_eval.stats.intervals import Interval, calibration_graph
 from srs_eval.training.context import Context
@@ -119,11 +114,7 @@ def learner_report(
     predictor = next(iter(shown), "")
     if shown:
         of_months = months(shown[predictor], dates(log, protocol))
-    drawn = (
-        *_calibration(shown),
-        *_recall_by_month(predictor, of_months),
-        *_curve(costs_or_why),
-    )
+    drawn = (*_calibration(shown), *_recall_by_month(predictor, of_months), *_curve(costs_or_why))
     return Document(
         _title(log, narrowed_to or {}, anonymous),
         tuple(_lead(run, overview)),

@@ -263,8 +263,7 @@ def band(
 
 @_drawn
 def calibration(
-    graphs: Sequence[tuple[str, CalibrationGraph]],
-    size: tuple[float, float] = (520, 480),
+    graphs: Sequence[tuple[str, CalibrationGraph]], size: tuple[float, float] = (520, 480)
 ) -> Figure:
     """Recalled over predicted recall with 95 % intervals; the diagonal is perfect."""
     figure, axes = _canvas(*size)
@@ -309,11 +308,7 @@ def calibration_png(
 
 
 @_drawn
-def spreads(
-    labels: Sequence[str],
-    percentiles: FloatArray,
-    unit: str,
-) -> Figure:
+def spreads(labels: Sequence[str], percentiles: FloatArray, unit: str) -> Figure:
     """A bar for each label from percentiles (7, k): thin 1-99, thicker 5-95, box 25-75, median."""
     figure, axes = _canvas(_WIDTH, 70 + 24 * len(labels))
     places = np.arange(len(labels))

@@ -17,15 +17,7 @@ from rich.text import Text
 from srs_eval.data.dataset_hub import Description
 from srs_eval.data.errors import counted
 from srs_eval.engine.ranking import Group
-from srs_eval.report.document import (
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Section,
-    Table,
-    table_of,
-)
+from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table, table_of
 from srs_eval.report.export import ranking_table
 
 _ELSEWHERE = "--html, --md and --csv"  # where columns are that do not fit
@@ -83,11 +75,7 @@ def leaderboard_text(section: Section, width: int, folder: Path) -> RenderableTy
 
 
 def table_text(
-    table: Table,
-    width: int,
-    *,
-    gap: int = 2,
-    elsewhere: str | None = _ELSEWHERE,
+    table: Table, width: int, *, gap: int = 2, elsewhere: str | None = _ELSEWHERE
 ) -> list[RenderableType]:
     """A table below its title.
 
