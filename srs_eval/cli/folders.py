@@ -11,7 +11,8 @@ import typer
 
 from srs_eval.cli.options import JsonOption, one_of, option, rows_option
 from srs_eval.cli.output import FINE, SOME_FAILED, check_targets, json_and_console
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, counted
+from srs_eval.report.console import console_for, say, say_absent_users, show
 
 if TYPE_CHECKING:
     from srs_eval.data.datasets import Dataset
@@ -36,8 +37,6 @@ def results(
 ) -> int:
     """Check result folders, ours or srs-benchmark's, or make one of several of ours."""
     from srs_eval.benchmark import check as results_check
-    from srs_eval.data.errors import counted
-    from srs_eval.report.console import say, show
 
     if one_of("The action of results", action, ("check", "merge")) == "check":
         if out is not None:
@@ -111,7 +110,6 @@ def dataset(
         raise InputError("dataset info tells of all users: --users is for verify and download.")
     from srs_eval.data.dataset_hub import describe
     from srs_eval.data.datasets import open_dataset
-    from srs_eval.report.console import show
     from srs_eval.report.export import dataset_document
     from srs_eval.report.terminal import dataset_lines
 
@@ -134,8 +132,6 @@ def _download(folder: str, repo: str | None, users: str | None) -> int:
         usual_repo,
     )
     from srs_eval.data.datasets import datasets_folder
-    from srs_eval.data.errors import counted
-    from srs_eval.report.console import console_for, say
 
     target = Path(folder).expanduser()
     if folder in KNOWN and not target.exists():
@@ -181,8 +177,6 @@ def _download(folder: str, repo: str | None, users: str | None) -> int:
 def _verify(folder: str, users: str | None) -> int:
     from srs_eval.data.dataset_hub import check
     from srs_eval.data.datasets import open_dataset
-    from srs_eval.data.errors import counted
-    from srs_eval.report.console import console_for, show
 
     opened = open_dataset(folder)
     chosen = users_chosen(opened, users)
@@ -213,7 +207,6 @@ def _verify(folder: str, users: str | None) -> int:
 def users_chosen(dataset: Dataset, users: str | None, max_user_id: int | None = None) -> list[int]:
     """The users that options name; says who of them is not there. Raises InputError."""
     from srs_eval.data.datasets import absent_users, select_users
-    from srs_eval.report.console import say_absent_users
 
     chosen = select_users(dataset.users, users, max_user_id)
     if users is not None:
@@ -224,7 +217,6 @@ def users_chosen(dataset: Dataset, users: str | None, max_user_id: int | None = 
 def say_environments(out: Path) -> None:
     """In what the parts of a folder's results differ that figures might depend on."""
     from srs_eval.benchmark.setup import different_environments, read_setup
-    from srs_eval.report.console import say
 
     if different := different_environments(read_setup(out) or {}):
         say(f"These results were not all made alike: {'; '.join(different)}.")

@@ -32,7 +32,19 @@ from srs_eval.cli.options import (
 )
 from srs_eval.cli.output import FINE, SOME_FAILED, Outputs, check_targets, json_and_console, write
 from srs_eval.cli.research import say_tuned_on_user
-from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.errors import InputError, NotEnoughData, counted, missing
+from srs_eval.report.console import (
+    ANKI_ROWS,
+    MODELS_ROWS,
+    STATE_CLOSING,
+    RunProgress,
+    console_for,
+    print_answers,
+    say,
+    share_done,
+    show_missing,
+    show_run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -101,7 +113,6 @@ def export(
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
     from srs_eval.advice.questions import REGISTRY
     from srs_eval.engine.ranking import with_own
-    from srs_eval.report.console import console_for, say, share_done
     from srs_eval.report.learner import learner_report
 
     flags.resolve(models)  # refused before the file is read
@@ -184,7 +195,6 @@ def compare(
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
     from srs_eval.advice.standing import FEWEST as STANDING_FEWEST
-    from srs_eval.report.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers, say
     from srs_eval.report.export import to_json
 
     check_targets([source.path, predictions], json)
@@ -266,7 +276,6 @@ def workload(
     from srs_eval.advice.shown.costs import OF_DRAWS
     from srs_eval.advice.workload.estimate import RETENTIONS, Question, beginning, document
     from srs_eval.advice.workload.estimate import workload as estimates
-    from srs_eval.report.console import console_for, print_answers, share_done
 
     check_targets([source.path], json)
     chosen = one_of("--states", states, ("history", "stored"))
@@ -303,7 +312,6 @@ def state(
     from srs_eval.advice.over_time import learner_state
     from srs_eval.advice.shown import state_document
     from srs_eval.data.protocol import Protocol
-    from srs_eval.report.console import STATE_CLOSING, print_answers
 
     check_targets([source.path], json)
     of_anki = one_of("--rows", rows, ("benchmark", "anki")) == "anki"
@@ -343,7 +351,6 @@ def _open_or_run(
 def _run(
     source: Source, flags: Flags, context: Context, running: Running, equivalence: float
 ) -> int:
-    from srs_eval.report.console import console_for, show_missing, show_run
     from srs_eval.report.export import run_csv, run_document, to_json
 
     year = names_of(running.names)
@@ -380,12 +387,10 @@ def _evaluate(
 
     Raises InputError where flags do not go with the log and where nothing can be evaluated.
     """
-    from srs_eval.data.errors import counted
     from srs_eval.engine import evaluate as engine
     from srs_eval.engine.ranking import with_floors
     from srs_eval.engine.run import Run
     from srs_eval.models.configurations import untuned
-    from srs_eval.report.console import RunProgress, say
 
     if log.rows is not None:
         refuse_rows_of_anki(flags)
@@ -452,7 +457,6 @@ def _retentions(text: str) -> tuple[float, ...]:
 
 
 def _sensible_jobs(configurations: list[Configuration], entries: int) -> int:
-    from srs_eval.data.errors import missing
     from srs_eval.engine.session import must_compile
     from srs_eval.engine.workers import cores
 

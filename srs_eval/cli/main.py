@@ -30,6 +30,7 @@ from srs_eval.cli.output import (
 )
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.paths import VERSION
+from srs_eval.report.console import say, show
 
 if TYPE_CHECKING:
     from typer.core import TyperGroup
@@ -144,7 +145,6 @@ def _with_command(given: list[str], group: TyperGroup) -> list[str]:
 
 def _refuse(sentence: str) -> int:
     from srs_eval.data.printable import printable
-    from srs_eval.report.console import say
 
     say(f"srs-eval: {printable(sentence, None)}")
     return BAD_INPUT
@@ -218,7 +218,6 @@ def sentence_of(finding: Finding) -> str:
 def _check_models(words: Sequence[str]) -> int:
     """Checks models by name, or those of a file; the exit code. Raises InputError."""
     from srs_eval.engine.conformance import findings
-    from srs_eval.report.console import say, show
 
     if not words:
         raise InputError("Name a model or a file: srs-eval models check my_model.py.")
@@ -258,7 +257,6 @@ def models(
 ) -> int:
     """List every model, describe one, or check one: `srs-eval models check my_model.py`."""
     from srs_eval.models.configurations import GROUPS
-    from srs_eval.report.console import say
     from srs_eval.report.export import models_document
     from srs_eval.report.terminal import model_stories, models_table
 
@@ -283,7 +281,6 @@ def models(
 @app.command()
 def config() -> int:
     """Print where your settings are read from, and the values in force."""
-    from srs_eval.report.console import show
     from srs_eval.tui.config import config_path, load_config
 
     path = config_path()

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from srs_eval.cli.options import JsonOption, output_option
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, counted
 from srs_eval.data.printable import harmless
+from srs_eval.report.console import console_for, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,7 +57,6 @@ class Outputs:
 
     def write(self, document: Document) -> None:
         """A report in the forms that were asked for; in the terminal's where none was."""
-        from srs_eval.report.console import console_for, say
         from srs_eval.report.files import as_text, write_as
 
         for form, target in (("html", self.html), ("md", self.md), ("json", self.json)):
@@ -67,8 +67,6 @@ class Outputs:
             if folder is not None:
                 written += write_as(document, form, folder)
         if written:
-            from srs_eval.data.errors import counted
-
             say(f"{counted(len(written), 'file')} written.")
         if self == Outputs():
             from srs_eval.report.terminal import document_text
@@ -110,7 +108,6 @@ def check_targets(
 
 def json_and_console(target: str | None, document: Any) -> Console | None:
     """Write JSON if it is asked for; where the rest is shown, None where stdout has the JSON."""
-    from srs_eval.report.console import console_for
     from srs_eval.report.export import to_json
 
     if target is not None:

@@ -30,7 +30,8 @@ from srs_eval.cli.options import (
     takes,
 )
 from srs_eval.cli.output import FINE, SOME_FAILED, Outputs, table_outputs
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, counted
+from srs_eval.report.console import BatchProgress, console_for, say
 
 if TYPE_CHECKING:
     from srs_eval.batch import Keeper
@@ -113,7 +114,6 @@ def batch(
     from srs_eval.batch import run_batch
     from srs_eval.benchmark.plan import is_engine
     from srs_eval.data.datasets import shard_of
-    from srs_eval.report.console import say
 
     flags = flags.set_up_by(setup, models)
     if dataset is None:
@@ -155,7 +155,6 @@ def _followed(
     `say_what_is_known` is given the fingerprint of the data set once that is known.
     """
     from srs_eval.benchmark.plan import Ended, Planned, UnitDone
-    from srs_eval.report.console import BatchProgress, say
 
     plan: Planned | None = None
     finished = failed = 0
@@ -195,7 +194,6 @@ def _followed(
 def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) -> None:
     """The report's first tables of what was asked for; the folder may hold more."""
     from srs_eval.report.comparison import leaderboards
-    from srs_eval.report.console import console_for
     from srs_eval.report.terminal import leaderboard_text
 
     if any((out / "result").glob("*.jsonl")):
@@ -289,7 +287,6 @@ def audit(
     from srs_eval.benchmark.audit import Audit, run_audit
     from srs_eval.benchmark.plan import Ended, Planned, UnitDone
     from srs_eval.report.audit import audit_document
-    from srs_eval.report.console import BatchProgress, say
 
     opened = _opened(dataset, flags)
     outputs.check(out, opened.folder)
@@ -334,7 +331,6 @@ def audit(
 def _opened(dataset: str, flags: Flags) -> Dataset:
     """A data set that the flags can be used on; raises InputError."""
     from srs_eval.data.datasets import open_dataset
-    from srs_eval.report.console import say
 
     refuse_rows_of_anki(flags)
     opened = open_dataset(dataset)
@@ -367,8 +363,6 @@ def say_tuned_on(
 
     `data` is the fingerprint of the users' data set; `others` says how to take other users.
     """
-    from srs_eval.data.errors import counted
-    from srs_eval.report.console import say
 
     seen = ledger.users.intersection(users) if ledger is not None and ledger.data == data else ()
     if ledger is not None and seen:
