@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -19,21 +19,15 @@ if TYPE_CHECKING:
 
 
 def results(
-    action: Annotated[str, typer.Argument(help="check or merge.", metavar="check|merge")],
-    folders: Annotated[list[Path], typer.Argument(help="Folders with results.", metavar="DIR...")],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="With merge: the folder that becomes of them.", show_default=False),
-    ] = None,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="With check: mend what can be mended.")
-    ] = False,
-    take_what_is_whole: Annotated[
-        bool,
-        typer.Option(
-            "--take-what-is-whole", help="With merge: go on without damaged lines of journals."
-        ),
-    ] = False,
+    action: str = typer.Argument(help="check or merge.", metavar="check|merge"),
+    folders: list[Path] = typer.Argument(help="Folders with results.", metavar="DIR..."),
+    out: Path | None = typer.Option(
+        None, help="With merge: the folder that becomes of them.", show_default=False
+    ),
+    repair: bool = typer.Option(False, "--repair", help="With check: mend what can be mended."),
+    take_what_is_whole: bool = typer.Option(
+        False, "--take-what-is-whole", help="With merge: go on without damaged lines of journals."
+    ),
 ) -> int:
     """Check result folders, ours or srs-benchmark's, or make one of several of ours."""
     from srs_eval.benchmark import check as results_check
@@ -73,27 +67,23 @@ def results(
 
 
 def dataset(
-    action: Annotated[
-        str, typer.Argument(help="info, verify or download.", metavar="info|verify|download")
-    ],
-    folder: Annotated[
-        str,
-        typer.Argument(
-            help="The data set's folder, or anki-revlogs-10k or FSRS-Anki-20k for one in your data "
-            "folder.",
-            metavar="DIR",
-        ),
-    ],
-    users: Annotated[
-        str | None,
-        rows_option(
-            "With verify and download: ids and ranges, all if left out.", metavar="1-1000,1005"
-        ),
-    ] = None,
-    repo: Annotated[
-        str | None,
-        option("With download: its name on the Hugging Face hub.", "--from", metavar="OWNER/NAME"),
-    ] = None,
+    action: str = typer.Argument(help="info, verify or download.", metavar="info|verify|download"),
+    folder: str = typer.Argument(
+        help="The data set's folder, or anki-revlogs-10k or FSRS-Anki-20k for one in your data "
+        "folder.",
+        metavar="DIR",
+    ),
+    users: str | None = rows_option(
+        "With verify and download: ids and ranges, all if left out.",
+        default=None,
+        metavar="1-1000,1005",
+    ),
+    repo: str | None = option(
+        "With download: its name on the Hugging Face hub.",
+        "--from",
+        default=None,
+        metavar="OWNER/NAME",
+    ),
     json: JsonOption = None,
 ) -> int:
     """Download a data set of many users, tell what a folder holds, or check every file of it."""

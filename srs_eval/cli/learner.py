@@ -6,7 +6,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, cast
 
 from srs_eval.cli.options import (
     Flags,
@@ -99,13 +99,11 @@ def export(
     outputs: Outputs,
     equivalence: float,
     models: ModelsOption = "all",
-    anonymous: Annotated[
-        bool,
-        output_option(
-            "Number decks and presets instead of naming them, and do not name the file.",
-            "--anonymous",
-        ),
-    ] = False,
+    anonymous: bool = output_option(
+        "Number decks and presets instead of naming them, and do not name the file.",
+        "--anonymous",
+        default=False,
+    ),
     jobs: JobsOption = None,
     reference: ReferenceOption = "FSRS-6",
     no_cache: NoCacheOption = False,
@@ -155,28 +153,22 @@ def inspect(source: Source, json: JsonOption = None) -> int:
 def compare(
     source: Source,
     equivalence: float,
-    params: Annotated[
-        list[str] | None,
-        option(
-            "Parameters of your own to compare, 17, 19 or 21 numbers; may be repeated.",
-            metavar='"0.21, 1.29, ..."',
-        ),
-    ] = None,
-    predictions: Annotated[
-        Path | None,
-        option(
-            "Further candidates from a file: CSV or parquet with review_id (or card_id and "
-            "time_ms), p, model.",
-            metavar="FILE",
-        ),
-    ] = None,
-    question: Annotated[
-        str,
-        option(
-            "Which to answer.",
-            metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|all",
-        ),
-    ] = "all",
+    params: list[str] | None = option(
+        "Parameters of your own to compare, 17, 19 or 21 numbers; may be repeated.",
+        default=None,
+        metavar='"0.21, 1.29, ..."',
+    ),
+    predictions: Path | None = option(
+        "Further candidates from a file: CSV or parquet with review_id (or card_id and "
+        "time_ms), p, model.",
+        default=None,
+        metavar="FILE",
+    ),
+    question: str = option(
+        "Which to answer.",
+        default="all",
+        metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|all",
+    ),
     json: JsonOption = None,
 ) -> int:
     """Should I change anything? Your presets, judged on your own reviews.
@@ -238,33 +230,27 @@ def _of_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
 @takes(source=source_options)
 def workload(
     source: Source,
-    retention: Annotated[
-        str | None,
-        option(
-            "Desired retentions, 0.5 to 0.995; 0.70, 0.71 ... 0.99 if left out.",
-            metavar="0.8,0.85,0.9",
-        ),
-    ] = None,
-    days: Annotated[int, option("Number of days to simulate.")] = 365,
-    new: Annotated[int | None, option("New cards a day; as many as of late if left out.")] = None,
-    after: Annotated[int, option("Begin after so many days without reviews.", metavar="DAYS")] = 0,
-    budget: Annotated[
-        float | None, option("Minutes a day: how many days take more?", metavar="MIN")
-    ] = None,
-    params: Annotated[
-        str | None,
-        option(
-            "Parameters in place of those in force, 17, 19 or 21 numbers.",
-            metavar='"0.21, 1.29, ..."',
-        ),
-    ] = None,
-    states: Annotated[
-        str,
-        option(
-            "What you remember of each card now: from its history, or as Anki stored it.",
-            metavar="history|stored",
-        ),
-    ] = "history",
+    retention: str | None = option(
+        "Desired retentions, 0.5 to 0.995; 0.70, 0.71 ... 0.99 if left out.",
+        default=None,
+        metavar="0.8,0.85,0.9",
+    ),
+    days: int = option("Number of days to simulate.", default=365),
+    new: int | None = option("New cards a day; as many as of late if left out.", default=None),
+    after: int = option("Begin after so many days without reviews.", default=0, metavar="DAYS"),
+    budget: float | None = option(
+        "Minutes a day: how many days take more?", default=None, metavar="MIN"
+    ),
+    params: str | None = option(
+        "Parameters in place of those in force, 17, 19 or 21 numbers.",
+        default=None,
+        metavar='"0.21, 1.29, ..."',
+    ),
+    states: str = option(
+        "What you remember of each card now: from its history, or as Anki stored it.",
+        default="history",
+        metavar="history|stored",
+    ),
     json: JsonOption = None,
 ) -> int:
     """What does a desired retention cost? Reviews and minutes a day, and how sure that is.

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -158,12 +158,9 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def _about(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", help="Show the version and exit.", is_eager=True, callback=_show_version
-        ),
-    ] = False,
+    version: bool = typer.Option(
+        False, "--version", help="Show the version and exit.", is_eager=True, callback=_show_version
+    ),
 ) -> None:
     """Options before a command."""
     from srs_eval.data.readers.files import sweep_abandoned_copies
@@ -244,14 +241,12 @@ def _meant(word: str) -> list[Model]:
 
 @app.command()
 def models(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Models to describe; all are listed if left out. After `check`: models, or a "
-            "file of your own, to find mistakes in.",
-            metavar="[check] NAME|FILE",
-        ),
-    ] = None,
+    names: list[str] | None = typer.Argument(
+        None,
+        help="Models to describe; all are listed if left out. After `check`: models, or a "
+        "file of your own, to find mistakes in.",
+        metavar="[check] NAME|FILE",
+    ),
     json: JsonOption = None,
     model_file: ModelFileOption = None,
 ) -> int:

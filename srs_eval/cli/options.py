@@ -89,14 +89,26 @@ def _evaluated(parameter: inspect.Parameter, of: Callable[..., Any]) -> inspect.
 
 
 def option(
-    meaning: str, *names: str, panel: str = _RUN_PANEL, metavar: str | None = None, **more: Any
+    meaning: str,
+    *names: str,
+    default: Any = ...,
+    panel: str = _RUN_PANEL,
+    metavar: str | None = None,
+    **more: Any,
 ) -> Any:
-    """An option of typer, with what nearly all of ours have."""
-    return typer.Option(*names, help=meaning, metavar=metavar, rich_help_panel=panel, **more)
+    """An option of typer, with what nearly all of ours have; as a default or an annotation."""
+    given = () if default is ... else (default,)
+    return typer.Option(
+        *given, *names, help=meaning, metavar=metavar, rich_help_panel=panel, **more
+    )
 
 
-rows_option = functools.partial(option, panel=_ROWS_PANEL)
-output_option = functools.partial(option, panel=_OUTPUT_PANEL)
+def rows_option(meaning: str, *names: str, **more: Any) -> Any:
+    return option(meaning, *names, panel=_ROWS_PANEL, **more)
+
+
+def output_option(meaning: str, *names: str, **more: Any) -> Any:
+    return option(meaning, *names, panel=_OUTPUT_PANEL, **more)
 
 
 @dataclass(frozen=True)
@@ -229,18 +241,16 @@ def load_model_files(paths: Sequence[Path] | None) -> None:
 
 
 def context_options(
-    sm2_target: Annotated[
-        float,
-        option(
-            "Retention that SM-2's intervals are taken to aim at.",
-            "--sm2-target",
-            panel=_PROTOCOL_PANEL,
-        ),
-    ] = 0.9,
-    weights: Annotated[
-        Path | None, option("Folder of pretrained network weights.", metavar="DIR")
-    ] = None,
-    device: Annotated[str, option("Where LSTM runs: cpu, cuda, mps, xpu.")] = "cpu",
+    sm2_target: float = option(
+        "Retention that SM-2's intervals are taken to aim at.",
+        "--sm2-target",
+        default=0.9,
+        panel=_PROTOCOL_PANEL,
+    ),
+    weights: Path | None = option(
+        "Folder of pretrained network weights.", default=None, metavar="DIR"
+    ),
+    device: str = option("Where LSTM runs: cpu, cuda, mps, xpu.", default="cpu"),
     model_file: ModelFileOption = None,
 ) -> Context:
     """Settings of single models."""
@@ -289,24 +299,22 @@ class Source:
 
 
 def source_options(
-    path: Annotated[
-        Path | None,
-        typer.Argument(
-            help="Collection, package, research export, CSV, or a data-set folder (with --user).",
-            show_default=False,
-        ),
-    ] = None,
-    user: Annotated[int | None, rows_option("Which user of a data-set folder.")] = None,
-    deck: Annotated[
-        list[str] | None, rows_option("Only this deck and those below it; may be repeated.")
-    ] = None,
-    preset: Annotated[
-        list[str] | None, rows_option("Only decks with this preset; may be repeated.")
-    ] = None,
-    timezone: Annotated[
-        str | None, rows_option("Where days begin: a zone such as Asia/Tokyo, UTC-7, or local.")
-    ] = None,
-    rollover: Annotated[int | None, rows_option("Hour at which days begin, 0-23.")] = None,
+    path: Path | None = typer.Argument(
+        None,
+        help="Collection, package, research export, CSV, or a data-set folder (with --user).",
+        show_default=False,
+    ),
+    user: int | None = rows_option("Which user of a data-set folder.", default=None),
+    deck: list[str] | None = rows_option(
+        "Only this deck and those below it; may be repeated.", default=None
+    ),
+    preset: list[str] | None = rows_option(
+        "Only decks with this preset; may be repeated.", default=None
+    ),
+    timezone: str | None = rows_option(
+        "Where days begin: a zone such as Asia/Tokyo, UTC-7, or local.", default=None
+    ),
+    rollover: int | None = rows_option("Hour at which days begin, 0-23.", default=None),
 ) -> Source:
     """The learner's file."""
     return Source(path, user, timezone, rollover, tuple(deck or ()), tuple(preset or ()))
@@ -354,13 +362,11 @@ ReferenceOption = Annotated[
 
 
 def equivalence_option(
-    equivalence: Annotated[
-        float | None,
-        option(
-            "Differences in log loss within it do not matter; if left out as in config.toml.",
-            "--equivalence",
-        ),
-    ] = None,
+    equivalence: float | None = option(
+        "Differences in log loss within it do not matter; if left out as in config.toml.",
+        "--equivalence",
+        default=None,
+    ),
 ) -> float:
     """What does not matter; raises InputError."""
     from srs_eval.tui.config import load_config
