@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -324,47 +324,35 @@ ModelsOption = Annotated[
     str,
     option(
         "Names, aliases and groups, separated by commas; `srs-eval models` lists them.",
-        "--models",
         metavar="A,B|fast|all",
     ),
 ]
 SetupOption = Annotated[
     Path | None,
-    option(
-        "Train what an audit's ledger names as it says, as NAME-tuned.", "--setup", metavar="LEDGER"
-    ),
+    option("Train what an audit's ledger names as it says, as NAME-tuned.", metavar="LEDGER"),
 ]
-JobsOption = Annotated[
-    int | None, option("Worker processes, one a core if left out.", "--jobs", min=0)
-]
+JobsOption = Annotated[int | None, option("Worker processes, one a core if left out.", min=0)]
 JsonOption = Annotated[
-    str | None,
-    output_option("Write JSON to a file, or to stdout with -.", "--json", metavar="FILE|-"),
+    str | None, output_option("Write JSON to a file, or to stdout with -.", metavar="FILE|-")
 ]
 _CsvOption = Annotated[
-    str | None,
-    output_option("Write CSV to a file, or to stdout with -.", "--csv", metavar="FILE|-"),
+    str | None, output_option("Write CSV to a file, or to stdout with -.", metavar="FILE|-")
 ]
 NamesOption = Annotated[
     str,
     output_option(
         "How files spell configurations: as srs-benchmark did in 2025, or since 2026.",
-        "--names",
         metavar="2025|2026",
     ),
 ]
 ReferenceOption = Annotated[
-    str,
-    option(
-        "The model that others are held against besides the best.", "--reference", metavar="NAME"
-    ),
+    str, option("The model that others are held against besides the best.", metavar="NAME")
 ]
 
 
 def equivalence_option(
     equivalence: float | None = option(
         "Differences in log loss within it do not matter; if left out as in config.toml.",
-        "--equivalence",
         default=None,
     ),
 ) -> float:
@@ -418,8 +406,7 @@ def names_of(year: str) -> Names:
     """The spelling that `--names` asks for; raises InputError."""
     from srs_eval.models.configurations import NAMES
 
-    chosen = one_of("--names", year, NAMES)
-    return next(each for each in NAMES if each == chosen)
+    return cast("Names", one_of("--names", year, NAMES))
 
 
 def one_of(option: str, value: str, allowed: Sequence[str]) -> str:

@@ -24,17 +24,14 @@ FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _HtmlOption = Annotated[
     str | None,
     output_option(
-        "Write a page that opens offline to a file, or to stdout with -.",
-        "--html",
-        metavar="FILE|-",
+        "Write a page that opens offline to a file, or to stdout with -.", metavar="FILE|-"
     ),
 ]
 _MarkdownOption = Annotated[
-    str | None,
-    output_option("Write Markdown to a file, or to stdout with -.", "--md", metavar="FILE|-"),
+    str | None, output_option("Write Markdown to a file, or to stdout with -.", metavar="FILE|-")
 ]
 _CsvFolderOption = Annotated[
-    Path | None, output_option("Write every table to a folder.", "--csv", metavar="DIR")
+    Path | None, output_option("Write every table to a folder.", metavar="DIR")
 ]
 _PngFolderOption = Annotated[
     Path | None, output_option("Write every picture to a folder.", "--png", metavar="DIR")
