@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from srs_eval.cli.options import JsonOption, one_of, option, rows_option
-from srs_eval.cli.output import FINE, SOME_FAILED, check_targets, json_and_console
+from srs_eval.cli.options import (
+    FINE,
+    SOME_FAILED,
+    JsonOption,
+    check_targets,
+    json_and_console,
+    one_of,
+    option,
+    rows_option,
+)
 from srs_eval.data.errors import InputError, counted
 from srs_eval.report.console import console_for, say, say_absent_users, show
 

@@ -9,28 +9,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from srs_eval.cli.options import (
+    FINE,
+    SOME_FAILED,
     Flags,
     JobsOption,
     JsonOption,
     ModelsOption,
     NoCacheOption,
+    Outputs,
     ReferenceOption,
     RowsOption,
     Running,
     Source,
-    context_options,
-    demo_options,
-    equivalence_option,
+    check_targets,
+    json_and_console,
     names_of,
     one_of,
     option,
     output_option,
-    protocol_options,
     refuse_rows_of_anki,
-    source_options,
-    takes,
+    write,
 )
-from srs_eval.cli.output import FINE, SOME_FAILED, Outputs, check_targets, json_and_console, write
 from srs_eval.cli.research import say_tuned_on_user
 from srs_eval.data.errors import InputError, NotEnoughData, counted, missing
 from srs_eval.report.console import (
@@ -55,43 +54,45 @@ if TYPE_CHECKING:
     from srs_eval.training.context import Context
 
 
-@takes(
-    source=source_options,
-    flags=protocol_options,
-    context=context_options,
-    running=Running,
-    equivalence=equivalence_option,
-)
 def open_or_run(
     source: Source, flags: Flags, context: Context, running: Running, equivalence: float
 ) -> int:
     """The terminal app, or `run` where stdout is no terminal or only `run` does what is asked."""
-    flags = flags.set_up_by(running.setup, running.models)
-    return _open_or_run(source, flags, context, running, equivalence)
+    terminal = sys.stdout.isatty() and sys.stdin.isatty()
+    if terminal and running.json is running.csv is running.setup is None:
+        return _open_app(source, flags, context, running, equivalence)
+    return run(source, flags, context, running, equivalence)
 
 
-@takes(
-    source=source_options,
-    flags=protocol_options,
-    context=context_options,
-    running=Running,
-    equivalence=equivalence_option,
-)
 def run(
     source: Source, flags: Flags, context: Context, running: Running, equivalence: float
 ) -> int:
     """Evaluate models on one collection and print their ranking."""
+    from srs_eval.report.export import run_csv, run_document, to_json
+
     flags = flags.set_up_by(running.setup, running.models)
-    return _run(source, flags, context, running, equivalence)
+    year = names_of(running.names)
+    flags.resolve(running.models)  # refused before the file is read
+    check_targets([source.path], running.json, running.csv)
+    log = source.load()
+    flags = _as_the_log_allows(flags, log)
+    configurations = flags.resolve(running.models)
+    say_tuned_on_user(flags.ledger, source, log)
+    found, interrupted = _evaluate(log, configurations, flags, context, running, equivalence)
+    document = run_document(log, found, flags.protocol, **source.narrowed_to, names=year)
+    if running.json is not None:
+        write(running.json, to_json(document))
+    if running.csv is not None:
+        write(running.csv, run_csv(document, configurations, year))
+    if "-" in (running.json, running.csv):
+        show_missing(found)
+    else:
+        show_run(found, console_for(sys.stdout))
+    if interrupted is not None:
+        raise interrupted
+    return SOME_FAILED if found.failed else FINE
 
 
-@takes(
-    source=source_options,
-    flags=protocol_options,
-    context=context_options,
-    outputs=Outputs,
-    equivalence=equivalence_option,
-)
 def export(
     source: Source,
     flags: Flags,
@@ -137,7 +138,6 @@ def export(
     return SOME_FAILED if run.failed else FINE
 
 
-@takes(source=source_options)
 def inspect(source: Source, json: JsonOption = None) -> int:
     """Tell what a file holds and which of its entries count, and change nothing."""
     from srs_eval.report.inspection import inspect_log, render_inspection
@@ -149,7 +149,6 @@ def inspect(source: Source, json: JsonOption = None) -> int:
     return FINE
 
 
-@takes(source=source_options, equivalence=equivalence_option)
 def compare(
     source: Source,
     equivalence: float,
@@ -227,7 +226,6 @@ def _of_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
     return NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)")
 
 
-@takes(source=source_options)
 def workload(
     source: Source,
     retention: str | None = option(
@@ -290,7 +288,6 @@ def workload(
     return FINE
 
 
-@takes(source=source_options, equivalence=equivalence_option)
 def state(
     source: Source, equivalence: float, rows: RowsOption = "benchmark", json: JsonOption = None
 ) -> int:
@@ -308,57 +305,22 @@ def state(
     return FINE
 
 
-@takes(
-    flags=protocol_options,
-    context=context_options,
-    running=demo_options,
-    equivalence=equivalence_option,
-)
-def demo(flags: Flags, context: Context, running: Running, equivalence: float) -> int:
+def demo(
+    *,
+    flags: Flags,
+    context: Context,
+    models: ModelsOption = "fast",
+    running: Running,
+    equivalence: float,
+) -> int:
     """Evaluate a simulated learner's collection."""
     from srs_eval.data.paths import DEMO_FILE
 
-    return _open_or_run(Source(DEMO_FILE), flags, context, running, equivalence)
+    running = replace(running, models=models)
+    return open_or_run(Source(DEMO_FILE), flags, context, running, equivalence)
 
 
 # --- what commands do ----------------------------------------------------------
-
-
-def _open_or_run(
-    source: Source, flags: Flags, context: Context, running: Running, equivalence: float
-) -> int:
-    """The app where there is a terminal and nothing is asked for that only `run` does."""
-    terminal = sys.stdout.isatty() and sys.stdin.isatty()
-    if terminal and running.json is running.csv is running.setup is None:
-        return _open_app(source, flags, context, running, equivalence)
-    return _run(source, flags, context, running, equivalence)
-
-
-def _run(
-    source: Source, flags: Flags, context: Context, running: Running, equivalence: float
-) -> int:
-    from srs_eval.report.export import run_csv, run_document, to_json
-
-    year = names_of(running.names)
-    flags.resolve(running.models)  # refused before the file is read
-    check_targets([source.path], running.json, running.csv)
-    log = source.load()
-    flags = _as_the_log_allows(flags, log)
-    configurations = flags.resolve(running.models)
-    say_tuned_on_user(flags.ledger, source, log)
-    run, interrupted = _evaluate(log, configurations, flags, context, running, equivalence)
-    document = run_document(log, run, flags.protocol, **source.narrowed_to, names=year)
-    if running.json is not None:
-        write(running.json, to_json(document))
-    if running.csv is not None:
-        write(running.csv, run_csv(document, configurations, year))
-    if "-" in (running.json, running.csv):
-        show_missing(run)
-    else:
-        show_run(run, console_for(sys.stdout))
-    if interrupted is not None:
-        raise interrupted
-    return SOME_FAILED if run.failed else FINE
 
 
 def _evaluate(
@@ -470,8 +432,8 @@ def _open_app(
         timezone=source.timezone,
         rollover=source.rollover,
         user=source.user,
-        decks=source.decks,
-        presets=source.presets,
+        decks=source.deck or (),
+        presets=source.preset or (),
         context=context,
         use_cache=not running.no_cache,
         config=replace(load_config(), equivalence=equivalence),

@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from srs_eval.cli import folders, learner, research
-from srs_eval.cli.options import JsonOption, ModelFileOption, load_model_files, normalised
-from srs_eval.cli.output import (
+from srs_eval.cli.options import (
     BAD_INPUT,
     FINE,
     INTERRUPTED,
     SOME_FAILED,
+    JsonOption,
+    ModelFileOption,
     check_targets,
+    command,
     json_and_console,
 )
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -47,21 +49,30 @@ app = typer.Typer(
     "`srs-eval [PATH]` opens the terminal app; without a terminal it is the same as "
     "`srs-eval run`, whose options it takes.",
 )
-app.command(hidden=True, name="open")(learner.open_or_run)
+app.command(hidden=True, name="open")(command(learner.open_or_run))
 for _command in (
-    learner.run,
-    research.batch,
-    learner.export,
-    research.report,
-    research.audit,
+    command(learner.run),
+    command(research.batch, keep=research.keep_options),
+    command(learner.export),
+    command(research.report),
+    command(research.audit, without=("png",)),
     folders.results,
     folders.dataset,
-    learner.inspect,
-    learner.compare,
-    learner.workload,
-    learner.state,
+    command(learner.inspect),
+    command(learner.compare),
+    command(learner.workload),
+    command(learner.state),
 ):
     app.command()(_command)
+
+# Spellings that are accepted besides the declared ones; dashes may stand for underscores.
+_ALIASES = {
+    "--binary": "--two_buttons",
+    "--dry": "--default",
+    "--dry_run": "--default",
+    "--pretrain": "--S0",
+    "--s0": "--S0",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -141,6 +152,32 @@ def _with_command(given: list[str], group: TyperGroup) -> list[str]:
     if first in group.commands or first in ("--help", "-h", "--version"):
         return arguments
     return ["open", *arguments]
+
+
+def normalised(arguments: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Arguments with every option in its declared spelling.
+
+    Dashes and underscores are the same, aliases become their option, and a `--json` or
+    `--csv` that nothing follows means stdout.
+    """
+    declared = {option.replace("_", "-"): option for option in known}
+    made: list[str] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "--":
+            return [*made, argument, *rest]
+        if not argument.startswith("--"):
+            made.append(argument)
+            continue
+        name, equals, value = argument.partition("=")
+        name = _ALIASES.get(f"--{name[2:].replace('-', '_')}", name)
+        name = declared.get(f"--{name[2:].replace('_', '-')}", name)
+        made.append(name + equals + value)
+        bare = not equals and (not rest or rest[0].startswith("--"))
+        if name in ("--json", "--csv") and bare:
+            made.append("-")
+    return made
 
 
 def _refuse(sentence: str) -> int:
@@ -251,12 +288,14 @@ def models(
     model_file: ModelFileOption = None,
 ) -> int:
     """List every model, describe one, or check one: `srs-eval models check my_model.py`."""
+    from srs_eval.models import load_model_file
     from srs_eval.models.configurations import GROUPS
     from srs_eval.report.export import models_document
     from srs_eval.report.terminal import model_stories, models_table
 
     check_targets([], json)
-    load_model_files(model_file)
+    for path in model_file or ():
+        load_model_file(path)
     if names and names[0] == "check":
         if json is not None:
             raise InputError("`models check` prints sentences; it has no --json.")
@@ -291,7 +330,7 @@ def config() -> int:
     return FINE
 
 
-app.command()(learner.demo)
+app.command()(command(learner.demo, without=("models", "setup", "names", "no_cache")))
 
 
 @contextmanager

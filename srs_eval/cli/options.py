@@ -1,7 +1,7 @@
-"""Options that several commands share, in groups.
+"""Options that several commands share, in groups, and what commands leave.
 
 A group is a function or a dataclass: its parameters are the options, its value is what they mean.
-`takes` puts a group in the place of one parameter of a command.
+`command` puts groups in the place of parameters.
 """
 
 from __future__ import annotations
@@ -17,59 +17,60 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, counted
+from srs_eval.data.printable import harmless
 from srs_eval.data.protocol import Protocol
+from srs_eval.report.console import console_for, say
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.models.configurations import Configuration, Fit, Names
+    from srs_eval.report.document import Document
     from srs_eval.training.context import Context
 
+FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
 _ROWS_PANEL = "Which reviews count"
 _RUN_PANEL = "How it runs"
 _OUTPUT_PANEL = "Output"
 
-# Spellings that are accepted besides the declared ones; dashes may stand for underscores.
 _DEVICES = ("cpu", "cuda", "mps", "xpu")  # kinds that PyTorch knows, without their number
-_ALIASES = {
-    "--binary": "--two_buttons",
-    "--dry": "--default",
-    "--dry_run": "--default",
-    "--pretrain": "--S0",
-    "--s0": "--S0",
-}
 
 
-def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Replace each named parameter of a command by the options of a group."""
+def command(
+    function: Callable[..., Any], without: Sequence[str] = (), **others: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A function as typer takes it: where a parameter is a group, with the group's options.
 
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        parameters: list[inspect.Parameter] = []
-        owners: dict[str, str] = {}
-        for name, parameter in inspect.signature(command).parameters.items():
-            if name not in groups:
-                parameters.append(_evaluated(parameter, command))
-                continue
-            for option in _options_of(groups[name]):
-                owners[option.name] = name
-                parameters.append(option)
+    Groups go by the names of parameters: those of `_GROUPS`, and `others`; `without` names
+    options of groups that this command does not have.
+    """
+    groups = {**_GROUPS, **others}
+    parameters: list[inspect.Parameter] = []
+    owners: dict[str, str] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name not in groups:
+            parameters.append(_evaluated(parameter, function))
+            continue
+        options = [each for each in _options_of(groups[name]) if each.name not in without]
+        owners |= {each.name: name for each in options}
+        parameters += options
 
-        @functools.wraps(command)
-        def with_groups(**values: Any) -> Any:
-            given: dict[str, dict[str, Any]] = {name: {} for name in groups}
-            for option, group in owners.items():
-                given[group][option] = values.pop(option)
-            made = {name: groups[name](**options) for name, options in given.items()}
-            return command(**values, **made)
+    @functools.wraps(function)
+    def with_groups(**values: Any) -> Any:
+        given: dict[str, dict[str, Any]] = {name: {} for name in owners.values()}
+        for option, group in owners.items():
+            given[group][option] = values.pop(option)
+        made = {name: groups[name](**options) for name, options in given.items()}
+        return function(**values, **made)
 
-        ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-        with_groups.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
-        with_groups.__annotations__ = {each.name: each.annotation for each in ordered}
-        return with_groups
-
-    return decorate
+    ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    with_groups.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    with_groups.__annotations__ = {each.name: each.annotation for each in ordered}
+    return with_groups
 
 
 @functools.cache
@@ -231,15 +232,6 @@ ModelFileOption = Annotated[
 ]
 
 
-def load_model_files(paths: Sequence[Path] | None) -> None:
-    """Raises InputError."""
-    if paths:
-        from srs_eval.models import load_model_file
-
-        for path in paths:
-            load_model_file(path)
-
-
 def context_options(
     sm2_target: float = option(
         "Retention that SM-2's intervals are taken to aim at.",
@@ -254,13 +246,15 @@ def context_options(
     model_file: ModelFileOption = None,
 ) -> Context:
     """Settings of single models."""
+    from srs_eval.models import load_model_file
     from srs_eval.training.context import Context
 
     if not 0 < sm2_target < 1:
         raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")
     if weights is not None and not weights.is_dir():
         raise InputError(f'--weights: there is no folder "{weights}".')
-    load_model_files(model_file)
+    for path in model_file or ():
+        load_model_file(path)
     kind, colon, number = device.lower().partition(":")
     one_of("--device", kind, _DEVICES)
     if colon and not number.isdecimal():
@@ -272,17 +266,30 @@ def context_options(
 class Source:
     """A learner's file and how to read it."""
 
-    path: Path | None
-    user: int | None = None
-    timezone: str | None = None
-    rollover: int | None = None
-    decks: tuple[str, ...] = ()
-    presets: tuple[str, ...] = ()
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Collection, package, research export, CSV, or a data-set folder (with --user).",
+            show_default=False,
+        ),
+    ] = None
+    user: Annotated[int | None, rows_option("Which user of a data-set folder.")] = None
+    deck: Annotated[
+        list[str] | None, rows_option("Only this deck and those below it; may be repeated.")
+    ] = None
+    preset: Annotated[
+        list[str] | None, rows_option("Only decks with this preset; may be repeated.")
+    ] = None
+    timezone: Annotated[
+        str | None, rows_option("Where days begin: a zone such as Asia/Tokyo, UTC-7, or local.")
+    ] = None
+    rollover: Annotated[int | None, rows_option("Hour at which days begin, 0-23.")] = None
 
     @property
     def narrowed_to(self) -> dict[str, str | None]:
         """Decks and presets in words, None for all."""
-        return {"deck": ", ".join(self.decks) or None, "preset": ", ".join(self.presets) or None}
+        named = {"deck": self.deck, "preset": self.preset}
+        return {what: ", ".join(names or ()) or None for what, names in named.items()}
 
     def load(self) -> ReviewLog:
         from srs_eval.anki_import import find_profiles, load_log
@@ -293,31 +300,9 @@ class Source:
             hint = f" Found on this machine: {found}." if found else ""
             raise InputError(f"Which file? Give the path of a collection or export.{hint}")
         log = load_log(self.path, timezone=self.timezone, rollover=self.rollover, user=self.user)
-        if self.decks:
-            log = only_deck(log, *self.decks)
-        return only_preset(log, *self.presets) if self.presets else log
-
-
-def source_options(
-    path: Path | None = typer.Argument(
-        None,
-        help="Collection, package, research export, CSV, or a data-set folder (with --user).",
-        show_default=False,
-    ),
-    user: int | None = rows_option("Which user of a data-set folder.", default=None),
-    deck: list[str] | None = rows_option(
-        "Only this deck and those below it; may be repeated.", default=None
-    ),
-    preset: list[str] | None = rows_option(
-        "Only decks with this preset; may be repeated.", default=None
-    ),
-    timezone: str | None = rows_option(
-        "Where days begin: a zone such as Asia/Tokyo, UTC-7, or local.", default=None
-    ),
-    rollover: int | None = rows_option("Hour at which days begin, 0-23.", default=None),
-) -> Source:
-    """The learner's file."""
-    return Source(path, user, timezone, rollover, tuple(deck or ()), tuple(preset or ()))
+        if self.deck:
+            log = only_deck(log, *self.deck)
+        return only_preset(log, *self.preset) if self.preset else log
 
 
 ModelsOption = Annotated[
@@ -383,17 +368,6 @@ class Running:
     no_cache: NoCacheOption = False
 
 
-def demo_options(
-    models: ModelsOption = "fast",
-    jobs: JobsOption = None,
-    json: JsonOption = None,
-    csv: _CsvOption = None,
-    reference: ReferenceOption = "FSRS-6",
-) -> Running:
-    """The same of `demo`."""
-    return Running(models, None, jobs, json, csv, reference)
-
-
 def refuse_rows_of_anki(flags: Flags) -> None:
     if flags.protocol.rows != "benchmark":
         raise InputError(
@@ -418,27 +392,104 @@ def one_of(option: str, value: str, allowed: Sequence[str]) -> str:
     raise InputError(f'{option} takes {", ".join(allowed)}, not "{value}".{hint}')
 
 
-def normalised(arguments: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Arguments with every option in its declared spelling.
+# --- what a command leaves
 
-    Dashes and underscores are the same, aliases become their option, and a `--json` or
-    `--csv` that nothing follows means stdout.
+
+@dataclass(frozen=True)
+class Outputs:
+    """The forms of a report that are asked for: files, `-` for stdout, and folders."""
+
+    html: Annotated[
+        str | None,
+        output_option(
+            "Write a page that opens offline to a file, or to stdout with -.", metavar="FILE|-"
+        ),
+    ] = None
+    md: Annotated[
+        str | None,
+        output_option("Write Markdown to a file, or to stdout with -.", metavar="FILE|-"),
+    ] = None
+    csv: Annotated[Path | None, output_option("Write every table to a folder.", metavar="DIR")] = (
+        None
+    )
+    png: Annotated[
+        Path | None, output_option("Write every picture to a folder.", metavar="DIR")
+    ] = None
+    json: JsonOption = None
+
+    def check(self, *read: Path | None) -> None:
+        """Refuse what cannot be written; `read` is what the work is on. Raises InputError."""
+        check_targets(read, self.html, self.md, self.json, csv=self.csv, png=self.png)
+
+    def write(self, document: Document) -> None:
+        """A report in the forms that were asked for; in the terminal's where none was."""
+        from srs_eval.report.files import as_text, write_as
+
+        for form, target in (("html", self.html), ("md", self.md), ("json", self.json)):
+            if target is not None:
+                write(target, as_text(document, form))
+        written: list[Path] = []
+        for form, folder in (("csv", self.csv), ("png", self.png)):
+            if folder is not None:
+                written += write_as(document, form, folder)
+        if written:
+            say(f"{counted(len(written), 'file')} written.")
+        if self == Outputs():
+            from srs_eval.report.terminal import document_text
+
+            console = console_for(sys.stdout)
+            console.print(document_text(document, console.width))
+
+
+def check_targets(
+    read: Sequence[Path | None],
+    *files: str | None,
+    csv: Path | None = None,
+    png: Path | None = None,
+) -> None:
+    """Refuse what cannot be written, or would cost a person a file, before the work.
+
+    `read` is what the work is on. Raises InputError.
     """
-    declared = {option.replace("_", "-"): option for option in known}
-    made: list[str] = []
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
-        if argument == "--":
-            return [*made, argument, *rest]
-        if not argument.startswith("--"):
-            made.append(argument)
-            continue
-        name, equals, value = argument.partition("=")
-        name = _ALIASES.get(f"--{name[2:].replace('-', '_')}", name)
-        name = declared.get(f"--{name[2:].replace('_', '-')}", name)
-        made.append(name + equals + value)
-        bare = not equals and (not rest or rest[0].startswith("--"))
-        if name in ("--json", "--csv") and bare:
-            made.append("-")
-    return made
+    from srs_eval.data.outputs import check_outputs
+
+    if files.count("-") > 1:
+        raise InputError("stdout can carry one document: give the others files.")
+    folders = [(ending, path) for ending, path in (("csv", csv), ("png", png)) if path is not None]
+    if Path("-") in (csv, png):
+        raise InputError("--csv and --png take a folder: name one for the files.")
+    named = [Path(each).expanduser() for each in files if each is not None and each != "-"]
+    check_outputs(named, folders, [each for each in read if each is not None])
+
+
+def json_and_console(target: str | None, document: Any) -> Console | None:
+    """Write JSON if it is asked for; where the rest is shown, None where stdout has the JSON."""
+    from srs_eval.report.export import to_json
+
+    if target is not None:
+        write(target, to_json(document))
+    return None if target == "-" else console_for(sys.stdout)
+
+
+def write(target: str, text: str) -> None:
+    """To a file, in one step, or to stdout for `-`; UTF-8 in any locale."""
+    if target == "-":
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+        sys.stdout.write(harmless(text))
+        sys.stdout.flush()
+        return
+    from srs_eval.data.outputs import write_file
+
+    content = text.encode("utf-8", "replace")  # a path need not be text
+    write_file(Path(target).expanduser(), content)
+
+
+_GROUPS: dict[str, Callable[..., Any]] = {
+    "source": Source,
+    "flags": protocol_options,
+    "context": context_options,
+    "running": Running,
+    "equivalence": equivalence_option,
+    "outputs": Outputs,
+}

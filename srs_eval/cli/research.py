@@ -13,23 +13,22 @@ import typer
 
 from srs_eval.cli.folders import say_environments, users_chosen
 from srs_eval.cli.options import (
+    FINE,
+    SOME_FAILED,
     Flags,
     JobsOption,
     ModelsOption,
     NamesOption,
+    Outputs,
     SetupOption,
     Source,
-    context_options,
     names_of,
     one_of,
     option,
     output_option,
-    protocol_options,
     refuse_rows_of_anki,
     rows_option,
-    takes,
 )
-from srs_eval.cli.output import FINE, SOME_FAILED, Outputs, table_outputs
 from srs_eval.data.errors import InputError, counted
 from srs_eval.report.console import BatchProgress, console_for, say
 
@@ -50,7 +49,7 @@ _MaxUserOption = Annotated[int | None, rows_option("Highest user id to include."
 _FreshOption = Annotated[bool, option("Delete what is there first.", "--fresh")]
 
 
-def _keep_options(
+def keep_options(
     raw: bool = output_option("Keep every prediction, as parquet.", "--raw", default=False),
     file: bool = output_option(
         "Keep every prediction with its history, as text.", "--file", default=False
@@ -71,7 +70,6 @@ def _keep_options(
     return {kind: make for kind, (asked_for, make) in wanted.items() if asked_for}
 
 
-@takes(flags=protocol_options, context=context_options, keep=_keep_options)
 def batch(
     flags: Flags,
     context: Context,
@@ -196,7 +194,6 @@ def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) ->
             console.print(leaderboard_text(section, console.width, out))
 
 
-@takes(outputs=Outputs)
 def report(
     outputs: Outputs,
     folders: list[Path] = typer.Argument(
@@ -242,7 +239,6 @@ def report(
     return FINE
 
 
-@takes(flags=protocol_options, context=context_options, outputs=table_outputs)
 def audit(
     flags: Flags,
     context: Context,

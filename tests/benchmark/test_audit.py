@@ -25,8 +25,7 @@ from srs_eval.benchmark.plan import Planned, UnitDone
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.setup import Ledger, disagreement, make_setup
 from srs_eval.benchmark.tuning import _Search, _split_past
-from srs_eval.cli.options import Flags
-from srs_eval.cli.output import Outputs
+from srs_eval.cli.options import Flags, Outputs
 from srs_eval.cli.research import say_tuned_on
 from srs_eval.data.datasets import Dataset, open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData

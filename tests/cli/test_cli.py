@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from srs_eval.cli.learner import _sensible_jobs
-from srs_eval.cli.main import main
-from srs_eval.cli.options import normalised
+from srs_eval.cli.main import main, normalised
 from srs_eval.data.paths import VERSION
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
