@@ -185,7 +185,7 @@ def _followed(
 
 def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) -> None:
     """The report's first tables of what was asked for; the folder may hold more."""
-    from srs_eval.report.comparison import leaderboards
+    from srs_eval.report.dataset import leaderboards
     from srs_eval.report.terminal import leaderboard_text
 
     if any((out / "result").glob("*.jsonl")):
@@ -264,7 +264,7 @@ def audit(
     from srs_eval.batch import run_batch
     from srs_eval.benchmark.audit import Audit, run_audit
     from srs_eval.benchmark.plan import Ended, Planned, UnitDone
-    from srs_eval.report.audit import audit_document
+    from srs_eval.report.dataset import audit_document
 
     opened = _opened(dataset, flags)
     outputs.check(out, opened.folder)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
-from srs_eval.benchmark.leaderboard import PERCENTILES, Comparison, Standing, Standings, compare
-from srs_eval.benchmark.result_files import ResultFile, read_folders
-from srs_eval.data.errors import counted
+from srs_eval.benchmark.leaderboard import (
+    PERCENTILES,
+    WEIGHTINGS,
+    Change,
+    Comparison,
+    Standing,
+    Standings,
+    changes,
+)
+from srs_eval.benchmark.result_files import ResultFile, ResultFolder
+from srs_eval.data.errors import InputError, counted
 from srs_eval.data.reviews import FloatArray
 from srs_eval.metrics import KEYS, better
 from srs_eval.report import pictures
@@ -28,7 +35,8 @@ from srs_eval.report.document import (
     with_ends,
     written,
 )
-from srs_eval.stats.users import CONFIDENCE, MODES, Averages, places
+from srs_eval.stats.users import COLUMNS, CONFIDENCE, MODES, Averages, places, read_predictions
+from srs_eval.stats.users import averages as averages_of
 
 SECONDS = "seconds"
 METRICS = ("LogLoss", "RMSE(bins)", "AUC")
@@ -56,6 +64,7 @@ _WEIGHTED = {"reviews": "Weighted by the number of reviews", "users": "Every use
 
 
 _StandingColumn = tuple[str | Column, Callable[[Standing], Cell]]
+_ChangeColumn = tuple[str | Column, Callable[[Change], Cell]]
 
 
 def heading(metric: str) -> str:
@@ -81,28 +90,10 @@ def listed(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(names) if len(names) < 2 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[Section]:
-    """The first table on each set of judged reviews, of some configurations and users."""
-    files = [
-        _only(file, users)
-        for found in read_folders([folder])
-        for file in found.files
-        if file.name in names and not users.isdisjoint(file.users.tolist())
-    ]
-    return [
-        Section(
-            title_of(each),
-            (_over_whom(each, False), _means(each.tables[0], each, METRICS, "", False)),
-        )
-        for each in compare(files)
-    ]
-
-
-def _only(file: ResultFile, users: Set[int]) -> ResultFile:
-    """Results of some users, the rest as it is."""
-    there = np.isin(file.users, list(users))
-    metrics = {name: values[there] for name, values in file.metrics.items()}
-    return replace(file, users=file.users[there], sizes=file.sizes[there], metrics=metrics)
+def leaderboard(comparison: Comparison) -> Section:
+    """The first table of a comparison."""
+    means = _means(comparison.tables[0], comparison, METRICS, "", False)
+    return Section(title_of(comparison), (_over_whom(comparison, False), means))
 
 
 def comparison_section(
@@ -358,8 +349,6 @@ def _distribution(comparison: Comparison, name: str) -> Section:
 def _averages(averages: Sequence[Averages], name: str) -> Section:
     """Averaging modes side by side."""
     modes = [mode for mode in MODES if any(mode in each.means for each in averages)]
-    if not modes:
-        return Section("Averaging", ("No predictions here tell what is to be averaged over.",))
     metrics = list(dict.fromkeys(m for each in averages for of in each.means.values() for m in of))
     blocks: list[Block] = [
         "The same predictions, averaged in different ways: over all reviews at once (global), over "
@@ -401,3 +390,101 @@ def _averages(averages: Sequence[Averages], name: str) -> Section:
         ),
     )
     return Section("Averaging", (*blocks, counts))
+
+
+def averaged(
+    folders: Sequence[ResultFolder], comparisons: Sequence[Comparison], modes: Sequence[str]
+) -> list[list[Averages]]:
+    """By comparison: averages of those of its files that have predictions.
+
+    Over the users of whom all of these hold every judged review, and no others.
+    """
+    if list(modes) == ["user"]:
+        return [[] for _ in comparisons]
+    homes = {file.path: folder.path for folder in folders for file in folder.files}
+    found: list[list[Averages]] = []
+    for comparison in comparisons:
+        users = comparison.users
+        sizes = dict(zip(users.tolist(), comparison.sizes.tolist(), strict=True))
+        files = list(comparison.files)
+        made: dict[str, tuple[int, Averages]] = {}  # with the number of users that it is over
+        # Users only drop out, so that a second turn is needed only where some did.
+        while stale := [f for f in files if f.label not in made or made[f.label][0] > len(users)]:
+            for file in stale:
+                predictions = read_predictions(homes[file.path], file.spelled)
+                if predictions is None:
+                    files.remove(file)
+                    continue
+                here = np.array([sizes[user] for user in users.tolist()])
+                users = predictions.complete(users, here)
+                if not len(users):
+                    raise InputError(
+                        f'--average: the predictions of {file.label} in "{homes[file.path]}" are '
+                        "not of the reviews and users that results and other predictions are of: "
+                        "evaluate again with --raw."
+                    )
+                averaged = averages_of(
+                    file.label, predictions.of(users), modes, is_floor=file.is_floor
+                )
+                made[file.label] = len(users), averaged
+        found.append([made[file.label][1] for file in files])
+    if not any(found):
+        raise InputError(
+            f"--average {','.join(modes)} needs predictions, and there are none in a folder raw "
+            f'beside the results of "{folders[0].path}": evaluate with --raw.'
+        )
+    for mode in modes:
+        if not any(mode in each.means for averaged in found for each in averaged):
+            raise InputError(
+                f"--average {mode}: no predictions in raw tell the {mode}s of reviews; parquet "
+                f"files with a column {COLUMNS[mode]} do."
+            )
+    return found
+
+
+# Against a baseline
+
+
+def changes_section(
+    files: Sequence[ResultFile],
+    baseline: Sequence[ResultFolder],
+    metric: str,
+    metrics: Sequence[str],
+) -> Section:
+    old = [file for folder in baseline for file in folder.files]
+    found = changes(files, old, metric, metrics)
+    shown = dict.fromkeys((metric, *metrics))
+
+    def difference(metric: str, place: int) -> _ChangeColumn:
+        head = Column(f"{heading(metric)} by {WEIGHTINGS[place]}", signed=True)
+        return head, lambda change: with_ends(change.differences[metric][place])
+
+    columns: list[_ChangeColumn] = [
+        ("model", lambda change: change.file.label),
+        (Column("users", note="in both runs, judged on as many reviews"), lambda c: c.users),
+        (Column("verdict by users", note=f"on {heading(metric)}"), lambda c: c.verdict("users")),
+        ("by reviews", lambda change: change.verdict("reviews")),
+        *(difference(each, place) for each in shown for place in (1, 0)),
+        ("users better", lambda change: change.better),
+        ("worse", lambda change: change.worse),
+        ("only before", lambda change: change.only_before),
+        ("only now", lambda change: change.only_now),
+        (
+            Column("other reviews", note="users judged on another number of reviews"),
+            lambda change: change.other_reviews,
+        ),
+    ]
+    blocks: list[Block] = [
+        "New minus old, paired by user, with the ends of the 99 % interval in brackets; a verdict "
+        "needs an interval that leaves out 0."
+    ]
+    if found:
+        blocks.append(table_of("changes", "", found, columns))
+    now, before = ({file.name: file.label for file in each} for each in (files, old))
+    for words, missing in (
+        ("Only in the baseline", [before[name] for name in before if name not in now]),
+        ("Not in the baseline", [now[name] for name in now if name not in before]),
+    ):
+        if missing:
+            blocks.append(f"{words}: {listed(sorted(missing), 20)}.")
+    return Section("What changed against the baseline", tuple(blocks))
