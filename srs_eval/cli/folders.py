@@ -20,7 +20,7 @@ from srs_eval.cli.options import (
     rows_option,
 )
 from srs_eval.data.errors import InputError, counted
-from srs_eval.report.console import console_for, say, say_absent_users, show
+from srs_eval.report.console import console_for, say, show, spans
 
 if TYPE_CHECKING:
     from srs_eval.data.datasets import Dataset
@@ -108,8 +108,7 @@ def dataset(
         raise InputError("dataset info tells of all users: --users is for verify and download.")
     from srs_eval.data.dataset_hub import describe
     from srs_eval.data.datasets import open_dataset
-    from srs_eval.report.export import dataset_document
-    from srs_eval.report.terminal import dataset_lines
+    from srs_eval.report.export import dataset_document, dataset_lines
 
     opened = open_dataset(folder)
     check_targets([opened.folder], json)
@@ -207,8 +206,9 @@ def users_chosen(dataset: Dataset, users: str | None, max_user_id: int | None = 
     from srs_eval.data.datasets import absent_users, select_users
 
     chosen = select_users(dataset.users, users, max_user_id)
-    if users is not None:
-        say_absent_users(absent_users(dataset.users, users, max_user_id))
+    gaps = [] if users is None else absent_users(dataset.users, users, max_user_id)
+    if gaps:
+        say(f"Not in this data set, and left out: {spans(gaps)}.")
     return chosen
 
 

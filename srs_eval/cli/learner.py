@@ -33,9 +33,6 @@ from srs_eval.cli.options import (
 from srs_eval.cli.research import say_tuned_on_user
 from srs_eval.data.errors import InputError, NotEnoughData, counted, missing
 from srs_eval.report.console import (
-    ANKI_ROWS,
-    MODELS_ROWS,
-    STATE_CLOSING,
     RunProgress,
     console_for,
     print_answers,
@@ -124,7 +121,7 @@ def export(
     if interrupted is not None:
         raise interrupted
     say("Answering questions about settings and days ...")
-    with share_done(console_for(sys.stderr), "") as tell:
+    with share_done("") as tell:
         document = learner_report(
             log,
             run,
@@ -187,6 +184,7 @@ def compare(
     from srs_eval.advice.shown import documents
     from srs_eval.advice.standing import FEWEST as STANDING_FEWEST
     from srs_eval.report.export import to_json
+    from srs_eval.report.findings import ANKI_ROWS, MODELS_ROWS
 
     check_targets([source.path, predictions], json)
     asked = one_of("--question", question, (*QUESTIONS, MODELS, STANDING, "all"))
@@ -275,7 +273,7 @@ def workload(
     found = None
     log = source.load()
     with (
-        share_done(console_for(sys.stderr), beginning()) as tell,
+        share_done(beginning()) as tell,
         closing(estimates(log, question=question, parameters=parameters)) as events,
     ):
         for found in events:
@@ -295,6 +293,7 @@ def state(
     from srs_eval.advice.over_time import learner_state
     from srs_eval.advice.shown import state_document
     from srs_eval.data.protocol import Protocol
+    from srs_eval.report.findings import STATE_CLOSING
 
     check_targets([source.path], json)
     of_anki = one_of("--rows", rows, ("benchmark", "anki")) == "anki"

@@ -32,7 +32,7 @@ from srs_eval.cli.options import (
 )
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.paths import VERSION
-from srs_eval.report.console import say, show
+from srs_eval.report.console import model_stories, models_table, say, show
 
 if TYPE_CHECKING:
     from typer.core import TyperGroup
@@ -291,7 +291,6 @@ def models(
     from srs_eval.models import load_model_file
     from srs_eval.models.configurations import GROUPS
     from srs_eval.report.export import models_document
-    from srs_eval.report.terminal import model_stories, models_table
 
     check_targets([], json)
     for path in model_file or ():

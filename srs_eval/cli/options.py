@@ -20,7 +20,7 @@ import typer
 from srs_eval.data.errors import InputError, counted
 from srs_eval.data.printable import harmless
 from srs_eval.data.protocol import Protocol
-from srs_eval.report.console import console_for, say
+from srs_eval.report.console import console_for, document_text, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -435,8 +435,6 @@ class Outputs:
         if written:
             say(f"{counted(len(written), 'file')} written.")
         if self == Outputs():
-            from srs_eval.report.terminal import document_text
-
             console = console_for(sys.stdout)
             console.print(document_text(document, console.width))
 

@@ -30,7 +30,7 @@ from srs_eval.cli.options import (
     rows_option,
 )
 from srs_eval.data.errors import InputError, counted
-from srs_eval.report.console import BatchProgress, console_for, say
+from srs_eval.report.console import BatchProgress, console_for, document_text, say
 
 if TYPE_CHECKING:
     from srs_eval.batch import Keeper
@@ -186,12 +186,12 @@ def _followed(
 def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) -> None:
     """The report's first tables of what was asked for; the folder may hold more."""
     from srs_eval.report.dataset import leaderboards
-    from srs_eval.report.terminal import leaderboard_text
+    from srs_eval.report.document import Document
 
     if any((out / "result").glob("*.jsonl")):
         console = console_for(sys.stdout)
-        for section in leaderboards(out, configurations, users):
-            console.print(leaderboard_text(section, console.width, out))
+        document = Document("", (), tuple(leaderboards(out, configurations, users)))
+        console.print(document_text(document, console.width, f"`srs-eval report {out}`"))
 
 
 def report(

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from srs_eval.data.dataset_hub import Description
-from srs_eval.data.errors import missing
+from srs_eval.data.errors import counted, missing
 from srs_eval.data.paths import VERSION
 from srs_eval.data.printable import csv_text, escaped
 from srs_eval.data.protocol import Protocol
@@ -21,6 +21,7 @@ from srs_eval.metrics import KEYS
 from srs_eval.models import Model, all_models
 from srs_eval.models.configurations import Configuration, Names, listed_names, resolve
 from srs_eval.models.published import spelled
+from srs_eval.report.console import spans
 from srs_eval.report.document import Cell, Column, Table, figure, table_of
 from srs_eval.report.formats import THAN_AVERAGE, against_floor, better
 from srs_eval.stats.intervals import Interval
@@ -155,6 +156,35 @@ def dataset_document(found: Description) -> dict[str, Any]:
         "without": {table: list(users) for table, users in found.without.items()},
         "gaps": [list(gap) for gap in found.gaps],
     }
+
+
+def dataset_lines(found: Description) -> list[str]:
+    """A data set in a few lines of plain text."""
+    layout = "anki-revlogs-10k" if found.layout == "parquet" else "FSRS-Anki-20k"
+    lines = [
+        f"{found.folder}: {found.layout} in the layout of {layout}",
+        f"users     {len(found.users):,}, {found.users[0]} to {found.users[-1]}",
+    ]
+    known = sorted(found.known_reviews.tolist())
+    if known:
+        lines.append(
+            f"reviews   {sum(known):,}; a user {known[0]:,} to {known[-1]:,}, half have "
+            f"{known[len(known) // 2]:,} or more"
+        )
+    sizes = [f"{name} {size / 1e6:,.1f} MB" for name, size in found.table_bytes.items() if size]
+    lacking = []
+    if unread := len(found.users) - len(known):
+        lacking.append(
+            f"{counted(unread, 'user')} whose file cannot be read (`srs-eval dataset verify`)"
+        )
+    for table, users in found.without.items():
+        if users:
+            whose = "all users" if len(users) == len(found.users) else counted(len(users), "user")
+            lacking.append(f"{table} of {whose}")
+    if found.gaps:
+        lacking.append(f"the ids {spans(found.gaps)}")
+    missing = "; ".join(lacking) or "nothing"
+    return [*lines, f"on disk   {', '.join(sizes)}", f"missing   {missing}"]
 
 
 def models_document(names: Iterable[str] = ()) -> dict[str, Any]:

@@ -27,6 +27,19 @@ _FROM_BENCHMARK = (
     "Reviews are those of the benchmark. A verdict speaks of reviews like these. FSRS-6 is fitted "
     "to the reviews before each fold."
 )
+ANKI_ROWS = (
+    "Reviews are those that Anki's optimizer takes (--rows anki); "
+    "a verdict speaks of reviews like these. An interval beyond 0 is none yet where "
+    "several are judged together (Holm), nor below 1,000 reviews or 20 days."
+)
+MODELS_ROWS = (
+    "Reviews are those of the benchmark (--rows benchmark); a verdict speaks of reviews like "
+    "these. FSRS-6 is fitted to the reviews before each fold."
+)
+STATE_CLOSING = (
+    "STATE-FSRS-6 knows every answer before the one it predicts; a scheduler cannot. "
+    "Intervals are 95 %, over days."
+)
 
 
 def presets_section(lines: Sequence[Line]) -> list[Section]:

@@ -280,7 +280,7 @@ def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType
     from rich.console import Group
     from rich.text import Text
 
-    from srs_eval.report.terminal import facts_text, table_text
+    from srs_eval.report.console import facts_text, table_text
 
     cards = (
         f"{inspection.cards:,}, {inspection.suspended_cards:,} suspended; "

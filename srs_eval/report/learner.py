@@ -40,7 +40,6 @@ from srs_eval.engine.run import Run
 from srs_eval.engine.workers import send
 from srs_eval.report import formats as words
 from srs_eval.report import pictures
-from srs_eval.report.console import STATE_CLOSING
 from srs_eval.report.document import (
     Block,
     Cell,
@@ -55,7 +54,13 @@ from srs_eval.report.document import (
 )
 from srs_eval.report.export import ranking_table
 from srs_eval.report.files import write_as
-from srs_eval.report.findings import answers_section, evidence, figures, presets_section
+from srs_eval.report.findings import (
+    STATE_CLOSING,
+    answers_section,
+    evidence,
+    figures,
+    presets_section,
+)
 from srs_eval.report.inspection import inspect_log, summary_section
 from srs_eval.stats.intervals import Interval, calibration_graph
 from srs_eval.training.context import Context

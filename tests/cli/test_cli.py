@@ -542,7 +542,7 @@ def run() -> Run:
 def test_log_loss_and_verdict_are_readable_at_any_width(width: int, run: Run) -> None:
     from rich.console import Console
 
-    from srs_eval.report.terminal import run_table
+    from srs_eval.report.console import run_table
 
     text = io.StringIO()
     console = Console(file=text, width=width)
