@@ -106,10 +106,8 @@ def _end_of(given: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except (BrokenPipeError, SystemExit) as end:
-        if not isinstance(end, BrokenPipeError) and not isinstance(
-            end.__context__,
-            BrokenPipeError,  # as typer and rich end after a closed pipe
-        ):
+        # Or in its context, as typer and rich end after a closed pipe.
+        if BrokenPipeError not in (type(end), type(end.__context__)):
             raise
         # The reader has what it wanted. Nothing may be flushed into the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

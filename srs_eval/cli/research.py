@@ -62,12 +62,9 @@ def keep_options(
     from srs_eval.benchmark.result_files import raw_parquet, raw_table
     from srs_eval.report.pictures import calibration_png
 
-    wanted: dict[str, tuple[bool, Keeper]] = {
-        "raw": (raw, raw_parquet),
-        "file": (file, raw_table),
-        "plot": (plot, calibration_png),
-    }
-    return {kind: make for kind, (asked_for, make) in wanted.items() if asked_for}
+    makers: dict[str, Keeper] = {"raw": raw_parquet, "file": raw_table, "plot": calibration_png}
+    wanted = {"raw": raw, "file": file, "plot": plot}
+    return {kind: make for kind, make in makers.items() if wanted[kind]}
 
 
 def batch(
