@@ -40,11 +40,30 @@ if TYPE_CHECKING:
     from srs_eval.engine.conformance import Finding
     from srs_eval.models import Model
 
+_ALIASES = {
+    "binary": "two_buttons",
+    "dry": "default",
+    "dry_run": "default",
+    "pretrain": "S0",
+    "s0": "S0",
+}
+
+
+def _declared(name: str) -> str:
+    """An option's name as all spellings of it are: dashes are underscores, aliases are followed."""
+    name = name.replace("-", "_")
+    return _ALIASES.get(name, name)
+
+
 app = typer.Typer(
     name="srs-eval",
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "token_normalize_func": _declared,
+    },
     help="How well do memory models predict your own forgetting?\n\n"
     "`srs-eval [PATH]` opens the terminal app; without a terminal it is the same as "
     "`srs-eval run`, whose options it takes.",
@@ -64,15 +83,6 @@ for _command in (
     command(learner.state),
 ):
     app.command()(_command)
-
-# Spellings that are accepted besides the declared ones; dashes may stand for underscores.
-_ALIASES = {
-    "--binary": "--two_buttons",
-    "--dry": "--default",
-    "--dry_run": "--default",
-    "--pretrain": "--S0",
-    "--s0": "--S0",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -144,36 +154,22 @@ def _open_closed_streams() -> None:
 
 def _with_command(given: list[str], group: TyperGroup) -> list[str]:
     """The arguments with a command in front: `open` where none is named."""
-    names = {name for command in group.commands.values() for p in command.params for name in p.opts}
-    arguments = normalised(given, sorted(name for name in names if name.startswith("--")))
+    arguments = with_stdout(given)
     first = arguments[0] if arguments else ""
     if first in group.commands or first in ("--help", "-h", "--version"):
         return arguments
     return ["open", *arguments]
 
 
-def normalised(arguments: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Arguments with every option in its declared spelling.
-
-    Dashes and underscores are the same, aliases become their option, and a `--json` or
-    `--csv` that nothing follows means stdout.
-    """
-    declared = {option.replace("_", "-"): option for option in known}
+def with_stdout(arguments: Sequence[str]) -> list[str]:
+    """The arguments; a `--json` or `--csv` that nothing follows means stdout."""
     made: list[str] = []
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
+    for k, argument in enumerate(arguments):
         if argument == "--":
-            return [*made, argument, *rest]
-        if not argument.startswith("--"):
-            made.append(argument)
-            continue
-        name, equals, value = argument.partition("=")
-        name = _ALIASES.get(f"--{name[2:].replace('-', '_')}", name)
-        name = declared.get(f"--{name[2:].replace('_', '-')}", name)
-        made.append(name + equals + value)
-        bare = not equals and (not rest or rest[0].startswith("--"))
-        if name in ("--json", "--csv") and bare:
+            return [*made, *arguments[k:]]
+        made.append(argument)
+        following = [*arguments[k + 1 : k + 2], "--"][0]
+        if argument in ("--json", "--csv") and following.startswith("--"):
             made.append("-")
     return made
 
