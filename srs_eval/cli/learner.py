@@ -51,23 +51,20 @@ if TYPE_CHECKING:
     from srs_eval.training.context import Context
 
 
-def open_or_run(
-    source: Source, flags: Flags, context: Context, running: Running, equivalence: float
-) -> int:
+def open_or_run(running: Running) -> int:
     """The terminal app, or `run` where stdout is no terminal or only `run` does what is asked."""
     terminal = sys.stdout.isatty() and sys.stdin.isatty()
     if terminal and running.json is running.csv is running.setup is None:
-        return _open_app(source, flags, context, running, equivalence)
-    return run(source, flags, context, running, equivalence)
+        return _open_app(running)
+    return run(running)
 
 
-def run(
-    source: Source, flags: Flags, context: Context, running: Running, equivalence: float
-) -> int:
+def run(running: Running) -> int:
     """Evaluate models on one collection and print their ranking."""
     from srs_eval.report.export import run_csv, run_document, to_json
 
-    flags = flags.set_up_by(running.setup, running.models)
+    source = running.source
+    flags = running.flags.set_up_by(running.setup, running.models)
     year = names_of(running.names)
     flags.resolve(running.models)  # refused before the file is read
     check_targets([source.path], running.json, running.csv)
@@ -75,7 +72,7 @@ def run(
     flags = _as_the_log_allows(flags, log)
     configurations = flags.resolve(running.models)
     say_tuned_on_user(flags.ledger, source, log)
-    found, interrupted = _evaluate(log, configurations, flags, context, running, equivalence)
+    found, interrupted = _evaluate(log, configurations, flags, running)
     document = run_document(log, found, flags.protocol, **source.narrowed_to, names=year)
     if running.json is not None:
         write(running.json, to_json(document))
@@ -116,8 +113,16 @@ def export(
     log = source.load()
     flags = _as_the_log_allows(flags, log)
     configurations = with_own(flags.resolve(models), log, flags.protocol)
-    running = Running(models, jobs=jobs, reference=reference, no_cache=no_cache)
-    run, interrupted = _evaluate(log, configurations, flags, context, running, equivalence)
+    running = Running(
+        source=source,
+        flags=flags,
+        context=context,
+        jobs=jobs,
+        reference=reference,
+        no_cache=no_cache,
+        equivalence=equivalence,
+    )
+    run, interrupted = _evaluate(log, configurations, flags, running)
     if interrupted is not None:
         raise interrupted
     say("Answering questions about settings and days ...")
@@ -304,31 +309,18 @@ def state(
     return FINE
 
 
-def demo(
-    *,
-    flags: Flags,
-    context: Context,
-    models: ModelsOption = "fast",
-    running: Running,
-    equivalence: float,
-) -> int:
+def demo(running: Running, models: ModelsOption = "fast") -> int:
     """Evaluate a simulated learner's collection."""
     from srs_eval.data.paths import DEMO_FILE
 
-    running = replace(running, models=models)
-    return open_or_run(Source(DEMO_FILE), flags, context, running, equivalence)
+    return open_or_run(replace(running, source=Source(DEMO_FILE), models=models))
 
 
 # --- what commands do ----------------------------------------------------------
 
 
 def _evaluate(
-    log: ReviewLog,
-    configurations: list[Configuration],
-    flags: Flags,
-    context: Context,
-    running: Running,
-    equivalence: float,
+    log: ReviewLog, configurations: list[Configuration], flags: Flags, running: Running
 ) -> tuple[Run, BaseException | None]:
     """What an evaluation brings, with its progress on stderr, and what interrupted it.
 
@@ -355,7 +347,7 @@ def _evaluate(
         evaluated,
         hidden=frozenset(each.name for each in evaluated if each.name not in asked),
         reference=held_against.name,
-        equivalence=equivalence,
+        equivalence=running.equivalence,
     )
     jobs = running.jobs
     if jobs is None:
@@ -363,7 +355,7 @@ def _evaluate(
     coming = engine.evaluate(
         *(log, evaluated, flags.protocol),
         jobs=jobs,
-        context=context,
+        context=running.context,
         use_cache=not running.no_cache,
     )
     interrupted: BaseException | None = None
@@ -414,13 +406,11 @@ def _sensible_jobs(configurations: list[Configuration], entries: int) -> int:
     return 0 if quick else cores()
 
 
-def _open_app(
-    source: Source, flags: Flags, context: Context, running: Running, equivalence: float
-) -> int:
+def _open_app(running: Running) -> int:
     from srs_eval.app import run_app
     from srs_eval.tui.config import load_config
 
-    models = running.models
+    source, flags, models = running.source, running.flags, running.models
     if flags.fit != "trained":
         models = ",".join(each.name for each in flags.resolve(models))
     return run_app(
@@ -433,7 +423,7 @@ def _open_app(
         user=source.user,
         decks=source.deck or (),
         presets=source.preset or (),
-        context=context,
+        context=running.context,
         use_cache=not running.no_cache,
-        config=replace(load_config(), equivalence=equivalence),
+        config=replace(load_config(), equivalence=running.equivalence),
     )

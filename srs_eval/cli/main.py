@@ -323,7 +323,7 @@ def config() -> int:
     return FINE
 
 
-app.command()(command(learner.demo, without=("models", "setup", "names", "no_cache")))
+app.command()(command(learner.demo, without=("source", "setup", "names", "no_cache")))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import difflib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -45,42 +45,45 @@ def command(
 ) -> Callable[..., Any]:
     """A function as typer takes it: where a parameter is a group, with the group's options.
 
-    Groups go by the names of parameters: those of `_GROUPS`, and `others`; `without` names
-    options of groups that this command does not have.
+    Groups go by the names of parameters, also in groups: those of `_GROUPS`, and `others`.
+    `without` names what of groups this command does not have. An option of the command itself
+    stands for the group's of its name, with another default.
     """
     groups = {**_GROUPS, **others}
-    parameters: list[inspect.Parameter] = []
-    owners: dict[str, str] = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        if name not in groups:
-            parameters.append(_evaluated(parameter, function))
-            continue
-        options = [each for each in _options_of(groups[name]) if each.name not in without]
-        owners |= {each.name: name for each in options}
-        parameters += options
+
+    def is_group(name: str, of: Callable[..., Any]) -> bool:
+        return name in groups and name not in without and groups[name] is not of
+
+    def options_of(group: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+        for name, each in inspect.signature(group).parameters.items():
+            if each.kind is inspect.Parameter.VAR_KEYWORD:
+                yield from _flags()
+            elif is_group(name, group):
+                yield from options_of(groups[name])
+            elif name not in without:
+                yield _evaluated(each, group)
+
+    def made(group: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+        given: dict[str, Any] = {}
+        for name, each in inspect.signature(group).parameters.items():
+            if each.kind is inspect.Parameter.VAR_KEYWORD:
+                given |= {flag: values[flag] for flag in _FLAGS}
+            elif is_group(name, group):
+                given[name] = made(groups[name], values)
+            elif name in values:
+                given[name] = values[name]
+        return group(**given)
+
+    options = {each.name: each for each in options_of(function)}
 
     @functools.wraps(function)
     def with_groups(**values: Any) -> Any:
-        given: dict[str, dict[str, Any]] = {name: {} for name in owners.values()}
-        for option, group in owners.items():
-            given[group][option] = values.pop(option)
-        made = {name: groups[name](**options) for name, options in given.items()}
-        return function(**values, **made)
+        return made(function, values)
 
-    ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options.values()]
     with_groups.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     with_groups.__annotations__ = {each.name: each.annotation for each in ordered}
     return with_groups
-
-
-@functools.cache
-def _options_of(group: Callable[..., Any]) -> list[inspect.Parameter]:
-    """A group's options, which several commands share."""
-    made: list[inspect.Parameter] = []
-    for each in inspect.signature(group).parameters.values():
-        flags = each.kind is inspect.Parameter.VAR_KEYWORD
-        made += _flags() if flags else [_evaluated(each, group)]
-    return made
 
 
 def _evaluated(parameter: inspect.Parameter, of: Callable[..., Any]) -> inspect.Parameter:
@@ -354,10 +357,13 @@ def equivalence_option(
 NoCacheOption = Annotated[bool, option("Neither use nor keep earlier results.", "--no-cache")]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Running:
     """How a ranking of one collection is made, and what is written of it."""
 
+    source: Source = Source()
+    flags: Flags
+    context: Context
     models: ModelsOption = "all"
     setup: SetupOption = None
     jobs: JobsOption = None
@@ -366,6 +372,7 @@ class Running:
     reference: ReferenceOption = "FSRS-6"
     names: NamesOption = "2025"
     no_cache: NoCacheOption = False
+    equivalence: float
 
 
 def refuse_rows_of_anki(flags: Flags) -> None:
