@@ -68,14 +68,11 @@ def dataset_report(
     metrics = [each for each in columns if each != SECONDS]
     own_users = users == "each"
     comparisons = compare(files, metric, metrics=metrics, users="each" if own_users else "common")
-    sections = [
-        comparison_section(
-            comparison, columns, f"{number}-" if len(comparisons) > 1 else "", own_users, averages
-        )
-        for number, (comparison, averages) in enumerate(
-            zip(comparisons, averaged(folders, comparisons, modes), strict=True), start=1
-        )
-    ]
+    sections = []
+    found = zip(comparisons, averaged(folders, comparisons, modes), strict=True)
+    for number, (comparison, means) in enumerate(found, start=1):
+        name = f"{number}-" if len(comparisons) > 1 else ""
+        sections.append(comparison_section(comparison, columns, name, own_users, means))
     if before:
         sections.insert(0, changes_section(files, before, metric, metrics))
     most = max(len(comparison.users) for comparison in comparisons)
@@ -136,37 +133,32 @@ def _data_sets(folders: Sequence[ResultFolder]) -> list[str]:
 def _lead(comparison: Comparison) -> list[str]:
     """Who is ahead, and what that depends on."""
     by_reviews, by_users = (
-        [line for line in table.lines if line.place] for table in comparison.tables
+        [line.file.label for line in table.lines if line.place] for table in comparison.tables
     )
     if not by_users:
         return []
-    title = title_of(comparison)
-    firsts = [lines[0] for lines in (by_reviews, by_users)]
+    title, first = title_of(comparison), by_reviews[0]
     if len(comparison.files) == 1:
-        return [f"{title}: {firsts[0].file.label} has no other to be compared with."]
-    labels = [first.file.label for first in firsts]
-    ahead = f"{labels[0]} has the lowest mean log loss by reviews, {labels[1]} by users."
-    if labels[0] == labels[1]:
-        ahead = f"{labels[0]} has the lowest mean log loss, by reviews and by users."
-    below = [
-        f"by {weighting}"
-        for weighting, table in zip(WEIGHTINGS, comparison.tables, strict=True)
-        if table.lines[0].file.is_floor
-    ]
+        return [f"{title}: {first} has no other to be compared with."]
     if len(by_users) == 1:
-        ahead = f"{firsts[0].file.label} has no other to be compared with than the floor."
+        ahead = f"{first} has no other to be compared with than the floor."
+    elif first == by_users[0]:
+        ahead = f"{first} has the lowest mean log loss, by reviews and by users."
+    else:
+        ahead = f"{first} has the lowest mean log loss by reviews, {by_users[0]} by users."
+    below = [f"by {table.weighting}" for table in comparison.tables if table.lines[0].file.is_floor]
     if below:
         ahead += f" The floor has a lower mean log loss {' and '.join(below)}."
     said = [f"{title}: {ahead}"]
     users = len(comparison.users)
     if 2 * users < comparison.most_users:
         fewest = min(comparison.files, key=lambda file: len(file.users))
-        why = (
-            f"{fewest.label} has results of {counted(len(fewest.users), 'user')}; --users each "
-            "gives means over each one's own"
-            if len(fewest.users) < comparison.most_users
-            else "of the others they were judged on different numbers of reviews"
-        )
+        why = "of the others they were judged on different numbers of reviews"
+        if len(fewest.users) < comparison.most_users:
+            why = (
+                f"{fewest.label} has results of {counted(len(fewest.users), 'user')}; --users each "
+                "gives means over each one's own"
+            )
         said.append(
             f"This is over {counted(users, 'user')} only, of {comparison.most_users:,}, for all "
             f"models are compared on the same reviews: {why}."
@@ -197,11 +189,8 @@ def _best_by(comparison: Comparison) -> str:
     same = set(by_reviews) == set(by_users)
     if same and len(by_users) == 1:
         return f"By {words} none but {by_users[0]} can be the best, with 99 % confidence."
-    told = (
-        listed(by_users)
-        if same
-        else f"by reviews: {listed(by_reviews)}; by users: {listed(by_users)}"
-    )
+    told = "" if same else f"by reviews: {listed(by_reviews)}; by users: "
+    told += listed(by_users)
     return f"By {words} one of these is the best, with 99 % confidence: {told}."
 
 
@@ -349,20 +338,21 @@ def _audit_lead(audit: Audit) -> list[str]:
                 f"{counted(ranking.users, 'user')} are too few to be sure of any difference: "
                 f"{FEWEST_USERS} are needed."
             )
-    better = [each for each in audit.tuned if each.change and _verdict(each) == "better"]
+    tuned = {each.configuration.words: each for each in audit.tuned}
+    better = [name for name, each in tuned.items() if each.change and _verdict(each) == "better"]
     if better:
-        names = ", ".join(each.configuration.words for each in better)
-        said.append(f"Surely better with another set-up than the published one: {names}.")
+        listing = ", ".join(better)
+        said.append(f"Surely better with another set-up than the published one: {listing}.")
     said += [
-        f"{', '.join(each.left_out)} of {each.configuration.words} was not searched: it is 0 as "
-        "published, and numbers are searched on a logarithmic scale."
-        for each in audit.tuned
+        f"{', '.join(each.left_out)} of {name} was not searched: it is 0 as published, and numbers "
+        "are searched on a logarithmic scale."
+        for name, each in tuned.items()
         if each.left_out
     ]
-    edges = [each for each in audit.tuned if any(found.on_edge for found in each.found)]
+    edges = [name for name, each in tuned.items() if any(found.on_edge for found in each.found)]
     if edges:
-        names = ", ".join(each.configuration.words for each in edges)
-        said.append(f"Best at an end of what was tried, so that more --trials may tell: {names}.")
+        listing = ", ".join(edges)
+        said.append(f"Best at an end of what was tried, so that more --trials may tell: {listing}.")
     return said
 
 
