@@ -119,41 +119,33 @@ def dataset(
 
 
 def _download(folder: str, repo: str | None, users: str | None) -> int:
-    from srs_eval.data.dataset_hub import (
-        KNOWN,
-        Fetched,
-        Listed,
-        download,
-        page_of,
-        refuse_misnamed,
-        usual_repo,
-    )
+    from srs_eval.data import dataset_hub as hub
     from srs_eval.data.datasets import datasets_folder
 
     target = Path(folder).expanduser()
-    if folder in KNOWN and not target.exists():
+    if folder in hub.KNOWN and not target.exists():
         target = datasets_folder() / folder
-    repo = usual_repo(target) if repo is None else repo
-    refuse_misnamed(repo)
+    repo = hub.usual_repo(target) if repo is None else repo
+    hub.refuse_misnamed(repo)
     say(
-        f"{repo} goes to {target}. Its licence is between you and its owner ({page_of(repo)}): it "
-        "lets you use the data and forbids to pass them on."
+        f"{repo} goes to {target}. Its licence is between you and its owner ({hub.page_of(repo)}): "
+        "it lets you use the data and forbids to pass them on."
     )
     fetched, listed = 0, None
     try:
         with (
             console_for(sys.stderr).status(f"Asking the hub for {repo} ...") as status,
-            closing(download(repo, target, users)) as events,
+            closing(hub.download(repo, target, users)) as events,
         ):
             for event in events:
                 match event:
-                    case Listed():
+                    case hub.Listed():
                         listed = event
                         say(
                             f"{counted(len(event.users), 'user')}, "
                             f"{counted(event.files, 'file')}, {event.bytes / 1e6:,.1f} MB"
                         )
-                    case Fetched():
+                    case hub.Fetched():
                         fetched += not event.was_there
                         status.update(
                             f"{event.files:,} of {listed.files if listed else 0:,} files, "

@@ -176,15 +176,8 @@ def compare(
 
     Without presets (SuperMemo, CSV): which model predicts best.
     """
+    from srs_eval.advice import questions
     from srs_eval.advice.candidates import judged_by_preset, knows_presets, too_few
-    from srs_eval.advice.questions import (
-        MODELS,
-        QUESTIONS,
-        STANDING,
-        answering,
-        questions_for,
-        rows_of,
-    )
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
     from srs_eval.advice.standing import FEWEST as STANDING_FEWEST
@@ -192,29 +185,32 @@ def compare(
     from srs_eval.report.findings import ANKI_ROWS, MODELS_ROWS
 
     check_targets([source.path, predictions], json)
-    asked = one_of("--question", question, (*QUESTIONS, MODELS, STANDING, "all"))
+    asked = one_of(
+        "--question", question, (*questions.QUESTIONS, questions.MODELS, questions.STANDING, "all")
+    )
     own = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
     log = source.load()
-    wanted = questions_for(log) if asked == "all" else (asked,)
+    wanted = questions.questions_for(log) if asked == "all" else (asked,)
+    rows = questions.rows_of(log, wanted)
     if asked == "all" and knows_presets(log) and not judged_by_preset(log):
         say(f"{too_few(log, NotEnoughData('Presets cannot be judged'))}.")
     try:
-        coming = answering(
+        coming = questions.answering(
             log, questions=wanted, parameters=own, predictions=predictions, equivalence=equivalence
         )
         if json == "-":
             answers = list(coming)
         else:
-            below = MODELS_ROWS if rows_of(log, wanted) == "benchmark" else ANKI_ROWS
+            below = MODELS_ROWS if rows == "benchmark" else ANKI_ROWS
             answers = print_answers(coming, console_for(sys.stdout), below)
     except NotEnoughData as error:
-        if not knows_presets(log) or not set(wanted) - {MODELS, STANDING}:
+        if not knows_presets(log) or not set(wanted) - {questions.MODELS, questions.STANDING}:
             raise
         raise _of_presets(log, error) from None
     if not answers:
         raise NotEnoughData(f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on")
     if json is not None:
-        write(json, to_json(documents(answers, rows_of(log, wanted))))
+        write(json, to_json(documents(answers, rows)))
     return FINE
 
 
@@ -265,13 +261,13 @@ def workload(
     from srs_eval.advice.workload.estimate import workload as estimates
 
     check_targets([source.path], json)
-    chosen = one_of("--states", states, ("history", "stored"))
+    one_of("--states", states, ("history", "stored"))
     question = Question(
         retentions=RETENTIONS if retention is None else _retentions(retention),
         days=days,
         new_a_day=new,
         budget=budget,
-        states="stored" if chosen == "stored" else "history",
+        states="stored" if states == "stored" else "history",
         after=after,
     )
     parameters = None if params is None else parsed_parameters(params)
@@ -301,8 +297,8 @@ def state(
     from srs_eval.report.findings import STATE_CLOSING
 
     check_targets([source.path], json)
-    of_anki = one_of("--rows", rows, ("benchmark", "anki")) == "anki"
-    protocol = Protocol(rows="anki" if of_anki else "benchmark")
+    one_of("--rows", rows, ("benchmark", "anki"))
+    protocol = Protocol(rows="anki" if rows == "anki" else "benchmark")
     found = learner_state(source.load(), protocol, equivalence=equivalence)
     if console := json_and_console(json, state_document(found)):
         print_answers(found, console, STATE_CLOSING)
