@@ -10,22 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.findings import Days, Month
+from srs_eval.advice import questions
+from srs_eval.advice.findings import Days, Finding, Month
 from srs_eval.advice.over_time import dates, months
 from srs_eval.advice.overview import Overview
-from srs_eval.advice.questions import (
-    DAYS,
-    MODELS,
-    OF_PRESETS,
-    OVER_ALL,
-    REGISTRY,
-    Asked,
-    Finding,
-    ask,
-    questions_for,
-    rows_of,
-    tasks_of,
-)
+from srs_eval.advice.questions import Asked
 from srs_eval.advice.shown import sentences, tables
 from srs_eval.advice.shown.memory import days_table
 from srs_eval.advice.workload.estimate import MINUTES, Workload, workload
@@ -95,19 +84,19 @@ def learner_report(
     """
     if anonymous:
         log, known, costs = without_names(log), (), None
-    asked_of = {each for task in tasks_of(log) for each in task}
-    over_all = [each for each in OVER_ALL if each in asked_of]
-    questions = list(dict.fromkeys([*over_all, *questions_for(log)]))
-    every = [*questions, "day", "workload"]
+    asked_of = {each for task in questions.tasks_of(log) for each in task}
+    over_all = [each for each in questions.OVER_ALL if each in asked_of]
+    wanted = list(dict.fromkeys([*over_all, *questions.questions_for(log)]))
+    every = [*wanted, "day", "workload"]
 
     def at(question: str) -> None:
         tell(every.index(question) + 1, len(every), question)
 
     asked = Asked(log, context, run.equivalence)
-    answers, state = _answers(asked, questions, at, known), _answers(asked, ["day"], at, known)
+    answers, state = _answers(asked, wanted, at, known), _answers(asked, ["day"], at, known)
     at("workload")
     costs_or_why = costs or _workload(log, context, at_once=bool(known))
-    rows = rows_of(log, questions)
+    rows = questions.rows_of(log, wanted)
     overview = Overview(rows, answers=answers) if isinstance(answers, list) else None
     lines = overview.lines if overview else []
     groups, results, own = run.groups(), run.results(), own_scheduler(log)
@@ -140,15 +129,16 @@ def learner_report(
 
 
 def _answers(
-    asked: Asked, questions: Sequence[str], at: Callable[[str], None], known: Sequence[Finding]
+    asked: Asked, wanted: Sequence[str], at: Callable[[str], None], known: Sequence[Finding]
 ) -> list[Finding] | str:
     """The answers to all questions, or why there are none."""
     found: list[Finding] = []
     try:
-        for question in questions:
+        for question in wanted:
             at(question)
-            told_by = DAYS if question in DAYS else (question,)
-            found += [each for each in known if each.question in told_by] or ask(question, asked)
+            told_by = questions.DAYS if question in questions.DAYS else (question,)
+            answers = [each for each in known if each.question in told_by]
+            found += answers or questions.ask(question, asked)
     except NotEnoughData as error:
         return f"Too little data to answer: {error}."
     return found
@@ -170,7 +160,7 @@ def _workload(log: ReviewLog, context: Context | None, *, at_once: bool = False)
 
     `at_once`: a first estimate.
     """
-    if rows_of(log, (OF_PRESETS,)) == "benchmark":
+    if questions.rows_of(log, (questions.OF_PRESETS,)) == "benchmark":
         return ""
     try:
         coming = workload(log, context=context)
@@ -198,7 +188,7 @@ def _lead(run: Run, overview: Overview | None) -> list[str]:
     """How well FSRS predicts, and which model predicts best."""
     lead = []
     if overview is not None:
-        models = (sentences(each)[0] for each in overview.of(MODELS))
+        models = (sentences(each)[0] for each in overview.of(questions.MODELS))
         lead = [each for each in (overview.headline, *models) if each]
     so_far = f" (so far: {run.so_far})" if run.so_far else ""
     groups = run.groups()[:1]
@@ -333,7 +323,7 @@ def _state(state: Sequence[Finding] | str) -> list[Section]:
     blocks: list[Block] = []
     for number, answer in enumerate(state, start=1):
         rests_on = evidence(answer, f"{answer.question}-{number}").blocks[1:]
-        title = REGISTRY[answer.question].title
+        title = questions.REGISTRY[answer.question].title
         blocks.append(Section(title, rests_on, folded=True, said=sentences(answer)[0]))
     by_day = [each.evidence.days for each in state if isinstance(each.evidence, Days)]
     for days in (each for each in by_day if len(each) > 1):
