@@ -168,7 +168,7 @@ def compare(
     question: str = option(
         "Which to answer.",
         default="all",
-        metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|all",
+        metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|wrong|all",
     ),
     json: JsonOption = None,
 ) -> int:
@@ -185,9 +185,8 @@ def compare(
     from srs_eval.report.findings import ANKI_ROWS, MODELS_ROWS
 
     check_targets([source.path, predictions], json)
-    asked = one_of(
-        "--question", question, (*questions.QUESTIONS, questions.MODELS, questions.STANDING, "all")
-    )
+    every = (*questions.QUESTIONS, questions.MODELS, questions.STANDING, questions.WRONG, "all")
+    asked = one_of("--question", question, every)
     own = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
     log = source.load()
     wanted = questions.questions_for(log) if asked == "all" else (asked,)
@@ -204,7 +203,7 @@ def compare(
             below = MODELS_ROWS if rows == "benchmark" else ANKI_ROWS
             answers = print_answers(coming, console_for(sys.stdout), below)
     except NotEnoughData as error:
-        if not knows_presets(log) or not set(wanted) - {questions.MODELS, questions.STANDING}:
+        if not knows_presets(log) or not set(wanted) - questions.NEEDS_NO_PRESETS:
             raise
         raise _of_presets(log, error) from None
     if not answers:
