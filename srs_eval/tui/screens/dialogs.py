@@ -330,11 +330,6 @@ _LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 class JumpScreen(ModalScreen[Any]):
     """Dismissed with the widget whose letter was pressed, or None."""
 
-    DEFAULT_CSS = """
-    JumpScreen { background: $background 40%; }
-    JumpScreen Label { position: absolute; background: $accent; color: $background;
-                       text-style: bold; padding: 0 1; }
-    """
     BINDINGS: ClassVar[list[Any]] = [("escape", "dismiss(None)", "Close")]
 
     def __init__(self, places: Sequence[tuple[Widget, Offset]]) -> None:

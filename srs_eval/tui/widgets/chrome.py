@@ -20,15 +20,6 @@ _STAY = ("cancel", "again", "back", "help", "quit")  # in the last line of howev
 class ProtocolLine(Widget):
     """The top line: which file is open, and under which protocol."""
 
-    DEFAULT_CSS = """
-    ProtocolLine {
-        dock: top;
-        height: 1;
-        padding: 0 1;
-        background: $panel;
-        color: $foreground;
-    }
-    """
     ALLOW_SELECT = False
 
     def __init__(self) -> None:
@@ -75,16 +66,6 @@ class ProtocolLine(Widget):
 class TooSmall(Static):
     """Shown instead of everything else in a window that is too small to work in."""
 
-    DEFAULT_CSS = """
-    TooSmall {
-        display: none;
-        width: 1fr;
-        height: 1fr;
-        content-align: center middle;
-        text-align: center;
-    }
-    """
-
     def __init__(self) -> None:
         super().__init__(
             f"Please make the window larger:\n{MINIMUM[0]} columns and {MINIMUM[1]} lines"
@@ -99,7 +80,6 @@ class Keys(Widget):
     cuts keys in two.
     """
 
-    DEFAULT_CSS = "Keys { dock: bottom; height: 1; background: $panel; }"
     ALLOW_SELECT = False
     auto_links = False
 

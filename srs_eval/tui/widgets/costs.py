@@ -23,13 +23,6 @@ _NOW = "●"
 class CostsChart(Vertical):
     """Two graphs, one below the other; a dot tells today's retention."""
 
-    DEFAULT_CSS = """
-    CostsChart {
-        & .said { height: auto; color: $text-muted; }
-        & Plot { background: $surface; max-height: 20; }
-    }
-    """
-
     def __init__(self, found: Workload) -> None:
         super().__init__()
         self._found = found

@@ -38,16 +38,6 @@ class RankingTable(OptionList):
     A click chooses a model, a second one opens it.
     """
 
-    DEFAULT_CSS = """
-    RankingTable {
-        height: 1fr; border: none; padding: 0; background: $surface;
-        overflow-x: hidden; scrollbar-size-vertical: 1;
-        &:focus { border: none; }
-        & > .option-list--option { padding: 0; }
-        & > .option-list--option-disabled { color: $foreground; }
-    }
-    """
-
     def __init__(self) -> None:
         super().__init__()
         self.chosen: str | None = None
