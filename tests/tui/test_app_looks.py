@@ -15,8 +15,8 @@ from textual.widgets import Input
 from srs_eval.advice.model_evidence import COLUMNS, Curve, Curves
 from srs_eval.advice.tables import Table
 from srs_eval.stats.intervals import Interval
+from srs_eval.tui.config import DARK, LIGHT, Recent, State, save_state
 from srs_eval.tui.screens.dialogs import Question, Refusal
-from srs_eval.tui.state import DARK, LIGHT, Recent, State, save_state
 from tests.tui.app_world import (
     MODELS,
     NOW,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from srs_eval.tui.state import DARK, LIGHT, State, save_state
+from srs_eval.tui.config import DARK, LIGHT, State, save_state
 from tests.tui.app_world import MadeUpEngine, make_app, on, text_of, to_receipt, until
 
 SMALL, LARGE = (80, 24), (160, 48)

@@ -179,4 +179,4 @@ def bindings(actions: Iterable[Action]) -> list[Any]:
     ]
 
 
-ANSWERS, EVIDENCE, COSTS = SCREENS["answers"], SCREENS["evidence"], SCREENS["costs"]
+ANSWERS, EVIDENCE = SCREENS["answers"], SCREENS["evidence"]

@@ -24,18 +24,6 @@ _NAME = 24  # columns that a name gets, however little room there is
 class ReceiptScreen(AppScreen, actions="receipt"):
     """Shown after a file is read; Enter or the button starts the evaluation."""
 
-    about = """
-What was read from the file, and which of its entries count as reviews.
-
-Two rules are on offer. "benchmark" keeps what the public benchmark keeps, so that \
-figures compare with published ones. "anki" keeps what Anki's own optimizer uses: \
-cards that still exist and are not suspended, after the preset's ignore-before date. \
-Judged are reviews on a later day than the card's review before.
-
-Decks and Presets tell where the reviews are; Enter on one judges it alone. \
-"parameters" names the FSRS version whose parameters a preset holds.
-"""
-
     def content(self) -> ComposeResult:
         yield Static(id="facts")
         with TabbedContent():

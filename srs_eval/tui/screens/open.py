@@ -21,8 +21,8 @@ from srs_eval.data import paths
 from srs_eval.data.errors import counted
 from srs_eval.data.printable import printable
 from srs_eval.report import formats as words
+from srs_eval.tui.config import Recent
 from srs_eval.tui.screens.base import AppScreen, Harmless
-from srs_eval.tui.state import Recent
 
 _MOST = 200  # entries listed of one folder
 _MOST_HERE = 8  # files offered of the working folder
@@ -86,14 +86,6 @@ class _PathInput(Input):
 
 class OpenScreen(AppScreen, actions="open"):
     """Lets the user choose a collection."""
-
-    about = """
-Choose a collection. It is only read, never changed, and it may be open in Anki.
-
-Recent files and the Anki profiles on this machine are in the list; ↑ ↓ and Enter \
-or a click open one. Or type a path: Tab completes it, the list shows what fits, \
-Enter opens it. Nothing leaves this machine, and card contents are not read.
-"""
 
     def __init__(self) -> None:
         super().__init__()

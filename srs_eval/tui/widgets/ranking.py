@@ -17,8 +17,8 @@ from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import Configuration
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
+from srs_eval.tui.config import State
 from srs_eval.tui.screens.themes import Palette, palette
-from srs_eval.tui.state import State
 from srs_eval.tui.widgets.whiskers import DOTS, Scale, axis, common_scale, whisker
 
 _SIZES = {
