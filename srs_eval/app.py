@@ -51,6 +51,7 @@ class SrsEvalApp(App[int]):
     BINDINGS: ClassVar[list[Any]] = [
         *bindings(EVERYWHERE),
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
+        Binding("ctrl+q", "quit", "Quit", priority=True),
     ]
     CSS_PATH = "tui/app.tcss"
     HORIZONTAL_BREAKPOINTS = TOO_NARROW

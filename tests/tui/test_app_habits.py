@@ -737,3 +737,31 @@ async def test_models_begin_before_the_previews_are_there(tmp_path: Path) -> Non
         go.set()
         await until(pilot, lambda: app.session.answers_ended is not None)
         assert app.session.models.number == 1
+
+
+async def test_what_is_typed_pasted_or_dragged_is_a_path(tmp_path: Path) -> None:
+    """Wherever the focus is; no letter is a key there."""
+    app = make_app(tmp_path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, on(app, "OpenScreen"))
+        await until(pilot, lambda: "^q Quit" in footer(app) and " q " not in footer(app))
+        path, choices = app.screen.query_one(Input), app.screen.query_one(OptionList)
+        for typed in ("/quit", "~/x", "jq"):
+            path.clear()
+            choices.focus()
+            type_at_once(app, typed)
+            await until(pilot, lambda typed=typed: path.value == typed)
+        for pasted, meant in (
+            ("/a/b.colpkg", "/a/b.colpkg"),
+            ("'/a folder/b.colpkg' \n", "/a folder/b.colpkg"),
+            (r"/a\ folder/b\(1\).colpkg", "/a folder/b(1).colpkg"),
+            ("file:///a%20folder/%E5%8D%95.colpkg", "/a folder/单.colpkg"),
+        ):
+            for focused in (choices, path):
+                path.clear()
+                focused.focus()
+                app.post_message(events.Paste(pasted))
+                await until(pilot, lambda meant=meant: path.value == meant)
+        assert app.is_running
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app._exit)

@@ -51,6 +51,8 @@ class AppScreen(Forgetful, Screen[Any]):
     about: ClassVar[str] = ""
     called: ClassVar[str] = ""
     session = property(_session_of)
+    takes_letters: ClassVar[bool] = False
+    """Whether letters are typed here, so that none is a key."""
     passed_over: ClassVar[str] = ""
     """Selector of the parts that Tab passes over; a letter of the jump mode goes there."""
 

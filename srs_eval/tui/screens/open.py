@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import unquote
 
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual import events, on, work
 from textual.app import ComposeResult
@@ -74,6 +77,11 @@ class _PathInput(Input):
             select_on_focus=False,
         )
 
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        self.insert_text_at_cursor(_path_of(event.text))
+
     def action_complete(self) -> None:
         letters = zip(*_candidates(self.value), strict=False)
         common = "".join(each[0] for each in takewhile(lambda each: len({*each}) == 1, letters))
@@ -86,6 +94,8 @@ class _PathInput(Input):
 
 class OpenScreen(AppScreen, actions="open"):
     """Lets the user choose a collection."""
+
+    takes_letters = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -175,7 +185,7 @@ class OpenScreen(AppScreen, actions="open"):
                 yield Option(Text(heading, "bold dim"), disabled=True)
             for key, name, facts in choices:
                 note = words.shortened(printable(" · ".join(facts)), 2 * width // 3)
-                shown = words.shortened(printable(name), width - len(note) - 6)
+                shown = words.shortened(printable(name), width - cell_len(note) - 6)
                 yield Option(Text.assemble(f"  {shown}   ", (note, "dim")), id=key)
             if choices is here and len(self._here) > len(here):
                 more = f"  … and {len(self._here) - len(here)} more: type ./ to see them"
@@ -207,13 +217,29 @@ class OpenScreen(AppScreen, actions="open"):
             self.session.forget(path)
             self._list()
 
+    def on_key(self, event: events.Key) -> None:
+        """What is typed is a path, wherever the focus is, but for ?."""
+        if event.character and event.is_printable and event.character not in "? ":
+            event.stop()
+            event.prevent_default()
+            path = self.query_one(_PathInput)
+            path.focus()
+            path.insert_text_at_cursor(event.character)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Also of what is dragged here: another path than was typed."""
+        path = self.query_one(_PathInput)
+        path.clear()
+        path.focus()
+        path.on_paste(event)
+
     @on(Input.Changed, "#path")
     def _typed(self) -> None:
         self._list()
 
     @on(Input.Submitted, "#path")
     def _entered(self, event: Input.Submitted) -> None:
-        text = event.value.strip().strip('"').removeprefix("file://")
+        text = _path_of(event.value)
         if text:
             self._open(text)
 
@@ -239,6 +265,17 @@ class OpenScreen(AppScreen, actions="open"):
         """Show what is being read; "" when done."""
         self.query_one("#reading", Static).update(Text(words_))
         self.query_one(OptionList).loading = bool(words_)
+
+
+def _path_of(text: str) -> str:
+    """The path that a terminal or a file manager means by what was pasted or dragged."""
+    text = next(iter(text.strip().splitlines()), "").strip()
+    if text.startswith("file://"):
+        return unquote(text.removeprefix("file://"))
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    escaped = os.name != "nt" and not os.path.exists(text)
+    return re.sub(r"\\(.)", r"\1", text) if escaped else text
 
 
 def _facts_of(recent: Recent, now: float) -> list[str]:
@@ -273,7 +310,7 @@ def _tail(path: str, width: int) -> str:
     home = str(Path.home())
     if home != "/" and path.startswith(f"{home}{os.sep}"):
         path = f"~{path[len(home) :]}"
-    return path if len(path) <= width else f"…{path[len(path) - width + 1 :]}"
+    return path if cell_len(path) <= width else "…" + set_cell_size(path[::-1], width - 1)[::-1]
 
 
 def _ago(seconds: float) -> str:
