@@ -366,7 +366,7 @@ async def test_ones_own_scheduler_is_starred_pinned_and_compared_first(tmp_path:
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
         assert app.session.models.own_scheduler == "FSRS-6-own"
-        assert "  ★F your parameters" in text_of(app)  # fitted to some of these: without a place
+        assert "  ★F✓ your parameters" in text_of(app)  # fitted to some of these: without a place
         assert text_of(app).count("★F") == 1
         await pilot.resize_terminal(80, 18)  # more rows than there is room for
         await until(pilot, lambda: "★" in text_of(app).splitlines()[3])  # below the headings
@@ -400,26 +400,24 @@ async def test_intervals_are_drawn_where_there_is_room(tmp_path: Path) -> None:
         await until(pilot, lambda: "├" not in text_of(app).split("╮")[0])
 
 
-async def test_long_names_are_whole_where_the_window_allows(tmp_path: Path) -> None:
-    long = "FSRS-7 defaults short secs equalized"
+async def test_names_are_short_and_what_is_told_once_stands_below(tmp_path: Path) -> None:
+    assert max(len(each.words) for each in resolve("all")) <= 24
+    name = "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user"
     engine = MadeUpEngine(skipping=["DASH", "SM2"])
 
     def evaluate(*given: Any, **keywords: Any) -> Iterator[Any]:
         for event in engine(*given, **keywords):
             if isinstance(event, Prepared):
-                others = resolve("FSRS-7-dry-run-short-secs-equalize_test_with_non_secs")
-                event = replace(event, configurations=(*event.configurations, *others))
+                event = replace(event, configurations=(*event.configurations, *resolve(name)))
             yield event
 
     app = make_app(tmp_path, FILE, evaluate=evaluate)
-    async with app.run_test(size=(180, 48)) as pilot:
+    async with app.run_test(size=(160, 48)) as pilot:
         await to_results(pilot, app)
-        await until(pilot, lambda: f"F {long}" in text_of(app))
-        await pilot.resize_terminal(160, 48)
-        await until(pilot, lambda: re.search(r"F FSRS-7 .*….* equalized", text_of(app)))
-        assert re.search(r"than average +RMSE\(bins\) +AUC", text_of(app))
-        drawn = next(line for line in text_of(app).splitlines() if "F FSRS-6 recency" in line)
-        assert drawn.rindex("┤", 0, 100) - drawn.index("├") >= 8
+        await until(pilot, lambda: "F  FSRS-7 per preset" in text_of(app))
+        assert "F✓ FSRS-6 recency" in text_of(app)
+        assert "✓ Anki can use it: FSRS-6 from 25.07." in text_of(app)
+        assert "Fitted on intervals in seconds: FSRS-5, FSRS-7." in text_of(app)
         assert "skipped: 3 usable reviews, at least 6 are needed" in text_of(app)
         await until(pilot, lambda: "2 skipped: 3 usable reviews, at" in text_of(app))
         await pilot.resize_terminal(60, 20)

@@ -16,7 +16,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import DataTable, Input, OptionList, Static
 
-from srs_eval.engine.ranking import ORDERS
+from srs_eval.engine.ranking import ORDERS, REFERENCE
 from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
@@ -356,9 +356,11 @@ class RunScreen(AppScreen, actions="run"):
         self.app.push_screen(CompareScreen(*pair))
 
     def _pair(self) -> tuple[str, str] | None:
-        """The marked models; else the learner's own scheduler and the chosen one, or the best."""
+        """The marked models; else the learner's own scheduler and the chosen one, at first FSRS."""
         marked, chosen = self.table.marked, self.table.chosen
         own = self.session.models.own_scheduler
+        if self.table.follows_best and not marked:
+            chosen = REFERENCE
         wanted = [*marked, chosen] if marked else [own, chosen]
         wanted += [line.configuration.name for line in self.evaluation.ranked()]
         results = self.evaluation.results()
