@@ -107,7 +107,7 @@ async def test_every_footer_fits_80_columns_with_its_last_key(
         "CostsScreen": ("escape", "w"),
         "ReceiptScreen": ("escape", "i"),
         "RunScreen": ("escape", "m"),
-        "CompareScreen": ("2",),
+        "CompareScreen": ("v",),
         "DetailsScreen": ("escape", "enter"),
         "ErrorsScreen": ("e",),
     }
@@ -221,7 +221,7 @@ async def test_no_figure_is_better_than_one_that_looks_the_same(tmp_path: Path) 
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(120, 40)) as pilot:
         await to_results(pilot, app)
-        await pilot.press("2")
+        await pilot.press("v")
         await until(pilot, on(app, "CompareScreen"))
         await until(pilot, lambda: "◀" in text_of(app))
         left, right = (
@@ -382,7 +382,7 @@ async def test_ones_own_scheduler_is_starred_pinned_and_compared_first(tmp_path:
         await pilot.press("escape")
         await until(pilot, on(app, "RunScreen"))
         table.choose("SM2")
-        await pilot.press("2")
+        await pilot.press("v")
         await until(pilot, on(app, "CompareScreen"))
         assert screen_of(app, CompareScreen).pair == ["FSRS-6-own", "SM2"]
 
@@ -447,12 +447,12 @@ async def test_two_models_figures_stand_below_their_names(tmp_path: Path) -> Non
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
-        await pilot.press("2")
+        await pilot.press("v")
         await until(pilot, on(app, "CompareScreen"))
         pair = screen_of(app, CompareScreen).pair
         names = [app.session.models.run.models[name].configuration.words for name in pair]
         await until(pilot, lambda: re.search(rf"{names[0]} +{names[1]}", text_of(app)))
-        await pilot.press("v")
+        await pilot.press("l")
         await until(pilot, lambda: re.search(rf"A: {names[0]} +B: {names[1]}", text_of(app)))
 
 
@@ -485,7 +485,7 @@ async def test_keys_typed_while_a_screen_opens_reach_it(tmp_path: Path) -> None:
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: app.screen.query_one(Input).value == "FSRS")
         await until(pilot, lambda: not app.session.models.run.running)
-        type_at_once(app, "-6\r2\x1b")  # to the list, to Compare, and back
+        type_at_once(app, "-6\rv\x1b")  # to the list, to Compare, and back
         await until(pilot, lambda: app.opened[-1] == "CompareScreen" and on(app, "RunScreen")())
         assert app.session.state.filter == "FSRS-6"
         type_at_once(app, "\x1b\x1bp")  # all models, the answers, which presets
@@ -543,7 +543,7 @@ async def test_a_screen_opens_with_its_footer(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, on(app, "AnswersScreen"))
         await app.push_screen(ReceiptScreen())  # not a moment more
-        assert all(each in footer(app) for each in ("Evaluate", "Rows", "Back", "Quit"))
+        assert all(each in footer(app) for each in ("Models", "Rows", "Back", "Quit"))
 
 
 async def test_answers_fit_a_window_made_narrow_under_a_dialog(tmp_path: Path) -> None:

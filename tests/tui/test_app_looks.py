@@ -49,7 +49,7 @@ FROM_ANSWERS = (
     *(("enter", "EvidenceScreen"), ("w", "CostsScreen"), ("p", "ChooseScreen")),
     *(("x", "ExportScreen"), ("i", "ReceiptScreen"), ("g", "JumpScreen")),
 )
-FROM_RANKING = (("f", "FamiliesScreen"), ("2", "CompareScreen"), ("question_mark", "HelpScreen"))
+FROM_RANKING = (("f", "FamiliesScreen"), ("v", "CompareScreen"), ("question_mark", "HelpScreen"))
 
 
 def errors(name: str) -> list[Table]:

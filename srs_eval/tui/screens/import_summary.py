@@ -186,14 +186,14 @@ class ReceiptScreen(AppScreen, actions="receipt"):
         if isinstance(event.value, str):
             self.session.models.asked = event.value
 
-    def action_rows(self) -> None:
+    def action_switch_rows(self) -> None:
         rows = self.query_one("#rows", Select)
         rows.value = "anki" if rows.value == "benchmark" else "benchmark"
 
-    def action_next_tab(self) -> None:
+    def action_next(self) -> None:
         self._turn(1)
 
-    def action_previous_tab(self) -> None:
+    def action_previous(self) -> None:
         self._turn(-1)
 
     def _turn(self, step: int) -> None:
@@ -213,7 +213,7 @@ class ReceiptScreen(AppScreen, actions="receipt"):
             "decks": receipt.decks,
         }
         if kind not in reports:
-            self.action_evaluate()
+            self.action_ranking()
             return
         chosen = reports[kind][event.cursor_row]
         if chosen.id == MISSING:
@@ -223,8 +223,5 @@ class ReceiptScreen(AppScreen, actions="receipt"):
         self.session.judge_only((one, ()) if kind == "presets" else ((), one))
 
     @on(Button.Pressed, "#evaluate")
-    def _go(self) -> None:
-        self.action_evaluate()
-
-    def action_evaluate(self) -> None:
+    def action_ranking(self) -> None:
         self.show_ranking()

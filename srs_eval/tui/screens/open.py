@@ -191,9 +191,6 @@ class OpenScreen(AppScreen, actions="open"):
                 more = f"  … and {len(self._here) - len(here)} more: type ./ to see them"
                 yield Option(Text(more, "dim"), disabled=True)
 
-    def action_browse(self) -> None:
-        self.query_one(_PathInput).focus()
-
     def action_to_list(self) -> None:
         self.query_one(OptionList).focus()
 
