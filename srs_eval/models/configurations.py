@@ -81,11 +81,6 @@ _LEARNER = (
     *("FSRS-6", "FSRS-6-recency", "STATE-FSRS-6"),
 )
 """What a learner knows of: schedulers in Anki, fitted or not, the average, and one's day."""
-_IN_ANKI: Mapping[str, str] = {
-    **{"FSRS-6": "25.07", "FSRS-rs": "25.07", "FSRS-5": "24.11", "FSRS-4.5": "23.12"},
-    "Anki": "",
-}
-"""Models that Anki schedules with, and the version that does so first; "" is any."""
 FLOOR = "AVG"
 """The model that knows the average only."""
 
@@ -172,18 +167,6 @@ class Configuration:
         return inputs
 
     @property
-    def in_anki(self) -> bool:
-        """Whether a version of Anki schedules with it, from parameters of its presets at most."""
-        flags = self.protocol
-        if self.model.name == "Anki" and self.fit != "default":
-            return False
-        return (
-            self.model.name in _IN_ANKI
-            and flags.partitions != "deck"
-            and not (flags.two_buttons or flags.secs or flags.disable_short_term)
-        )
-
-    @property
     def is_floor(self) -> bool:
         """Whether it is the average, which others are held against."""
         return self.model.name == FLOOR
@@ -239,22 +222,6 @@ def resolve(
     if not found:
         raise InputError("No model is named: give names, or a group such as fast or all.")
     return sorted(found.values(), key=lambda each: (each.compiles, each.expected_seconds_per_10k))
-
-
-def remarks(shown: Iterable[Configuration]) -> list[str]:
-    """What is told once below a table of them: which Anki can use, what which are fitted on."""
-    shown = list(shown)
-    usable = dict.fromkeys(each.model.name for each in shown if each.in_anki)
-    versions = [
-        f"{name} from {_IN_ANKI[name]}" for name in _IN_ANKI if _IN_ANKI[name] and name in usable
-    ]
-    seconds = dict.fromkeys(each.model.name for each in shown if each.protocol.secs)
-    found = []
-    if usable:
-        found.append(f"✓ Anki can use it{': ' if versions else ''}{', '.join(versions)}.")
-    if seconds:
-        found.append(f"Fitted on intervals in seconds: {', '.join(seconds)}.")
-    return found
 
 
 def rows_in_words(protocol: Protocol) -> str:

@@ -325,9 +325,3 @@ def test_lstm_takes_no_flag_that_changes_nothing_for_it() -> None:
     (configuration,) = resolve("LSTM", protocol)
     assert configuration.name == "LSTM-short-secs-equalize_test_with_non_secs"
     assert resolve("LSTM-short-secs-duration-equalize_test_with_non_secs") == resolve("LSTM")
-
-
-def test_what_anki_can_schedule_with() -> None:
-    usable = {each.name for each in resolve("all,your parameters,Anki-SM-2") if each.in_anki}
-    assert {"FSRS-6", "FSRS-6-recency", "FSRS-5", "FSRS-4.5", "FSRS-rs", "Anki-dry-run"} < usable
-    assert not usable & {"FSRS-7-short-secs-recency", "FSRS-6-deck", "FSRS-6-binary", "Anki", "AVG"}

@@ -15,7 +15,8 @@ from textual.widgets.option_list import Option, OptionDoesNotExist
 
 from srs_eval.engine.ranking import Group, Ranked
 from srs_eval.engine.run import ModelRun, Run, Stage
-from srs_eval.models.configurations import Configuration, remarks
+from srs_eval.models.configurations import Configuration
+from srs_eval.models.own_parameters import is_in_anki, remarks
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
 from srs_eval.tui.config import State
@@ -115,7 +116,7 @@ class RankingTable(OptionList):
                 yield from ((line.configuration.name, self._finished(line)) for line in lines)
             if not number:
                 yield from unfinished
-        for remark in remarks(each for each in everyone if each.name in wanted):
+        for remark in remarks([each for each in everyone if each.name in wanted]):
             wrapped = textwrap.wrap(remark, sum(self._sizes.values()) - 4)
             yield None, Text("   " + "\n   ".join(wrapped), "dim")
 
@@ -174,7 +175,7 @@ class RankingTable(OptionList):
             "place": Text.assemble(f"{place:>2}", (mark, colours.yours if own else "")),
             "family": Text.assemble(
                 (words.FAMILIES[family].letter, colours.families.get(family, "dim")),
-                ("✓" if configuration.in_anki else "", "dim"),
+                ("✓" if is_in_anki(configuration) else "", "dim"),
             ),
             "model": shown,
         }
