@@ -21,7 +21,7 @@ from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
 from srs_eval.tui.config import State
 from srs_eval.tui.screens.themes import Palette, palette
-from srs_eval.tui.widgets.whiskers import DOTS, Scale, axis, common_scale, whisker
+from srs_eval.tui.widgets.plot import DOTS, Scale, axis, common_scale, whisker
 
 _SIZES = {
     **{"place": 3, "family": 3, "model": 0, "log loss": 13, "drawn": 0, "vs average": 13},
