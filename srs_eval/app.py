@@ -178,7 +178,7 @@ class SrsEvalApp(App[int]):
         from srs_eval.tui.screens.dialogs import ExportScreen
 
         source = Path(log.receipt.path)
-        screen = ExportScreen(source, self.session.models.in_report)
+        screen = ExportScreen(source, self.session.models.in_report())
         self.push_screen(screen, self.session.export)
 
     def tell(self, said: str, seconds: float = 3) -> None:

@@ -131,12 +131,10 @@ class Models:
         return run.reviews, run.judged
 
     def in_report(self) -> str:
-        """Which would be ranked in a report that is written now."""
+        """Which are ranked in a report."""
         run = self.of_open_file
-        if not run.results():
-            return "No model has finished yet: the report will have no ranking."
-        whole = counted(len(run.models), "model")
-        return f"Ranked in it: {len(run.results())} of {whole}, as far as they have finished."
+        of = f"{len(run.results())} of {counted(len(run.models), 'model')} so far"
+        return f"Ranked in it are the models that have finished: {of}."
 
     # --- evaluating
 
