@@ -206,8 +206,9 @@ def _row(row: Row, rows: Sequence[Row], width: int, paint: Mapping[str, str]) ->
     room = max(width - sum(others) - 3 * len(others), 8)
     name = min(max(cell_len(each.cells[0]) for each in rows), room)
     shown = Text.assemble(_cut(row.cells[0], name))
-    for cell, size in zip(row.cells[1:], others, strict=True):
-        shown.append("   ").append(set_cell_size(cell, size), paint[row.level])
+    for number, (cell, size) in enumerate(zip(row.cells[1:], others, strict=True), start=2):
+        style = paint[row.level] if number == len(row.cells) else ""
+        shown.append("   ").append(set_cell_size(cell, size), style)
     return shown
 
 

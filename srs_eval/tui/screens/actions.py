@@ -57,12 +57,12 @@ answers
   cancel
   r | again | Ask again | Answer what was cancelled
   copy
-  enter,d | evidence | Why | What the answer of the chosen pane rests on
   w | costs | Costs | What a desired retention costs: reviews, minutes, cards known
   m | ranking | Models | The ranking of all models, which fills by itself
   i | receipt | Import | What was read from the file, and which reviews count
   p | choose | Presets | Judge only some presets or decks, or all again
   app.export
+  enter,d | evidence | Why | What the answer of the chosen pane rests on
   u | untold | (Not yet) | What can't be told yet, and what each of these lacks
   ctrl+o | close | (Open) | Close the file and choose another
   escape | back | (Stay) | Nothing: the file stays open
