@@ -19,7 +19,7 @@ from srs_eval.advice.candidates import (
 )
 from srs_eval.advice.findings import OPEN, Finding, Fit, Unanswered, unanswered
 from srs_eval.advice.over_time import MODEL
-from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, Asked, ask, tasks_of
+from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, WRONG, Asked, ask, tasks_of
 from srs_eval.advice.sentences import month_in_words
 from srs_eval.advice.shown.first_screen import FirstScreen, first_screen
 from srs_eval.advice.shown.predicted import headline
@@ -118,6 +118,7 @@ class Overview:
         reasons = {
             each.evidence if isinstance(each.evidence, Unanswered) else None
             for each in self.answers
+            if each.question != WRONG  # which has always an answer
         }
         if not self.waiting and len(self.answers) > 1 and len(reasons) == 1 and None not in reasons:
             text = shown.line(self.answers)
@@ -293,10 +294,9 @@ def _answers(asked: Asked, questions: tuple[str, ...]) -> Iterator[Finding]:
     """One after another; a question without enough reviews gets an answer that says so."""
     beside = any(REGISTRY[question].is_beside for question in questions)
     asked = replace(asked, most_presets=_MOST_BESIDE if beside else None)
-    try:
-        for question in questions:
+    for question in questions:
+        try:
             yield from ask(question, asked)
-    except NotEnoughData as reason:
-        for question in questions:
+        except NotEnoughData as reason:
             why = too_few(asked.log, reason) if judged_by_preset(asked.log) else str(reason)
             yield unanswered(question, f"too little data, {why}")

@@ -34,7 +34,13 @@ from srs_eval.advice.findings import (
 from srs_eval.advice.fsrs import how_well
 from srs_eval.advice.over_time import was_i_predictable
 from srs_eval.advice.overview import Overview, _to_compile_side_by_side, overview
-from srs_eval.advice.questions import OF_PRESETS, REGISTRY, TASKS, TASKS_WITHOUT_PRESETS
+from srs_eval.advice.questions import (
+    OF_PRESETS,
+    REGISTRY,
+    TASKS,
+    TASKS_WITHOUT_PRESETS,
+    WRONG,
+)
 from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
 from srs_eval.advice.saved import Kept, improve, keep, last
 from srs_eval.advice.sentences import (
@@ -95,7 +101,7 @@ def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
     assert asked <= {each.question for each in found.answers}
     assert found.headline.startswith("FSRS")
     told = {each.question for line in found.lines for each in line.answers}
-    assert told - BESIDE == asked - {"steps"}  # what can't be told yet is one line
+    assert told - BESIDE == asked - {"steps", WRONG}  # what can't be told yet is one line
     assert all(line.text and line.answers for line in found.lines)
     presets = [line for line in found.lines if line.question == OF_PRESETS]
     assert len(presets) == 2  # those in use, of three
@@ -143,7 +149,7 @@ def test_kernels_are_compiled_side_by_side(
     for tasks in (TASKS, TASKS_WITHOUT_PRESETS):
         begun = _to_compile_side_by_side(tasks, jobs)
         assert sorted(begun) == sorted(tasks)
-        assert begun[0] == ("fit",)
+        assert begun[0] == ("fit", WRONG)
         assert (begun[1] == ("day",)) == (missing and jobs > 1)
         assert [each for each in begun if each != ("day",)] == [
             each for each in tasks if each != ("day",)
