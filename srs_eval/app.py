@@ -27,7 +27,7 @@ from textual.theme import Theme
 
 from srs_eval.data.protocol import Protocol
 from srs_eval.tui import screens
-from srs_eval.tui import state as remembered
+from srs_eval.tui.config import DARK, LIGHT
 from srs_eval.tui.screens.actions import EVERYWHERE, bindings
 from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme
@@ -51,6 +51,7 @@ class SrsEvalApp(App[int]):
     BINDINGS: ClassVar[list[Any]] = [
         *bindings(EVERYWHERE),
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
+        Binding("ctrl+q", "quit", "Quit", priority=True),
     ]
     CSS_PATH = "tui/app.tcss"
     HORIZONTAL_BREAKPOINTS = TOO_NARROW
@@ -75,7 +76,7 @@ class SrsEvalApp(App[int]):
         self.register_theme(LIGHT_THEME)
         check_theme(config.theme)
         wanted = config.theme or state.theme
-        self.theme = wanted if wanted in self.available_themes else remembered.DARK
+        self.theme = wanted if wanted in self.available_themes else DARK
 
     # --- keys
 
@@ -161,7 +162,7 @@ class SrsEvalApp(App[int]):
     def action_switch_light(self) -> None:
         dark, state = self.current_theme.dark, self.session.state
         other = state.light_theme if dark else state.dark_theme
-        usual = remembered.LIGHT if dark else remembered.DARK
+        usual = LIGHT if dark else DARK
         self.theme = other if other in self.available_themes else usual
 
     # --- screens, and what the session tells them

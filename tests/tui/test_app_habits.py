@@ -32,10 +32,10 @@ from srs_eval.engine.results import Result
 from srs_eval.engine.run import Prepared
 from srs_eval.models.configurations import resolve
 from srs_eval.report import formats as words
+from srs_eval.tui.config import Recent, State, load_state, save_state
 from srs_eval.tui.screens.compare import CompareScreen
 from srs_eval.tui.screens.dialogs import JumpScreen
 from srs_eval.tui.screens.import_summary import ReceiptScreen
-from srs_eval.tui.state import Recent, State, load_state, save_state
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.chrome import Keys
 from srs_eval.tui.widgets.ranking import RankingTable
@@ -107,7 +107,7 @@ async def test_every_footer_fits_80_columns_with_its_last_key(
         "CostsScreen": ("escape", "w"),
         "ReceiptScreen": ("escape", "i"),
         "RunScreen": ("escape", "m"),
-        "CompareScreen": ("2",),
+        "CompareScreen": ("v",),
         "DetailsScreen": ("escape", "enter"),
         "ErrorsScreen": ("e",),
     }
@@ -221,7 +221,7 @@ async def test_no_figure_is_better_than_one_that_looks_the_same(tmp_path: Path) 
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(120, 40)) as pilot:
         await to_results(pilot, app)
-        await pilot.press("2")
+        await pilot.press("v")
         await until(pilot, on(app, "CompareScreen"))
         await until(pilot, lambda: "◀" in text_of(app))
         left, right = (
@@ -366,7 +366,7 @@ async def test_ones_own_scheduler_is_starred_pinned_and_compared_first(tmp_path:
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
         assert app.session.models.own_scheduler == "FSRS-6-own"
-        assert "  ★F your parameters" in text_of(app)  # fitted to some of these: without a place
+        assert "  ★F✓ your parameters" in text_of(app)  # fitted to some of these: without a place
         assert text_of(app).count("★F") == 1
         await pilot.resize_terminal(80, 18)  # more rows than there is room for
         await until(pilot, lambda: "★" in text_of(app).splitlines()[3])  # below the headings
@@ -382,7 +382,7 @@ async def test_ones_own_scheduler_is_starred_pinned_and_compared_first(tmp_path:
         await pilot.press("escape")
         await until(pilot, on(app, "RunScreen"))
         table.choose("SM2")
-        await pilot.press("2")
+        await pilot.press("v")
         await until(pilot, on(app, "CompareScreen"))
         assert screen_of(app, CompareScreen).pair == ["FSRS-6-own", "SM2"]
 
@@ -400,26 +400,24 @@ async def test_intervals_are_drawn_where_there_is_room(tmp_path: Path) -> None:
         await until(pilot, lambda: "├" not in text_of(app).split("╮")[0])
 
 
-async def test_long_names_are_whole_where_the_window_allows(tmp_path: Path) -> None:
-    long = "FSRS-7 defaults short secs equalized"
+async def test_names_are_short_and_what_is_told_once_stands_below(tmp_path: Path) -> None:
+    assert max(len(each.words) for each in resolve("all")) <= 24
+    name = "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user"
     engine = MadeUpEngine(skipping=["DASH", "SM2"])
 
     def evaluate(*given: Any, **keywords: Any) -> Iterator[Any]:
         for event in engine(*given, **keywords):
             if isinstance(event, Prepared):
-                others = resolve("FSRS-7-dry-run-short-secs-equalize_test_with_non_secs")
-                event = replace(event, configurations=(*event.configurations, *others))
+                event = replace(event, configurations=(*event.configurations, *resolve(name)))
             yield event
 
     app = make_app(tmp_path, FILE, evaluate=evaluate)
-    async with app.run_test(size=(180, 48)) as pilot:
+    async with app.run_test(size=(160, 48)) as pilot:
         await to_results(pilot, app)
-        await until(pilot, lambda: f"F {long}" in text_of(app))
-        await pilot.resize_terminal(160, 48)
-        await until(pilot, lambda: re.search(r"F FSRS-7 .*….* equalized", text_of(app)))
-        assert re.search(r"than average +RMSE\(bins\) +AUC", text_of(app))
-        drawn = next(line for line in text_of(app).splitlines() if "F FSRS-6 recency" in line)
-        assert drawn.rindex("┤", 0, 100) - drawn.index("├") >= 8
+        await until(pilot, lambda: "F  FSRS-7 per preset" in text_of(app))
+        assert "F✓ FSRS-6 recency" in text_of(app)
+        assert "✓ Anki can use it: FSRS-6 from 25.07." in text_of(app)
+        assert "Fitted on intervals in seconds: FSRS-5, FSRS-7." in text_of(app)
         assert "skipped: 3 usable reviews, at least 6 are needed" in text_of(app)
         await until(pilot, lambda: "2 skipped: 3 usable reviews, at" in text_of(app))
         await pilot.resize_terminal(60, 20)
@@ -449,12 +447,12 @@ async def test_two_models_figures_stand_below_their_names(tmp_path: Path) -> Non
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
-        await pilot.press("2")
+        await pilot.press("v")
         await until(pilot, on(app, "CompareScreen"))
         pair = screen_of(app, CompareScreen).pair
         names = [app.session.models.run.models[name].configuration.words for name in pair]
         await until(pilot, lambda: re.search(rf"{names[0]} +{names[1]}", text_of(app)))
-        await pilot.press("v")
+        await pilot.press("l")
         await until(pilot, lambda: re.search(rf"A: {names[0]} +B: {names[1]}", text_of(app)))
 
 
@@ -487,7 +485,7 @@ async def test_keys_typed_while_a_screen_opens_reach_it(tmp_path: Path) -> None:
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: app.screen.query_one(Input).value == "FSRS")
         await until(pilot, lambda: not app.session.models.run.running)
-        type_at_once(app, "-6\r2\x1b")  # to the list, to Compare, and back
+        type_at_once(app, "-6\rv\x1b")  # to the list, to Compare, and back
         await until(pilot, lambda: app.opened[-1] == "CompareScreen" and on(app, "RunScreen")())
         assert app.session.state.filter == "FSRS-6"
         type_at_once(app, "\x1b\x1bp")  # all models, the answers, which presets
@@ -545,7 +543,7 @@ async def test_a_screen_opens_with_its_footer(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, on(app, "AnswersScreen"))
         await app.push_screen(ReceiptScreen())  # not a moment more
-        assert all(each in footer(app) for each in ("Evaluate", "Rows", "Back", "Quit"))
+        assert all(each in footer(app) for each in ("Models", "Rows", "Back", "Quit"))
 
 
 async def test_answers_fit_a_window_made_narrow_under_a_dialog(tmp_path: Path) -> None:
@@ -727,3 +725,31 @@ async def test_models_begin_before_the_previews_are_there(tmp_path: Path) -> Non
         go.set()
         await until(pilot, lambda: app.session.answers_ended is not None)
         assert app.session.models.number == 1
+
+
+async def test_what_is_typed_pasted_or_dragged_is_a_path(tmp_path: Path) -> None:
+    """Wherever the focus is; no letter is a key there."""
+    app = make_app(tmp_path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, on(app, "OpenScreen"))
+        await until(pilot, lambda: "^q Quit" in footer(app) and " q " not in footer(app))
+        path, choices = app.screen.query_one(Input), app.screen.query_one(OptionList)
+        for typed in ("/quit", "~/x", "jq"):
+            path.clear()
+            choices.focus()
+            type_at_once(app, typed)
+            await until(pilot, lambda typed=typed: path.value == typed)
+        for pasted, meant in (
+            ("/a/b.colpkg", "/a/b.colpkg"),
+            ("'/a folder/b.colpkg' \n", "/a folder/b.colpkg"),
+            (r"/a\ folder/b\(1\).colpkg", "/a folder/b(1).colpkg"),
+            ("file:///a%20folder/%E5%8D%95.colpkg", "/a folder/单.colpkg"),
+        ):
+            for focused in (choices, path):
+                path.clear()
+                focused.focus()
+                app.post_message(events.Paste(pasted))
+                await until(pilot, lambda meant=meant: path.value == meant)
+        assert app.is_running
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app._exit)

@@ -168,7 +168,7 @@ def test_a_report_ranks_the_models_of_the_app() -> None:
 
 async def test_keys_theme_and_threshold_hold_in_the_app(tmp_path: Path) -> None:
     config = Config(
-        theme="nord", equivalence=0.5, reduced_motion=True, keys={"compare": "v", "table": "2"}
+        theme="nord", equivalence=0.5, reduced_motion=True, keys={"compare": "z", "table": "2"}
     )
     app = make_app(tmp_path, FILE, options=Options(config=config))
     assert app.theme == "nord"
@@ -177,11 +177,11 @@ async def test_keys_theme_and_threshold_hold_in_the_app(tmp_path: Path) -> None:
         await to_results(pilot, app)
         standings = {line.standing for line in app.session.models.run.groups()[0].lines}
         assert standings == {"best", "as good", None}
-        await until(pilot, lambda: "v Compare" in text_of(app))
+        await until(pilot, lambda: "z Compare" in text_of(app))
         await pilot.press("question_mark")
         await until(pilot, on(app, "HelpScreen"))
-        assert re.search(r"\bv +Compare +Two models", text_of(app))
-        await pilot.press("escape", "v")
+        assert re.search(r"\bz +Compare +Two models", text_of(app))
+        await pilot.press("escape", "z")
         await until(pilot, on(app, "CompareScreen"))
         await until(pilot, lambda: "Each is as good as the other" in text_of(app))
         help_texts: list[Any] = [each.help for each in app.get_system_commands(app.screen)]

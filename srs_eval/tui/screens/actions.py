@@ -9,6 +9,7 @@ from typing import Any
 _SHOWN = {
     **{"question_mark": "?", "slash": "/", "escape": "Esc", "space": "Space", "enter": "Enter"},
     **{"left_square_bracket": "[", "right_square_bracket": "]", "f1": "F1"},
+    **{"less_than_sign": "<", "greater_than_sign": ">"},
 }
 """Keys whose names in Textual are unclear."""
 
@@ -43,6 +44,11 @@ common
   t | table | Table | Show the numbers behind the chart, or the chart again
   b | bins | Bins | Change how many bins the calibration graph has: 10, 20 or 40
   B | log_bins | Log bins | Make bins narrower towards 100 %, where most reviews are, or even
+  p,left_square_bracket | previous | Previous | The one before: an answer, a model, a tab
+  n,right_square_bracket | next | Next | The one after
+  R | switch_rows | Rows | The other reviews: those of Anki's optimizer, or the benchmark's
+  v | compare | Compare | Two models side by side: the marked ones, or yours and this one
+  l | overlay | Overlay | What two models say in one graph, or in one each
   escape | back | Back | Go back to the screen before
 everywhere
   question_mark,f1 | screen.help | Help | What this screen shows and its keys
@@ -51,7 +57,6 @@ everywhere
   ctrl+p | app.command_palette | (All commands) | Search everything you can do here
   q | app.quit | Quit | Stop everything and leave
 open
-  ctrl+o | browse | Type a path | Put the cursor where a path is typed
   delete | forget | Forget | Take the selected file off the list of recent files
 answers
   cancel
@@ -68,8 +73,8 @@ answers
   escape | back | (Stay) | Nothing: the file stays open
 evidence
   copy
-  p,left_square_bracket | previous | Previous | The answer before
-  n,right_square_bracket | next | Next | The answer after
+  previous
+  next
   (app.export)
   back
 costs
@@ -77,10 +82,10 @@ costs
   back
 receipt
   cancel
-  e | evaluate | Evaluate | Let the models predict your reviews and rank them
-  r | rows | Rows | Switch which reviews count: the benchmark's rule or Anki's
-  n,right_square_bracket | next_tab | Next tab | The tab to the right
-  p,left_square_bracket | previous_tab | (Previous tab) | The tab to the left
+  m | ranking | Models | Let the models predict your reviews and rank them
+  switch_rows
+  next
+  (previous)
   (app.export)
   back
 run
@@ -90,9 +95,9 @@ run
   slash | filter | Filter | Show only models whose name has some words in it
   o | order | (Order) | Order by the next column, or click its heading
   f | families | (Families) | Choose which families of models are shown
-  R | switch_rows | (Rows) | Rank on the other rows: Anki's or the benchmark's
+  (switch_rows)
   space | mark | (Mark) | Mark the selected model for a comparison
-  2 | compare | Compare | Two models side by side: the marked ones, or yours
+  compare
   table
   (bins)
   (log_bins)
@@ -102,16 +107,16 @@ details
   cancel
   table
   bins
-  p,left_square_bracket | previous | (Previous) | The model ranked before
+  (previous)
   (log_bins)
-  n,right_square_bracket | next | Next | The model ranked after
-  2 | compare | Compare | Compare this model with the best other one
+  next
+  compare
   e | errors | Errors | Where it errs: by interval, lapses, hour, deck and more
   (app.export)
   back
 errors
   cancel
-  v | overlay | Overlay | Forgetting curves of another model over this one's
+  overlay
   (app.export)
   back
 compare
@@ -119,10 +124,10 @@ compare
   table
   bins
   (log_bins)
-  v | overlay | Overlay | Both models in one graph, or in one each
+  overlay
   s | swap | Swap | Exchange left and right
-  l | left_model | Left | Choose the model on the left
-  r | right_model | Right | Choose the model on the right
+  less_than_sign | left_model | Left | Choose the model on the left
+  greater_than_sign | right_model | Right | Choose the model on the right
   (app.export)
   back
 """
@@ -179,4 +184,4 @@ def bindings(actions: Iterable[Action]) -> list[Any]:
     ]
 
 
-ANSWERS, EVIDENCE, COSTS = SCREENS["answers"], SCREENS["evidence"], SCREENS["costs"]
+ANSWERS, EVIDENCE = SCREENS["answers"], SCREENS["evidence"]

@@ -40,7 +40,7 @@ def _session_of(screen: Screen[Any]) -> Session:
 
 
 class AppScreen(Forgetful, Screen[Any]):
-    """A screen of the app; `actions` are its keys, `about` is its help text."""
+    """A screen of the app; `actions` are its keys, `about` is its help text, or help.md has it."""
 
     BINDINGS: ClassVar[list[Any]] = [
         Binding("j", "line(1)", "Down", show=False),
@@ -49,14 +49,17 @@ class AppScreen(Forgetful, Screen[Any]):
 
     actions: ClassVar[tuple[Action, ...]] = ()
     about: ClassVar[str] = ""
+    called: ClassVar[str] = ""
     session = property(_session_of)
+    takes_letters: ClassVar[bool] = False
+    """Whether letters are typed here, so that none is a key."""
     passed_over: ClassVar[str] = ""
     """Selector of the parts that Tab passes over; a letter of the jump mode goes there."""
 
     def __init_subclass__(cls, actions: str = "", **more: Any) -> None:
-        """`actions` is what the screen is called in the table of SCREENS."""
+        """`actions` is what the screen is called in the table of SCREENS and in help.md."""
         if actions:
-            cls.actions = SCREENS[actions]
+            cls.called, cls.actions = actions, SCREENS[actions]
             cls.BINDINGS = bindings(cls.actions)
         super().__init_subclass__(**more)
 
@@ -185,9 +188,9 @@ class AppScreen(Forgetful, Screen[Any]):
             self.app.push_screen(question, close)
 
     def action_help(self) -> None:
-        from srs_eval.tui.screens.dialogs import HelpScreen
+        from srs_eval.tui.screens.dialogs import HelpScreen, help_on
 
-        self.app.push_screen(HelpScreen(self.about, self.actions))
+        self.app.push_screen(HelpScreen(self.about or help_on(self.called), self.actions))
 
     def action_jump(self) -> None:
         from srs_eval.tui.screens.dialogs import JumpScreen

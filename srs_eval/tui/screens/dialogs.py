@@ -41,6 +41,13 @@ from srs_eval.tui.session import Chosen, Session, Wanted
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns
 
 
+def help_on(screen: str) -> str:
+    """What help.md says about it, a line for each paragraph."""
+    text = (Path(__file__).parents[1] / "help.md").read_text("utf-8")
+    about = f"\n{text}".partition(f"\n# {screen}\n")[2].partition("\n# ")[0]
+    return "\n\n".join(" ".join(each.split()) for each in about.strip().split("\n\n"))
+
+
 class HelpScreen(Dialog):
     """A dialog that Esc, ?, F1 and Enter close."""
 
@@ -330,11 +337,6 @@ _LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 class JumpScreen(ModalScreen[Any]):
     """Dismissed with the widget whose letter was pressed, or None."""
 
-    DEFAULT_CSS = """
-    JumpScreen { background: $background 40%; }
-    JumpScreen Label { position: absolute; background: $accent; color: $background;
-                       text-style: bold; padding: 0 1; }
-    """
     BINDINGS: ClassVar[list[Any]] = [("escape", "dismiss(None)", "Close")]
 
     def __init__(self, places: Sequence[tuple[Widget, Offset]]) -> None:

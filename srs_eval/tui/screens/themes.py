@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from textual.theme import BUILTIN_THEMES, Theme
 
 from srs_eval.data.errors import InputError
-from srs_eval.tui import state
-from srs_eval.tui.config import config_path
+from srs_eval.tui.config import DARK, LIGHT, config_path
 
 _BEHIND_SCROLLBARS = (
     *("scrollbar-background", "scrollbar-background-hover", "scrollbar-background-active"),
     "scrollbar-corner-color",
 )
 DARK_THEME = Theme(
-    name=state.DARK,
+    name=DARK,
     primary="#7FD1C0",
     secondary="#E0B972",
     accent="#E0B972",
@@ -39,7 +38,7 @@ DARK_THEME = Theme(
     },
 )
 LIGHT_THEME = Theme(
-    name=state.LIGHT,
+    name=LIGHT,
     primary="#0B6B60",
     secondary="#8A5A00",
     accent="#8A5A00",

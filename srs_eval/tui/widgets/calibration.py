@@ -25,9 +25,6 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 class _CountBars(Widget):
     """How many reviews each bin holds, as bars below the graph on the same axis."""
 
-    DEFAULT_CSS = """
-    _CountBars { height: 1; color: $primary 70%; }
-    """
     ALLOW_SELECT = False
 
     def __init__(self) -> None:
@@ -62,19 +59,6 @@ class _CountBars(Widget):
 
 class CalibrationChart(Vertical):
     """One model's calibration as a graph or a table."""
-
-    DEFAULT_CSS = """
-    CalibrationChart {
-        height: 1fr;
-        & #empty { color: $text-muted; content-align: center middle; height: 1fr; width: 1fr; }
-        & #axes { height: 1; color: $text-muted; text-align: right; padding-right: 1; }
-        & Plot { background: $surface; }
-        & DataTable { height: 1fr; display: none; background: $surface;
-                      scrollbar-size-vertical: 1; overflow-x: hidden; }
-        &.-table { Plot, _CountBars, #axes { display: none; } DataTable { display: block; } }
-        &.-empty { Plot, _CountBars, #axes { visibility: hidden; } }
-    }
-    """
 
     def __init__(self, *, id: str | None = None, count_rows: int = 1) -> None:
         super().__init__(id=id, classes="-empty")
@@ -274,15 +258,6 @@ class CurvesChart(Vertical):
     """Letters are what was recalled, with 95 % intervals; lines are what was expected.
 
     With another model's curves over the same reviews both are drawn, each model in its colour.
-    """
-
-    DEFAULT_CSS = """
-    CurvesChart {
-        height: 16;
-        max-width: 110;
-        & #key { height: auto; color: $text-muted; }
-        & Plot { background: $surface; }
-    }
     """
 
     def __init__(self, curves: Curves) -> None:

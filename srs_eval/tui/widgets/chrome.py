@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.cells import cell_len
 from textual.app import RenderResult
 from textual.content import Content
 from textual.screen import Screen
@@ -20,15 +21,6 @@ _STAY = ("cancel", "again", "back", "help", "quit")  # in the last line of howev
 class ProtocolLine(Widget):
     """The top line: which file is open, and under which protocol."""
 
-    DEFAULT_CSS = """
-    ProtocolLine {
-        dock: top;
-        height: 1;
-        padding: 0 1;
-        background: $panel;
-        color: $foreground;
-    }
-    """
     ALLOW_SELECT = False
 
     def __init__(self) -> None:
@@ -53,9 +45,9 @@ class ProtocolLine(Widget):
         facts = [*self._facts, *([self._busy] if self._busy else [])]
         gap = "  ·  "
         while True:
-            rest = sum(len(gap) + len(fact) for fact in facts)
+            rest = sum(len(gap) + cell_len(fact) for fact in facts)
             room = width - len("srs-eval") - rest - (len(gap) if self._file else 0)
-            if room >= min(len(self._file), 16) or not facts:
+            if room >= min(cell_len(self._file), 16) or not facts:
                 break
             if len(gap) > 3:
                 gap = " · "
@@ -75,16 +67,6 @@ class ProtocolLine(Widget):
 class TooSmall(Static):
     """Shown instead of everything else in a window that is too small to work in."""
 
-    DEFAULT_CSS = """
-    TooSmall {
-        display: none;
-        width: 1fr;
-        height: 1fr;
-        content-align: center middle;
-        text-align: center;
-    }
-    """
-
     def __init__(self) -> None:
         super().__init__(
             f"Please make the window larger:\n{MINIMUM[0]} columns and {MINIMUM[1]} lines"
@@ -99,7 +81,6 @@ class Keys(Widget):
     cuts keys in two.
     """
 
-    DEFAULT_CSS = "Keys { dock: bottom; height: 1; background: $panel; }"
     ALLOW_SELECT = False
     auto_links = False
 
@@ -111,9 +92,11 @@ class Keys(Widget):
 
     def render(self) -> RenderResult:
         shown: dict[str, Content] = {}
+        typed = getattr(self.screen, "takes_letters", False)
         for each in self.screen.active_bindings.values():
             binding, action = each.binding, each.binding.action
-            if binding.show and action not in shown:  # of an action's keys the first
+            unsaid = len(binding.key) == 1 if typed else binding.key == "ctrl+q"
+            if binding.show and action not in shown and not unsaid:  # of its keys the first
                 at = action if "." in action else f"screen.{action}"
                 style = "" if each.enabled else "dim"
                 shown[action] = Content.assemble(

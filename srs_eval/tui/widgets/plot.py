@@ -68,7 +68,6 @@ class Graph:
 class Plot(Widget):
     """Shows a `Graph` in whatever room it has."""
 
-    DEFAULT_CSS = "Plot { height: 1fr; color: $text-muted; }"
     ALLOW_SELECT: ClassVar[bool] = False
 
     def __init__(self, *, id: str | None = None) -> None:
