@@ -422,6 +422,45 @@ class Standings(Evidence):
     metrics: tuple[Standing, ...]  # log loss first
 
 
+@dataclass(frozen=True)
+class Leech:
+    """A card forgotten more often than is usual; `chance`: of so many lapses or more."""
+
+    card_id: int
+    reviews: int
+    lapses: int
+    usual: float
+    chance: float
+
+
+Level = Literal["look", "fine", "not yet"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was looked at, and whether something is wrong with it; shares are from 0 to 1."""
+
+    name: str  # "overdue", "old cards", "gap", "leeches", a button, "steps" or "suspended"
+    level: Level
+    count: int = 0  # of cards, answers, learning steps to change; the longest gap in days
+    of: int = 0  # the cards or answers among which these are
+    minutes: float | None = None  # that overdue cards take
+    since: str | None = None  # the day of the last review, if none came for long
+    recalled: Interval | None = None  # of old cards, or at the review after a button
+    expected: float | None = None  # of these, by FSRS
+    subject: str = ""  # the preset, of old cards and steps
+    says: str = ""  # what is wrong, as a code; "few": too few reviews to say
+    leeches: tuple[Leech, ...] = ()  # the worst ones
+
+
+@dataclass(frozen=True)
+class Checks(Evidence):
+    """Whether anything is wrong: all checks, worst first, that the source allows."""
+
+    says: Literal["look", "fine", "can't tell"]
+    checks: tuple[Check, ...]
+
+
 _E = TypeVar("_E", bound=Evidence)
 
 

@@ -21,6 +21,7 @@ from srs_eval.advice.candidates import (
     refuse_without_presets,
 )
 from srs_eval.advice.candidates import knows_presets as knows_presets  # views ask it, too
+from srs_eval.advice.checks import is_anything_wrong
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me
 from srs_eval.advice.over_time import learner_state, was_i_predictable
@@ -38,7 +39,7 @@ from srs_eval.advice.split import split_or_merge
 from srs_eval.advice.standing import where_do_i_stand
 from srs_eval.advice.workload.estimate import COSTS, at_a_glance
 from srs_eval.advice.workload.preview import what_buttons_show
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import EQUIVALENT
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 MODELS = "models"  # the question of `compare` that can be asked where presets are not known
 STANDING = "standing"  # asked of a log whole, whether presets are known or not
+WRONG = "wrong"  # so is this
+NEEDS_NO_PRESETS = {MODELS, STANDING, WRONG}
 DAYS = ("day", "today", "hour", "session")  # the first one is asked, all are told
 OF_PRESETS = "parameters"  # the question with a line for each preset
 
@@ -100,6 +103,12 @@ class Asked:
 
     def _standing(self) -> Iterator[Finding]:
         yield from where_do_i_stand(self.log, self.context or Context())
+
+    def _wrong(self) -> Iterator[Finding]:
+        try:
+            yield is_anything_wrong(self.log, self.over_all)
+        except NotEnoughData:
+            yield is_anything_wrong(self.log, None)
 
     def _parameters(self) -> Iterator[Finding]:
         given = self.given(self.over_all)
@@ -171,13 +180,14 @@ REGISTRY: Mapping[str, Question] = {
         lambda asked: what_buttons_show(asked.learner, asked.presets),
         is_beside=True,
     ),
+    WRONG: Question("Anything wrong?", Asked._wrong),
     "workload": Question("What does a desired retention cost?"),
 }
 """By name, in the order of the app's lines."""
 QUESTIONS = (OF_PRESETS, "split", "often", "health", "hard", "steps", "noise", "retention")
 """What `compare` answers of presets, in this order."""
 TASKS = (
-    ("fit",),
+    ("fit", WRONG),
     (OF_PRESETS, "split"),
     ("often",),
     ("says",),
@@ -191,7 +201,9 @@ TASKS = (
     ("buttons", "noise"),
 )
 """What the app answers, in the order in which it is begun; a task's questions share their fits."""
-TASKS_WITHOUT_PRESETS = (("fit",), (OF_PRESETS,), (MODELS,), ("time",), ("day",), (STANDING,))
+TASKS_WITHOUT_PRESETS = (
+    *(("fit", WRONG), (OF_PRESETS,), (MODELS,), ("time",), ("day",), (STANDING,)),
+)
 OVER_ALL = ("fit", OF_PRESETS, "says", "time", STANDING)  # those of a report that need no presets
 NOT_WAITED_FOR = {COSTS, *(name for name, each in REGISTRY.items() if each.is_beside)}
 """Questions that models need not wait for: evidence, and what compiles for long on a first run."""
@@ -221,9 +233,9 @@ def answering(
     """Answers to questions about a learner's presets, from the reviews that Anki would take.
 
     Without `questions` those of `questions_for`; of a log without presets, or with rows that
-    Anki's rule did not choose, only OF_PRESETS, MODELS and STANDING can be answered, on the
-    benchmark's rows. Each answer comes as soon as it is known: question by question in the order
-    of QUESTIONS, preset by preset, those with the most reviews first. Before them each preset is
+    Anki's rule did not choose, only OF_PRESETS, MODELS, STANDING and WRONG can be answered, on
+    the benchmark's rows. Each answer comes as soon as it is known: question by question in the
+    order of QUESTIONS, preset by preset, those with the most reviews first. Before them each is
     named whose stored parameters Anki does not run, an answer to "parameters" whatever is asked of
     presets: it is left out of all of them. Closing the iterator ends the work between two answers;
     `context.tick` is called more often and may raise Cancelled.
@@ -234,11 +246,11 @@ def answering(
     none. Raises, before the first answer, NotEnoughData for too few reviews and InputError for
     an unknown question and for one that needs presets where there are none.
     """
-    every = (*QUESTIONS, MODELS, STANDING)
+    every = (*QUESTIONS, MODELS, STANDING, WRONG)
     wanted = set(questions_for(log) if questions is None else questions)
     for question in sorted(wanted.difference(every)):
         raise InputError(f'There is no question "{question}": choose among {", ".join(every)}.')
-    of_presets = wanted - {MODELS, STANDING}
+    of_presets = wanted - NEEDS_NO_PRESETS
     if of_presets - {OF_PRESETS}:
         refuse_without_presets(log)
     lines = {name: as_anki_runs(values) for name, values in (parameters or {}).items()}
@@ -261,7 +273,7 @@ def answering(
 
 def questions_for(log: ReviewLog) -> tuple[str, ...]:
     """What is answered unless a person asks for something else."""
-    return QUESTIONS if judged_by_preset(log) else (OF_PRESETS, MODELS)
+    return (*(QUESTIONS if judged_by_preset(log) else (OF_PRESETS, MODELS)), WRONG)
 
 
 def compare(log: ReviewLog, **options: Any) -> list[Finding]:

@@ -26,7 +26,7 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Fold
 from srs_eval.stats.intervals import FEWEST_DAYS, Interval, enough_to_tell, side
 
-_NO_MATTER = 0.03
+NO_MATTER = 0.03
 """Recall is as it should be within three percentage points: for a smaller gap nobody would ask
 Anki for another retention."""
 _MATURE_DAYS = 21  # Anki's border between young and mature cards
@@ -76,14 +76,14 @@ def _of_preset(learner: Learner, group: int, p: FloatArray) -> Finding:
         timing,
         expecting,
     )
-    lacks = missing(off, _NO_MATTER) if evidence.says == OPEN else None
+    lacks = missing(off, NO_MATTER) if evidence.says == OPEN else None
     return Finding(
         "retention", learner.name_of(group), reviews=len(index), missing=lacks, evidence=evidence
     )
 
 
 def _says(difference: Interval) -> _Says:
-    where = side(difference, _NO_MATTER)
+    where = side(difference, NO_MATTER)
     return OPEN if where == "open" else where
 
 

@@ -170,7 +170,7 @@ def compare(
         str,
         option(
             "Which to answer.",
-            metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|all",
+            metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|wrong|all",
         ),
     ] = "all",
     json: JsonOption = None,
@@ -182,8 +182,10 @@ def compare(
     from srs_eval.advice.candidates import judged_by_preset, knows_presets, too_few
     from srs_eval.advice.questions import (
         MODELS,
+        NEEDS_NO_PRESETS,
         QUESTIONS,
         STANDING,
+        WRONG,
         answering,
         questions_for,
         rows_of,
@@ -195,7 +197,7 @@ def compare(
     from srs_eval.report.export import to_json
 
     check_targets([source.path, predictions], json)
-    asked = one_of("--question", question, (*QUESTIONS, MODELS, STANDING, "all"))
+    asked = one_of("--question", question, (*QUESTIONS, MODELS, STANDING, WRONG, "all"))
     own = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
     log = source.load()
     wanted = questions_for(log) if asked == "all" else (asked,)
@@ -211,7 +213,7 @@ def compare(
             below = MODELS_ROWS if rows_of(log, wanted) == "benchmark" else ANKI_ROWS
             answers = print_answers(coming, console_for(sys.stdout), below)
     except NotEnoughData as error:
-        if not knows_presets(log) or not set(wanted) - {MODELS, STANDING}:
+        if not knows_presets(log) or not set(wanted) - NEEDS_NO_PRESETS:
             raise
         raise _of_presets(log, error) from None
     if not answers:

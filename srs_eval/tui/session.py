@@ -370,6 +370,7 @@ class Session:
         if number == self._asked:
             self.earlier = kept
             self.overview.add(kept.findings)
+            self.overview.earlier = True
             self.view.answers_changed()
 
     def _answered(

@@ -151,7 +151,7 @@ def test_sentences_first_then_tables_of_80_columns(collection: Path, tmp_path: P
     assert "--rows anki" in done.stdout
     document = json.loads(target.read_text())
     assert document["rows"] == "anki"
-    assert {answer["question"] for answer in document["findings"]} == set(QUESTIONS)
+    assert {answer["question"] for answer in document["findings"]} == {*QUESTIONS, "wrong"}
     flattened = " ".join(done.stdout.split())
     for answer in document["findings"]:
         assert all(sentence in flattened for sentence in answer["sentences"])
@@ -198,7 +198,9 @@ def test_a_source_without_presets_or_with_chosen_rows_is_told(tmp_path: Path) ->
         assert done.returncode == 0, done.stderr
         document = json.loads(done.stdout)
         assert document["rows"] == "benchmark"
-        assert [each["question"] for each in document["findings"]] == ["parameters", "models"]
+        assert [each["question"] for each in document["findings"]] == [
+            *("parameters", "models", "wrong"),
+        ]
     for path, user, says in (
         (table, None, "says nothing of decks and presets"),
         (tmp_path / "users", 1, "rows that Anki did not choose"),

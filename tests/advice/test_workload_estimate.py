@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice.questions import MODELS, OF_PRESETS, compare, questions_for
+from srs_eval.advice.questions import MODELS, OF_PRESETS, WRONG, compare, questions_for
 from srs_eval.advice.saved import Kept, keep, last
 from srs_eval.advice.sentences import signed
 from srs_eval.advice.shown import line, sentences, tables
@@ -219,8 +219,8 @@ def test_few_reviews_are_told_in_a_sentence(
 
 def test_suspended_cards_have_one_rule(suspended: ReviewLog) -> None:
     """Presets are not judged; the models are, on the benchmark's rows, as the app does."""
-    assert questions_for(suspended) == (OF_PRESETS, MODELS)
-    assert {each.question for each in compare(suspended)} == {OF_PRESETS, MODELS}
+    assert questions_for(suspended) == (OF_PRESETS, MODELS, WRONG)
+    assert {each.question for each in compare(suspended)} == {OF_PRESETS, MODELS, WRONG}
     with pytest.raises(NotEnoughData, match="all your cards are suspended"):
         workload(suspended)
 

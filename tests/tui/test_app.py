@@ -108,7 +108,7 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
         await until(pilot, on(app, "ReceiptScreen"))
         await pilot.press("escape")
         await until(pilot, on(app, "AnswersScreen"))
-        await pilot.press("escape")
+        await pilot.press("ctrl+o")
         await until(pilot, on(app, "OpenScreen"))
         assert "x.anki2" in text_of(app)  # among the recent files
 
@@ -249,7 +249,7 @@ async def test_every_broken_fixture_leaves_the_app_usable(tmp_path: Path) -> Non
             app.session.open_file(path)
             await until(pilot, lambda: not on(app, "OpenScreen")())
             if on(app, "AnswersScreen")():  # one that Anki reads as a good collection
-                await pilot.press("escape")
+                await pilot.press("ctrl+o")
             else:
                 assert on(app, "Refusal")(), path
                 assert "unexpected" not in text_of(app), path

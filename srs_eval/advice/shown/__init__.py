@@ -9,6 +9,7 @@ from typing import Any
 
 from srs_eval.advice.findings import (
     Calibration,
+    Checks,
     Days,
     Evidence,
     Finding,
@@ -32,6 +33,7 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.shown import (
     buttons,
+    checks,
     costs,
     habits,
     memory,
@@ -92,6 +94,7 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
     Noise: _Renderer(_first(habits.noise_sentences), habits.noise_sentences, habits.noise_tables),
     Hard: _Renderer(habits.hard_line, habits.hard_sentences, habits.hard_tables),
     Steps: _Renderer(_first(habits.steps_sentences), habits.steps_sentences, habits.steps_tables),
+    Checks: _Renderer(checks.in_line, checks.sentences, checks.tables),
     Days: _Renderer(memory.today_line, memory.today_sentences, memory.today_tables),
 }
 

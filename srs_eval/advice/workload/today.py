@@ -248,6 +248,23 @@ def _histories(log: ReviewLog, card_id: IntArray, first_day: int) -> Histories:
     )
 
 
+def overdue_cards(log: ReviewLog) -> tuple[int, int, float] | None:
+    """How many cards should have been reviewed by the end of the log's last day, of how many that
+    are learned and not suspended, and the minutes that they take: an answer each, and one more
+    after Again. None where the source does not say when cards are due."""
+    schedule, entries = log.schedule, log.entries
+    if schedule is None or entries is None or log.day_grid is None:
+        return None
+    learned = (schedule.kind != NEW_CARD) & ~np.isin(schedule.queue, (_SUSPENDED, _PREVIEWED))
+    overdue = int((learned & (schedule.due_day < 0)).sum())
+    rating = entries.rating[entries.kind == REVIEW]
+    again = (rating == 1).sum() / max(len(rating), 1)
+    costs = costs_of(log, schedule.card_id)
+    seconds = again * (costs.seconds[1][0] + costs.seconds[2][2])
+    seconds += (1 - again) * np.dot(costs.review_rating, costs.seconds[1][1:])
+    return overdue, int(learned.sum()), float(overdue * seconds / 60)
+
+
 # Habits
 
 

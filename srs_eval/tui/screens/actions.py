@@ -61,16 +61,16 @@ open
 answers
   cancel
   r | again | Ask again | Answer what was cancelled
-  enter,d | evidence | Details | What the selected answer rests on
   copy
-  m | ranking | Models | The ranking of all models, which fills by itself
   w | costs | Costs | What a desired retention costs: reviews, minutes, cards known
-  s | state | (Day) | How much of your forgetting is your day, not your cards
-  t | time | (Time) | How predictable you were, month by month
-  p | choose | (Presets) | Judge only some presets or decks, or all again
+  m | ranking | Models | The ranking of all models, which fills by itself
+  i | receipt | Import | What was read from the file, and which reviews count
+  p | choose | Presets | Judge only some presets or decks, or all again
   app.export
-  i | receipt | (Receipt) | What was read from the file, and which reviews count
-  escape | back | Close | Close the file and choose another
+  enter,d | evidence | Why | What the answer of the chosen pane rests on
+  u | untold | (Not yet) | What can't be told yet, and what each of these lacks
+  ctrl+o | close | (Open) | Close the file and choose another
+  escape | back | (Stay) | Nothing: the file stays open
 evidence
   copy
   previous

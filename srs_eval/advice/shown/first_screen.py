@@ -1,0 +1,607 @@
+"""The first screen in a person's words: five panes, each a question and its answer.
+
+Findings in, small dataclasses of lines, bars and months out: app, report and command line lay the
+same ones out. Numbers are "of 100" or minutes; what a pane leads to tells log losses.
+"""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from srs_eval.advice.findings import (
+    KEEP,
+    LIKELY,
+    OPEN,
+    Finding,
+    Fit,
+    LeftOut,
+    Months,
+    OfPreset,
+    Part,
+    Retention,
+    Sharing,
+    Standings,
+    Unanswered,
+)
+from srs_eval.advice.sentences import by_when, dots, listed, sureness
+from srs_eval.advice.workload.estimate import MINUTES, TooFew, Workload
+from srs_eval.data.errors import counted
+from srs_eval.stats.intervals import FEWEST_REVIEWS
+
+Level = Literal["", "good", "look", "not yet"]
+"""How it is painted: green only for what is good, yellow for what to look at, grey for what is
+not known yet."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A sentence; `mark` stands before it, `right` at the end of its line."""
+
+    text: str
+    level: Level = ""
+    mark: str = ""
+    right: str = ""
+    spare: int = 0  # how early it goes for want of room; 0 stays
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar with its figures: up to `share` of its length, a range up to `until`, a mark."""
+
+    label: str
+    figures: tuple[str, ...]
+    share: float
+    until: float = 0.0
+    tick: float | None = None
+    note: str = ""
+    level: Level = ""
+    spare: int = 0
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What stands above the figures of bars."""
+
+    label: str
+    figures: tuple[str, ...]
+    spare: int = 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A preset: its name, what is remembered, what to do."""
+
+    cells: tuple[str, ...]
+    level: Level = ""
+    spare: int = 0
+
+
+@dataclass(frozen=True)
+class ByMonth:
+    """Of 100 reviews of a month, so many remembered; the latest last."""
+
+    months: tuple[tuple[str, int], ...]
+    spare: int = 0
+
+
+Item = Line | Bar | Heading | Row | ByMonth
+
+
+@dataclass(frozen=True)
+class Pane:
+    """A question with its answer; `short` is all of it where there is one line of room."""
+
+    title: str
+    short: Line
+    items: tuple[Item, ...]
+    questions: tuple[str, ...]  # whose findings it rests on, the first one's foremost
+    subject: str = ""  # of the finding foremost, where there are several
+
+
+@dataclass(frozen=True)
+class FirstScreen:
+    """All of it: five panes and what stands in grey below them."""
+
+    panes: tuple[Pane, ...]
+    below: tuple[Line, ...]
+    copied: Finding | None = None  # whose parameters pane 1 speaks of
+
+
+WAITING = Line("…", "not yet")
+TITLES = (
+    "What to do",
+    "Do I remember what I asked for?",
+    "What would it cost? Minutes a day",
+    "One preset or several?",
+    "Anything wrong?",
+)
+_EXPECTED = "Do I remember what Anki expects?"
+_OFF_BY = 0.03  # old cards may be off by as much
+_FEWEST_OF_MONTH = 30  # reviews for a month to be shown
+_UNTOLD: Mapping[str, str] = {
+    "often": "how often to optimize",
+    "hard": "Hard",
+    "day": "your day",
+    "time": "the latest month",
+    "says": "whether 90 of 100 means 90",
+    "standing": "where you stand",
+}
+"""Questions that no pane tells."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Findings by question, and which questions are still open."""
+
+    answers: Sequence[Finding]
+    waiting: Collection[str]
+    rows: str
+    gone: bool
+    by_question: dict[str, list[Finding]] = field(default_factory=dict)
+
+    def of(self, question: str) -> list[Finding]:
+        return self.by_question.get(question, [])
+
+    def open(self, *questions: str) -> bool:
+        return any(each in self.waiting for each in questions)
+
+    @property
+    def presets(self) -> list[Finding]:
+        """What to do with each, those with the most reviews first."""
+        return [each for each in self.of("parameters") if isinstance(each.evidence, OfPreset)]
+
+    @property
+    def fit(self) -> Finding | None:
+        return next((each for each in self.of("fit") if isinstance(each.evidence, Fit)), None)
+
+
+def first_screen(
+    answers: Sequence[Finding],
+    waiting: Collection[str] = (),
+    *,
+    rows: str = "anki",
+    gone: bool = False,
+) -> FirstScreen:
+    """The five panes of what is known; questions `waiting` have no (whole) answer yet.
+
+    `rows`: which reviews it rests on, "anki" or "benchmark"; `gone`: nearly all that was reviewed
+    is suspended or deleted.
+    """
+    known = _Known(answers, waiting, rows, gone)
+    for each in answers:
+        known.by_question.setdefault(each.question, []).append(each)
+    what_to_do, copied = _what_to_do(known)
+    panes = (what_to_do, _remembered(known), _costs(known), _presets(known), _wrong(known))
+    return FirstScreen(panes, tuple(_below(known)), copied)
+
+
+def _pane(number: int, items: Sequence[Item], *questions: str, subject: str = "") -> Pane:
+    short = next((each for each in items if isinstance(each, Line)), WAITING)
+    return Pane(TITLES[number - 1], short, tuple(items), questions, subject)
+
+
+# 1 What to do
+
+
+def _what_to_do(known: _Known) -> tuple[Pane, Finding | None]:
+    if known.open("fit", "parameters"):
+        return _pane(1, [WAITING], "parameters", "health"), None
+    fit, presets = known.fit, known.presets
+    broken = next((each for each in known.of("parameters") if _is(each, LeftOut)), None)
+    if broken is not None and isinstance(broken.evidence, LeftOut):
+        line = Line(broken.evidence.sentence, "look", "●")
+        return _pane(1, [line], "parameters", subject=broken.subject), None
+    if not presets:
+        reason = next(
+            (e.evidence for e in known.answers if isinstance(e.evidence, Unanswered)), None
+        )
+        why = f": {reason.reason}" if reason else ""
+        return _pane(1, [Line(f"Nothing can be told{why}.", "not yet")], "parameters", "fit"), None
+    if fit is not None and fit.act in ("turn on", "SM-2"):
+        return _switch(known, fit, presets)
+    return _change(known, presets)
+
+
+def _switch(known: _Known, fit: Finding, presets: list[Finding]) -> tuple[Pane, Finding | None]:
+    """Where FSRS is off."""
+    copied = next((each for each in presets if each.parameters), None)
+    if fit.act == "SM-2":
+        act, copied = "Leave FSRS off.", None
+    else:
+        act = "Turn FSRS on and press Optimize." if copied else "Turn FSRS on."
+    items: list[Item] = [_sure(act, fit.probability)]
+    if copied is not None:
+        items.append(_where(copied, presets[:1]))
+    elif fit.act != "SM-2":
+        items.append(Line("  Deck options › FSRS"))
+    items += _gone(known)
+    return _pane(1, items, "health", "fit", "parameters"), copied
+
+
+def _change(known: _Known, presets: list[Finding]) -> tuple[Pane, Finding | None]:
+    """Where it is on, or nobody knows."""
+    worth = [e for e in presets if e.act != KEEP and (e.probability or 0.0) >= LIKELY]
+    if not worth:
+        either = [each for each in presets if each.act != KEEP]
+        chance = min((each.probability or 0.0 for each in either or presets), default=None)
+        said = "Your parameters are as good as others would be."
+        if either:
+            said = "To press Optimize may help or not; neither is a mistake."
+        items: list[Item] = [
+            _sure("Change nothing.", chance),
+            Line(f"  {said}", spare=1),
+            *_gone(known),
+        ]
+        subject = (either or presets)[0].subject
+        return _pane(1, items, "parameters", subject=subject), None
+    first = max(worth, key=lambda each: (each.probability or 0.0) * (each.gain or 0.0))
+    items = [
+        _sure(f"{_do([first], len(presets))}.", first.probability),
+        _where(first, presets),
+    ]
+    rest = [each for each in worth if each is not first]
+    alike = [each for each in rest if _kind(each) == _kind(first)]
+    others = [each for each in rest if _kind(each) != _kind(first)]
+    more = [f"The same for {_names(alike)}"] * bool(alike)
+    more += [_do([each for each in others if _kind(each) == kind], 2) for kind in _kinds(others)]
+    if more:
+        items.append(Line("  " + " ".join(f"{each}." for each in more), spare=1))
+    items += _gone(known)
+    return _pane(1, items, "parameters", subject=first.subject), first
+
+
+def _sure(act: str, probability: float | None) -> Line:
+    if probability is None:
+        return Line(act, mark="●")
+    sure = sureness(probability)
+    level: Level = "good" if probability >= LIKELY else ""
+    return Line(act, level, "●", f"{sure} {dots(probability)}")
+
+
+_KINDS = {"one line": "copy", "pooled": "copy"}
+
+
+def _kind(finding: Finding) -> str:
+    return _KINDS.get(finding.act, finding.act)
+
+
+def _kinds(findings: Iterable[Finding]) -> list[str]:
+    return list(dict.fromkeys(map(_kind, findings)))
+
+
+def _names(findings: Iterable[Finding]) -> str:
+    return listed([f"“{each.subject}”" for each in findings])
+
+
+def _do(findings: Sequence[Finding], presets: int) -> str:
+    """ "Press Optimize for “Maps”"; the only preset needs no name."""
+    names = _names(findings) if presets > 1 else ""
+    match _kind(findings[0]):
+        case "copy":
+            return f"Copy a line of numbers into {names or 'your preset'}"
+        case "defaults":
+            return f"Go back to the default numbers{names and f' in {names}'}"
+    known = all(isinstance(each.evidence, OfPreset) and each.evidence.known for each in findings)
+    do = "Press Optimize" if known else "With FSRS on in Anki, press Optimize"
+    return f"{do}{names and f' for {names}'}"
+
+
+def _where(finding: Finding, presets: Sequence[Finding]) -> Line:
+    """Where in Anki; the preset has its name here if it is the only one."""
+    name = f"preset {finding.subject} › " if len(presets) == 1 else ""
+    at = f"  Deck options › FSRS › {name if finding.subject != 'all reviews' else ''}"
+    if _kind(finding) in ("copy", "defaults"):
+        return Line(f"{at}FSRS parameters", right="y copies the line")
+    return Line(f"{at}Optimize", right="y copies the numbers")
+
+
+def _gone(known: _Known) -> list[Item]:
+    if not known.gone:
+        return []
+    said = "  Nearly all that you reviewed is suspended or deleted: this speaks of what it was."
+    return [Line(said, "look", spare=1)]
+
+
+# 2 Do I remember what I asked for?
+
+
+def _remembered(known: _Known) -> Pane:
+    found = [e.evidence for e in known.of("retention") if isinstance(e.evidence, Retention)]
+    asked = [each for each in found if each.desired is not None]
+    title = TITLES[1] if asked or (known.open("retention") and not found) else _EXPECTED
+    question = "retention" if known.rows == "anki" else "time"
+    if known.open(question) and not found:
+        return Pane(title, WAITING, (WAITING,), (question,))
+    if not found:
+        return _by_months_alone(known)
+    parts = _together(found)
+    desired = _mean([(each.desired, each.parts[0].recalled.reviews) for each in asked])
+    whole = parts["all"]
+    short = f"of 100 reviews you remember {_of_100(whole.recalled.estimate)}"
+    columns = ["you", "expected"]
+    if desired is not None:
+        columns = ["you", "asked", "expected"]
+        short += f"; you asked for {_of_100(desired)}"
+    else:
+        short += f"; {_of_100(whole.expected)} were expected"
+    items: list[Item] = [Heading("of 100 reviews", tuple(columns))]
+    for name, label, spare in (
+        ("all", "all", 0),
+        ("young cards", "young cards", 3),
+        ("mature cards", "old cards", 0),
+    ):
+        if name in parts:
+            items.append(_bar(label, parts[name], desired, asked, spare))
+    why, level = _why(found, desired, parts)
+    if why:
+        items.append(Line(why, level, spare=1))
+    months = [
+        (_month(name), round(100 * part.recalled.estimate))
+        for name, part in sorted(parts.items())
+        if name[:1].isdigit() and part.recalled.reviews >= _FEWEST_OF_MONTH
+    ]
+    if months:
+        items.append(ByMonth(tuple(months), spare=2))
+    return Pane(title, Line(f"{short}."), tuple(items), ("retention",))
+
+
+def _bar(
+    label: str, part: Part, desired: float | None, asked: Sequence[Retention], spare: int
+) -> Bar:
+    off = part.recalled.estimate - part.expected
+    is_off = label != "all" and -off > max(_OFF_BY, part.recalled.half_width)
+    if label == "all":
+        is_off = any(each.says == "below" for each in asked)
+    figures = [part.recalled.estimate, *([desired] if desired is not None else []), part.expected]
+    aim = part.expected if desired is None else desired
+    return Bar(
+        label,
+        tuple(map(_of_100, figures)),
+        part.recalled.estimate,
+        tick=aim,
+        note="◀ look" if is_off else "",
+        level="look" if is_off else "",
+        spare=spare,
+    )
+
+
+def _why(
+    found: Sequence[Retention], desired: float | None, parts: Mapping[str, Part]
+) -> tuple[str, Level]:
+    """What makes for the difference from what was asked for, or from what was expected."""
+    short = [each for each in found if each.says == "below"]
+    if desired is not None and short:
+        weights = [each.parts[0].recalled.reviews for each in short]
+        late, much = (
+            -100 * (_mean(list(zip((part.estimate for part in of), weights, strict=True))) or 0.0)
+            for of in ([each.timing for each in short], [each.expecting for each in short])
+        )
+        points = max(late + much, 1.0)
+        if late >= 0.6 * points:
+            said = f"Most cards came late ({late:.0f} of {points:.0f} points); not FSRS's fault."
+            return said, "look"
+        if much >= 0.6 * points:
+            return f"FSRS expects too much ({much:.0f} of {points:.0f} points).", "look"
+        said = f"Cards came late ({late:.0f} points), FSRS expects too much ({much:.0f})."
+        return said, "look"
+    old = parts.get("mature cards")
+    if old is not None and _bar("", old, None, (), 0).level == "look":
+        times = (1 - old.recalled.estimate) / max(1 - old.expected, 0.01)
+        how = "twice as often as" if 1.7 <= times < 2.4 else "more often than"
+        return f"Old cards are forgotten {how} expected.", "look"
+    if desired is not None and all(each.says in ("no matter", "above") for each in found):
+        return "You remember as much as you asked for.", "good"
+    return "", ""
+
+
+def _together(found: Sequence[Retention]) -> dict[str, Part]:
+    """The parts of all presets; half-widths as if they went up and down together."""
+    by_name: dict[str, list[Part]] = {}
+    for each in found:
+        for part in each.parts:
+            by_name.setdefault(part.name, []).append(part)
+    return {name: _sum(parts) for name, parts in by_name.items()}
+
+
+def _sum(parts: Sequence[Part]) -> Part:
+    first, n = parts[0], [each.recalled.reviews for each in parts]
+    mean, half, expected = (
+        sum(value * count for value, count in zip(values, n, strict=True)) / sum(n)
+        for values in (
+            [each.recalled.estimate for each in parts],
+            [each.recalled.half_width for each in parts],
+            [each.expected for each in parts],
+        )
+    )
+    recalled = type(first.recalled)(mean, half, sum(n), first.recalled.days)
+    return Part(first.name, recalled, expected)
+
+
+def _by_months_alone(known: _Known) -> Pane:
+    """Of a file without presets: what was remembered, against FSRS fitted to the time before."""
+    found = next((e.evidence for e in known.of("time") if isinstance(e.evidence, Months)), None)
+    if found is None:
+        said = Line("Too few reviews to say.", "not yet")
+        return Pane(_EXPECTED, said, (said,), ("time",))
+    parts = [Part(each.name, each.recalled, each.predicted) for each in found.months]
+    whole = _sum(parts)
+    months = tuple(
+        (_month(each.name), round(100 * each.recalled.estimate))
+        for each in parts
+        if each.recalled.reviews >= _FEWEST_OF_MONTH
+    )
+    short = (
+        f"of 100 reviews you remember {_of_100(whole.recalled.estimate)}; "
+        f"{_of_100(whole.expected)} were expected."
+    )
+    items = (
+        Heading("of 100 reviews", ("you", "expected")),
+        _bar("all", whole, None, (), 0),
+        ByMonth(months, spare=2),
+    )
+    return Pane(_EXPECTED, Line(short), items, ("time",))
+
+
+def _month(name: str) -> str:
+    """ "Oct" for "2024-10", "day 31" for "days 31-60"."""
+    year, _, number = name.partition("-")
+    if year.isdigit() and number.isdigit():
+        return calendar.month_abbr[int(number)]
+    return f"day {year.removeprefix('days ')}"
+
+
+def _of_100(share: float) -> str:
+    return f"{100 * share:.0f}"
+
+
+def _mean(weighted: Sequence[tuple[float | None, int]]) -> float | None:
+    known = [(value, count) for value, count in weighted if value is not None]
+    total = sum(count for _, count in known)
+    return sum(value * count for value, count in known) / total if total else None
+
+
+# 3 What would it cost?
+
+
+def _costs(known: _Known) -> Pane:
+    for each in known.of("costs"):
+        if isinstance(each.evidence, Workload):
+            return _minutes(each.evidence, each.subject)
+    if known.open("costs"):
+        return _pane(3, [WAITING], "costs")
+    return _pane(3, [Line(_no_costs(known), "not yet")], "costs")
+
+
+def _no_costs(known: _Known) -> str:
+    if known.gone:
+        return "Nothing: nearly all cards are suspended or deleted."
+    if known.rows != "anki":
+        return "An Anki collection would tell; this file says nothing of cards to come."
+    counts = [each.reviews for each in known.of("retention")]
+    if any(isinstance(each.evidence, TooFew) for each in known.of("costs")) and counts:
+        when = next((by_when(e.missing) for e in known.presets if e.missing and e.missing.date), "")
+        come = f"; come back {when.removeprefix('by ').removesuffix(' at your pace')}"
+        said = f"{max(counts):,} of the {FEWEST_REVIEWS:,} reviews on a later day that this needs"
+        return f"{said}{come if when else ''}."
+    return "Nobody knows how these cards are scheduled."
+
+
+def _minutes(found: Workload, subject: str) -> Pane:
+    median, (low, high) = found.median[:, MINUTES], found.band
+    ends = high[:, MINUTES] if found.drawn else median
+    now = found.as_now
+    most = max(float(ends.max()), now[MINUTES] if now else 0.0, 1e-9)
+    items: list[Item] = [Heading("once optimized", ("minutes",), spare=2)]
+    for place, retention in enumerate(found.retentions):
+        middle = float(median[place])
+        is_now = retention == found.desired and not found.is_off
+        said = _minutes_in_words(middle)
+        if found.drawn:
+            span = [_minutes_in_words(float(end[place, MINUTES])) for end in (low, high)]
+            said += f" ({'-'.join(span)})" if span[0] != span[1] else ""
+        first = " of 100" if place == 0 else ""
+        label = f"{_of_100(retention)}{first}{' (yours)' if is_now else ''}"
+        spare = 0 if is_now or retention > 0.8 else 1
+        items.append(Bar(label, (said,), middle / most, float(ends[place]) / most, spare=spare))
+    who = "SM-2" if found.is_off else "as now"
+    if now is not None:
+        name = "SM-2, as now" if found.is_off else f"now, at {_of_100(found.desired)}"
+        items.append(
+            Bar(name, (_minutes_in_words(now[MINUTES]),), now[MINUTES] / most, level="not yet")
+        )
+    cards = f"{counted(found.learned, 'card')}"
+    if found.unseen and found.new_a_day:
+        cards += f" and {min(found.unseen, found.new_a_day * found.question.days):,} new ones"
+    of_preset = f" of “{subject}”" if found.presets > 1 else ""
+    lately = f"{found.done_a_day:,} reviews a day lately"
+    items.append(Line(f"With your {cards}{of_preset}; {lately}.", spare=1))
+    here = found.at(found.desired)
+    short = f"{_minutes_in_words(float(median[here]))} at {_of_100(found.desired)} of 100"
+    if now is not None:
+        short += f"; {who} {_minutes_in_words(now[MINUTES])}"
+    return Pane(TITLES[2], Line(f"{short}."), tuple(items), ("costs",), subject)
+
+
+def _minutes_in_words(minutes: float) -> str:
+    return f"{minutes:,.0f}" if minutes >= 9.95 else f"{minutes:.1f}"
+
+
+# 4 One preset or several?
+
+
+def _presets(known: _Known) -> Pane:
+    questions = ("split", "parameters")
+    if known.open(*questions):
+        return _pane(4, [WAITING], *questions)
+    split = next((e for e in known.of("split") if isinstance(e.evidence, Sharing)), None)
+    if split is None or not isinstance(split.evidence, Sharing):
+        why = "All are suspended or deleted." if known.gone else "This file names no presets."
+        return _pane(4, [Line(why, "not yet")], *questions)
+    first = Line(_sharing(split, split.evidence))
+    rows = [] if split.evidence.parts == 1 else [_row(each, known) for each in known.presets]
+    short = Line(first.text.partition(". ")[0].rstrip(".") + ".")
+    return Pane(TITLES[3], short, (first, *rows), questions)
+
+
+def _sharing(finding: Finding, evidence: Sharing) -> str:
+    n = evidence.parts
+    if n == 1:
+        return "You have one. Keep it."
+    match finding.act:
+        case "keep shared":
+            return f"Your {n} presets forget alike: one is enough. Keeping {n} does no harm."
+        case "split":
+            return f"Your {n} presets forget differently: keep them apart."
+        case "pooled":
+            return f"Too close to call: keep your {n}, with numbers drawn to each other."
+    return f"Keep your {n}; too few reviews to compare them."
+
+
+def _row(finding: Finding, known: _Known) -> Row:
+    told = next((e for e in known.of("retention") if e.subject == finding.subject), None)
+    remembered = ""
+    if told is not None and isinstance(told.evidence, Retention):
+        mine = told.evidence
+        remembered = _of_100(mine.parts[0].recalled.estimate)
+        aim = mine.parts[0].expected if mine.desired is None else mine.desired
+        remembered += f" of {_of_100(aim)}"
+    sure = (finding.probability or 0.0) >= LIKELY
+    does = {"copy": "copy a line", "optimize": "optimize", "defaults": "use the defaults"}
+    act = does.get(_kind(finding), "leave") if sure else "leave"
+    return Row((finding.subject, remembered, act), "" if act == "leave" else "good")
+
+
+# 5 Anything wrong?
+
+
+def _wrong(known: _Known) -> Pane:
+    return _pane(5, [WAITING], "wrong")
+
+
+# Below
+
+
+def _below(known: _Known) -> Iterable[Line]:
+    for each in known.of("standing"):
+        if isinstance(each.evidence, Standings):
+            than = each.evidence.metrics[0].of_100
+            are = "is" if than == 1 else "are"
+            yield Line(
+                f"Where you stand: {than} of 100 with as many reviews {are} predicted less well."
+            )
+    untold = [
+        words
+        for question, words in _UNTOLD.items()
+        if known.of(question)
+        and not known.open(question)
+        and all(each.says in (OPEN, "no answer") for each in known.of(question))
+    ]
+    if untold:
+        yield Line(f"Not enough reviews to say yet: {' · '.join(untold)}", "not yet")
+
+
+def _is(finding: Finding, kind: type) -> bool:
+    return isinstance(finding.evidence, kind)
