@@ -18,6 +18,7 @@ from srs_eval.cli.options import Running
 from srs_eval.data.errors import InputError
 from srs_eval.tui.config import Config, load_config
 from srs_eval.tui.screens import actions
+from srs_eval.tui.screens.answers import AnswersScreen
 from tests.cli.program import program
 from tests.conftest import PATIENCE
 from tests.tui.app_world import MadeUpEngine, make_app, on, text_of, to_receipt, until
@@ -124,6 +125,16 @@ def test_an_action_has_the_same_key_on_all_screens() -> None:
         for action in each:
             by_id.setdefault(action.id, set()).add(action.key)
     assert [name for name, keys in by_id.items() if len(keys) > 1] == []
+
+
+def test_a_key_means_the_same_on_all_screens() -> None:
+    panes = {str(each.key) for each in AnswersScreen.BINDINGS if each.action.startswith("pane")}
+    by_key: dict[str, set[str]] = {key: {"pane"} for key in panes}
+    for action in (each for screen in actions.SCREENS.values() for each in screen):
+        for key in action.key.split(","):
+            by_key.setdefault(key, set()).add(action.id)
+    assert len(panes) == 5
+    assert {key: ids for key, ids in by_key.items() if len(ids) > 1} == {}
 
 
 def test_settings_hold_for_run(

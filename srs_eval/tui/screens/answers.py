@@ -176,7 +176,7 @@ u shows what can't be told yet. m shows how well all models predict you.
             return self.session.answers_ended is not None and bool(self.overview.waiting)
         return super().check_action(action, parameters)
 
-    def action_evidence(self) -> None:
+    def action_details(self) -> None:
         self.action_pane(self.focused.number if isinstance(self.focused, PaneBox) else 1)
 
     @on(PaneBox.Opened)
