@@ -33,7 +33,7 @@ from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme
 from srs_eval.tui.session import Options, Session
 from srs_eval.tui.widgets.chrome import MINIMUM
-from srs_eval.tui.workarounds import Commands, TypedKeys, lasting
+from srs_eval.tui.workarounds import TypedKeys, lasting
 
 if TYPE_CHECKING:
     from srs_eval.tui.screens.ranking import RunScreen
@@ -47,7 +47,6 @@ class SrsEvalApp(App[int]):
 
     TITLE = "srs-eval"
     ENABLE_COMMAND_PALETTE = True
-    COMMANDS: ClassVar[Any] = {Commands}
     BINDINGS: ClassVar[list[Any]] = [
         *bindings(EVERYWHERE),
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),

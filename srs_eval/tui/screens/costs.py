@@ -150,9 +150,7 @@ class CostsChart(Vertical):
 def _ticks(low: float, high: float) -> Sequence[tuple[float, str]]:
     """Some even steps, with labels of three characters at most."""
     unit = _THOUSAND if high >= _THOUSAND else 1
-    least = max((high - low) / 6, unit / 10)
-    power = 10.0 ** math.floor(math.log10(least))
-    step = next(power * each for each in (1, 2, 5, 10) if power * each >= least * (1 - 1e-9))
+    step = plot.even_step(max((high - low) / 6, unit / 10))
     values = [step * k for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
     places = 1 if step < unit and high < 10 * unit else 0
     return [(value, f"{value / unit:.{places}f}") for value in values]

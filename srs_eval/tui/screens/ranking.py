@@ -49,7 +49,6 @@ class RunScreen(AppScreen, actions="run"):
     """Progress, ranking and results in one screen, during the run and after it."""
 
     passed_over = "#more, #chart"
-    ENDED: ClassVar[dict[bool, str]] = {True: "cancelled", False: "finished"}
 
     def content(self) -> ComposeResult:
         with Horizontal():
@@ -168,7 +167,7 @@ class RunScreen(AppScreen, actions="run"):
                     text = "stopping …"
         else:
             done = len(evaluation.results())
-            text = f"{done} of {total} models {self.ENDED[evaluation.cancelled]} in {gone}"
+            text = f"{done} of {total} models finished in {gone}"
             if evaluation.cancelled:
                 text = f"Cancelled after {gone}: {done} of {total} models are done"
             for stage in (Stage.FAILED, Stage.SKIPPED):

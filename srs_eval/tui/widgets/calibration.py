@@ -239,10 +239,7 @@ def axis_limits(graphs: Sequence[CalibrationGraph]) -> tuple[float, float]:
 
 def _percent_ticks(low: float, high: float, at_most: int) -> list[tuple[float, str]]:
     """Shares in even steps down from `high`, each with its label in percent."""
-    for step in (0.05, 0.1, 0.2, 0.25, 0.5):
-        number = round((high - low) / step)
-        if number <= at_most:
-            break
+    step = plot.even_step(max((high - low) / at_most, 0.05))
     values = [high - step * place for place in range(int((high - low) / step + 1e-9) + 1)]
     return [(value, f"{100 * value:.0f}") for value in reversed(values)]
 

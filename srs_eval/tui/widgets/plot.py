@@ -162,7 +162,6 @@ def _dots(
 
 DOTS = {"best": "●", "as good": "●", "can't tell yet": "◌", "worse": "○", "below the floor": "×"}
 """A verdict's dot, at the estimate between whiskers: none rests on colour."""
-_STEPS = (1.0, 2.0, 5.0, 10.0)
 
 
 @dataclass(frozen=True)
@@ -225,12 +224,16 @@ def whisker(
     return Text.assemble(*(("".join(cell for cell, _ in run), style) for style, run in runs))
 
 
+def even_step(least: float) -> float:
+    """The smallest of 1, 2, 5, 10, 20, 0.1 ... that is no less."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(power * each for each in (1, 2, 5, 10) if power * each >= least * (1 - 1e-9))
+
+
 def axis(scale: Scale, line: float | None, line_style: str) -> Text:
     """Labels of the scale, for a column's heading."""
     span = scale.high - scale.low
-    least = span * 5.5 / scale.width  # a label and some room
-    power = 10 ** math.floor(math.log10(least))
-    step = next(power * each for each in _STEPS if power * each >= least * (1 - 1e-9))
+    step = even_step(span * 5.5 / scale.width)  # a label and some room
     places = max(0, -math.floor(math.log10(step) + 1e-9))
     cells = [" "] * scale.width
     value = math.ceil(scale.low / step) * step
