@@ -442,7 +442,7 @@ class Check:
 
     name: str  # "overdue", "old cards", "gap", "leeches", a button, "steps" or "suspended"
     level: Level
-    count: int = 0  # of cards, answers, learning steps to change; the longest gap in days
+    count: int = 0  # of cards or answers; the longest gap in days
     of: int = 0  # the cards or answers among which these are
     minutes: float | None = None  # that overdue cards take
     since: str | None = None  # the day of the last review, if none came for long

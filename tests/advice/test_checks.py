@@ -29,6 +29,7 @@ from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.questions import WRONG, Asked, ask, compare
 from srs_eval.advice.saved import Kept, keep, last
 from srs_eval.advice.shown.checks import MARKS, check_line
+from srs_eval.advice.workload.today import todays_cards
 from srs_eval.data.reviews import Cards, ReviewLog
 from srs_eval.data.selection import without_presets
 from srs_eval.stats.intervals import Interval
@@ -71,6 +72,10 @@ def test_overdue_cards_are_those_of_the_workload_and_cost_minutes(collection: Pa
     assert 0.05 < more.minutes / more.count < 1.0
     assert more.minutes / more.count == pytest.approx(found.minutes / max(found.count, 1)) or (
         not found.count
+    )
+    assert found.count == sum(
+        todays_cards(log, preset).overdue
+        for preset in np.unique(log.preset_of(log.deck_of(log.schedule.card_id))).tolist()
     )
     assert (found.level, more.level) == ("fine", "look")
     assert "overdue" not in checked(replace(log, schedule=None))
