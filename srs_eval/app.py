@@ -29,10 +29,9 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.tui import screens
 from srs_eval.tui.config import DARK, LIGHT
 from srs_eval.tui.screens.actions import EVERYWHERE, bindings
-from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen
+from srs_eval.tui.screens.base import MINIMUM, TOO_LOW, TOO_NARROW, AppScreen
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme
 from srs_eval.tui.session import Options, Session
-from srs_eval.tui.widgets.chrome import MINIMUM
 from srs_eval.tui.workarounds import TypedKeys, lasting
 
 if TYPE_CHECKING:

@@ -25,11 +25,10 @@ from srs_eval.engine.run import Finished, Prepared, Progress, Run, Stage, Starte
 from srs_eval.models.configurations import in_words, resolve
 from srs_eval.tui.config import Config, Recent, State, load_state, save_state
 from srs_eval.tui.screens.actions import EVERYWHERE, SCREENS
-from srs_eval.tui.screens.base import AppScreen
+from srs_eval.tui.screens.base import AppScreen, TooSmall
 from srs_eval.tui.screens.ranking import seconds_left
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME
 from srs_eval.tui.widgets.calibration import CalibrationChart
-from srs_eval.tui.widgets.chrome import TooSmall
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.conftest import PATIENCE, SHARED
 from tests.tui.app_world import (

@@ -17,8 +17,7 @@ from srs_eval.advice.shown.first_screen import FirstScreen
 from srs_eval.data.errors import counted
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.actions import ANSWERS, bindings
-from srs_eval.tui.screens.base import AppScreen
-from srs_eval.tui.widgets.chrome import ProtocolLine
+from srs_eval.tui.screens.base import AppScreen, ProtocolLine
 from srs_eval.tui.widgets.panes import PaneBox, heights, paint
 
 _PANES = range(1, 6)

@@ -198,12 +198,7 @@ class RunScreen(AppScreen, actions="run"):
         box.set_class(result is None, "-no-result")
         self.query_one("#more").set_class(result is not None, "-with-result")
         if result is None:
-            sayings = {
-                Stage.WAITING: "Waiting for its turn.",
-                Stage.RUNNING: "At work. Its graph appears when it has finished.",
-                Stage.CANCELLED: "Cancelled before it had finished; r runs it again.",
-            }
-            text = sayings.get(model.stage, f"{model.stage.value.capitalize()}: {model.reason}")
+            text = model.stage.value.capitalize() + (f": {model.reason}" if model.reason else ".")
             self.query_one("#reason", Static).update(Text(text))
             self.query_one(CalibrationChart).show(None)
             return
