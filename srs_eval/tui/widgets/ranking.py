@@ -7,8 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
-from rich.cells import set_cell_size
-from rich.text import Span, Text
+from rich.text import Text
 from textual import events
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option, OptionDoesNotExist
@@ -238,18 +237,14 @@ class RankingTable(OptionList):
 
     def _in_columns(self, cells: Mapping[str, Text], until: str = "") -> Text:
         """A line of cells, or its beginning `until` a column."""
-        letters, spans = "", list[Span]()  # appending texts takes several times as long
+        line = Text()
         for key, size in self._sizes.items():
             if key == until:
                 break
-            cell, begin = cells.get(key, Text()), len(letters)
-            letters += set_cell_size(cell.plain, size)
-            whole = [Span(0, len(cell.plain), cell.style)] if cell.style else []
-            for each in (*whole, *cell.spans):
-                if begin + each.start < len(letters):
-                    end = min(begin + each.end, len(letters))
-                    spans.append(Span(begin + each.start, end, each.style))
-        return Text(letters, spans=spans)
+            cell = cells.get(key, Text()).copy()
+            cell.truncate(size, pad=True)
+            line.append_text(cell)
+        return line
 
     # --- the cursor
 
