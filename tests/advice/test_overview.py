@@ -661,7 +661,7 @@ async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE, answer=answers, options=asked_anew)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
-        await pilot.press("p")
+        await pilot.press("P")
         await until(pilot, on(app, "ChooseScreen"))
         await until(pilot, lambda: "preset Default" in text_of(app))
         await pilot.press("home", "space")
@@ -679,7 +679,7 @@ async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
         assert set(of_default.cards.deck_id.tolist()) == {10}
         assert app.session.file_name == "collection.anki2 · Default"
         # A row of the receipt does the same, and nothing chosen takes all back.
-        await pilot.press("p")
+        await pilot.press("P")
         await until(pilot, on(app, "ChooseScreen"))
         await pilot.press("home", "space", "enter")
         await until(pilot, lambda: len(answers.asked) == 3 and on(app, "AnswersScreen")())

@@ -361,7 +361,7 @@ async def test_tiny_windows_ask_for_room(tmp_path: Path, size: tuple[int, int]) 
         *(
             pytest.param(*each, marks=pytest.mark.slow)
             for each in (
-                ("p", "ChooseScreen"),
+                ("P", "ChooseScreen"),
                 ("x", "ExportScreen"),
                 ("g", "JumpScreen"),
                 ("i", "ReceiptScreen"),

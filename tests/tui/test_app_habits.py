@@ -488,7 +488,7 @@ async def test_keys_typed_while_a_screen_opens_reach_it(tmp_path: Path) -> None:
         type_at_once(app, "-6\rv\x1b")  # to the list, to Compare, and back
         await until(pilot, lambda: app.opened[-1] == "CompareScreen" and on(app, "RunScreen")())
         assert app.session.state.filter == "FSRS-6"
-        type_at_once(app, "\x1b\x1bp")  # all models, the answers, which presets
+        type_at_once(app, "\x1b\x1bP")  # all models, the answers, which presets
         await until(pilot, on(app, "ChooseScreen"))
         assert app.session.state.filter == ""
     assert app.opened == ["AnswersScreen", "RunScreen", "CompareScreen", "ChooseScreen"]

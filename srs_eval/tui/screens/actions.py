@@ -65,7 +65,7 @@ answers
   w | costs | Costs | What a desired retention costs: reviews, minutes, cards known
   m | ranking | Models | The ranking of all models, which fills by itself
   i | receipt | Import | What was read from the file, and which reviews count
-  p | choose | Presets | Judge only some presets or decks, or all again
+  P | choose | Presets | Judge only some presets or decks, or all again
   app.export
   enter,d | evidence | Why | What the answer of the chosen pane rests on
   u | untold | (Not yet) | What can't be told yet, and what each of these lacks
