@@ -228,6 +228,6 @@ def test_the_file_says_which_version_is_known() -> None:
         unknown.append(each)
     told = first_screen(unknown[:2], rows="benchmark").panes
     assert told[0].short.text == "With FSRS on in Anki, press Optimize."
-    assert "Anki collection would tell" in told[2].short.text
+    assert "Only an Anki collection" in told[2].short.text
     gone = first_screen(unknown[:2], rows="benchmark", gone=True).panes
     assert "suspended or deleted" in gone[2].short.text

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from srs_eval.advice.findings import (
+    FEWEST_SHOWN,
     KEEP,
     LIKELY,
     OPEN,
@@ -121,6 +122,7 @@ TITLES = (
     "Anything wrong?",
 )
 _EXPECTED = "Do I remember what Anki expects?"
+_BY_FSRS = "Do I remember what FSRS expects?"  # of a file that may be another program's
 _MOST_CHECKS = 5
 _LEVELS: Mapping[str, Level] = {"look": "look", "fine": "good", "not yet": "not yet"}
 _FEWEST_OF_MONTH = 30  # reviews for a month to be shown
@@ -319,6 +321,7 @@ def _remembered(known: _Known) -> Pane:
     title = TITLES[1] if asked or (known.open("retention") and not found) else _EXPECTED
     question = "retention" if known.rows == "anki" else "time"
     if known.open(question) and not found:
+        title = title if question == "retention" else _BY_FSRS
         return Pane(title, WAITING, (WAITING,), (question,))
     if not found:
         return _by_months_alone(known)
@@ -344,6 +347,9 @@ def _remembered(known: _Known) -> Pane:
         if name in parts and (name != "young cards" or "mature cards" in parts):
             items.append(_bar(label, parts[name], desired, looks.get(name, False), spare))
     why, level = _why(found, desired, parts, looks["mature cards"])
+    if whole.recalled.reviews < FEWEST_SHOWN:
+        few = counted(whole.recalled.reviews, "review")
+        why, level = f"Of {few} on a later day: too few to judge.", "not yet"
     if why:
         items.append(Line(why, level, spare=1))
     months = [
@@ -425,7 +431,7 @@ def _by_months_alone(known: _Known) -> Pane:
     found = next((e.evidence for e in known.of("time") if isinstance(e.evidence, Months)), None)
     if found is None:
         said = Line("Too few reviews to say.", "not yet")
-        return Pane(_EXPECTED, said, (said,), ("time",))
+        return Pane(_BY_FSRS, said, (said,), ("time",))
     parts = [Part(each.name, each.recalled, each.predicted) for each in found.months]
     whole = _sum(parts)
     months = tuple(
@@ -442,7 +448,7 @@ def _by_months_alone(known: _Known) -> Pane:
         _bar("all", whole),
         ByMonth(months, spare=2),
     )
-    return Pane(_EXPECTED, Line(short), items, ("time",))
+    return Pane(_BY_FSRS, Line(short), items, ("time",))
 
 
 def _month(name: str) -> str:
@@ -476,14 +482,14 @@ def _costs(known: _Known) -> Pane:
 
 def _no_costs(known: _Known) -> str:
     if known.gone:
-        return "Nothing: nearly all cards are suspended or deleted."
+        return "Nothing: cards suspended or deleted."
     if known.rows != "anki":
-        return "An Anki collection would tell; this file says nothing of cards to come."
+        return "Only an Anki collection tells that."
     counts = [each.reviews for each in known.of("retention")]
     if any(isinstance(each.evidence, TooFew) for each in known.of("costs")) and counts:
         when = next((by_when(e.missing) for e in known.presets if e.missing and e.missing.date), "")
         come = f"; come back {when.removeprefix('by ').removesuffix(' at your pace')}"
-        said = f"{max(counts):,} of the {FEWEST_REVIEWS:,} reviews on a later day that this needs"
+        said = f"{max(counts):,} of the {FEWEST_REVIEWS:,} reviews this needs"
         return f"{said}{come if when else ''}."
     return "Nobody knows how these cards are scheduled."
 
