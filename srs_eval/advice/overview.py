@@ -17,6 +17,7 @@ from srs_eval.advice.candidates import (
     knows_presets,
     too_few,
 )
+from srs_eval.advice.checks import together
 from srs_eval.advice.findings import OPEN, Finding, Fit, Unanswered, unanswered
 from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, WRONG, Asked, ask, tasks_of
@@ -98,7 +99,8 @@ class Overview:
     def first_screen(self) -> FirstScreen:
         """The answers as five panes."""
         waiting = () if self.earlier else tuple(self.waiting)
-        return first_screen(self.answers, waiting, rows=self.rows, gone=self.gone)
+        checks = together(self.answers)
+        return first_screen(self.answers, waiting, checks, rows=self.rows, gone=self.gone)
 
     @property
     def headline(self) -> str:

@@ -180,7 +180,7 @@ REGISTRY: Mapping[str, Question] = {
         lambda asked: what_buttons_show(asked.learner, asked.presets),
         is_beside=True,
     ),
-    WRONG: Question("Anything wrong?", Asked._wrong),
+    WRONG: Question("Anything wrong?", Asked._wrong, "Anything wrong?"),
     "workload": Question("What does a desired retention cost?"),
 }
 """By name, in the order of the app's lines."""

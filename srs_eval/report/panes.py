@@ -46,7 +46,7 @@ def as_text(screen: FirstScreen, width: int) -> RenderableType:
 
     panes = [
         Panel(
-            Text("\n").join(drawn(pane, width - 4, 20, tallest=2)),
+            Text("\n").join(drawn(pane, width - 4, 20, airy=False)),
             box=box.ROUNDED,
             title=f"{number} {pane.title}",
             title_align="left",
@@ -71,12 +71,12 @@ def drawn(
     width: int,
     height: int,
     paint: Mapping[str, str] = PLAIN,
-    tallest: int = _MOST_OF_MONTHS,
+    airy: bool = True,
 ) -> list[Text]:
     """A pane's lines; what it can spare goes first where there is too little room."""
     kept = list(pane.items)
     while True:
-        blocks = _blocks(kept, width, height, paint, tallest)
+        blocks = _blocks(kept, width, height, paint, airy)
         spare = max((each.spare for each in kept), default=0)
         if not spare or sum(map(len, blocks)) <= height:
             return [line for block in blocks for line in block]
@@ -85,7 +85,7 @@ def drawn(
 
 
 def _blocks(
-    items: Sequence[Item], width: int, height: int, paint: Mapping[str, str], tallest: int
+    items: Sequence[Item], width: int, height: int, paint: Mapping[str, str], airy: bool
 ) -> list[list[Text]]:
     bars = [each for each in items if isinstance(each, Bar | Heading)]
     label = max((cell_len(each.label) for each in bars), default=0) + 1
@@ -124,10 +124,10 @@ def _blocks(
         left -= len(below)
     for place, item in enumerate(items):
         if isinstance(item, ByMonth):
-            lines = max(1, min(left, tallest))
+            lines = max(1, min(left, _MOST_OF_MONTHS if airy else 2))
             blocks[place] = _months(item, width, lines, paint)
             left -= lines
-    if left >= len(blocks) > 2:  # room to breathe
+    if airy and left >= len(blocks) > 2:  # room to breathe
         blocks = [[*block, Text()] for block in blocks]
     return blocks
 

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from srs_eval.advice.findings import (
+    FEWEST_SHOWN,
     KEEP,
     LIKELY,
     OPEN,
+    Check,
     Finding,
     Fit,
     LeftOut,
@@ -27,7 +29,8 @@ from srs_eval.advice.findings import (
     Unanswered,
 )
 from srs_eval.advice.sentences import by_when, dots, listed, sureness
-from srs_eval.advice.workload.estimate import MINUTES, TooFew, Workload
+from srs_eval.advice.shown.checks import MARKS, check_line
+from srs_eval.advice.workload.estimate import GLANCED, MINUTES, TooFew, Workload
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import FEWEST_REVIEWS
 
@@ -119,11 +122,12 @@ TITLES = (
     "Anything wrong?",
 )
 _EXPECTED = "Do I remember what Anki expects?"
-_OFF_BY = 0.03  # old cards may be off by as much
+_BY_FSRS = "Do I remember what FSRS expects?"  # of a file that may be another program's
+_MOST_CHECKS = 5
+_LEVELS: Mapping[str, Level] = {"look": "look", "fine": "good", "not yet": "not yet"}
 _FEWEST_OF_MONTH = 30  # reviews for a month to be shown
 _UNTOLD: Mapping[str, str] = {
     "often": "how often to optimize",
-    "hard": "Hard",
     "day": "your day",
     "time": "the latest month",
     "says": "whether 90 of 100 means 90",
@@ -138,6 +142,7 @@ class _Known:
 
     answers: Sequence[Finding]
     waiting: Collection[str]
+    checks: Sequence[Check]
     rows: str
     gone: bool
     by_question: dict[str, list[Finding]] = field(default_factory=dict)
@@ -161,16 +166,18 @@ class _Known:
 def first_screen(
     answers: Sequence[Finding],
     waiting: Collection[str] = (),
+    checks: Sequence[Check] = (),
     *,
     rows: str = "anki",
     gone: bool = False,
 ) -> FirstScreen:
     """The five panes of what is known; questions `waiting` have no (whole) answer yet.
 
+    `checks` are those of all answers together, worst first.
     `rows`: which reviews it rests on, "anki" or "benchmark"; `gone`: nearly all that was reviewed
     is suspended or deleted.
     """
-    known = _Known(answers, waiting, rows, gone)
+    known = _Known(answers, waiting, checks, rows, gone)
     for each in answers:
         known.by_question.setdefault(each.question, []).append(each)
     what_to_do, copied = _what_to_do(known)
@@ -314,11 +321,13 @@ def _remembered(known: _Known) -> Pane:
     title = TITLES[1] if asked or (known.open("retention") and not found) else _EXPECTED
     question = "retention" if known.rows == "anki" else "time"
     if known.open(question) and not found:
+        title = title if question == "retention" else _BY_FSRS
         return Pane(title, WAITING, (WAITING,), (question,))
     if not found:
         return _by_months_alone(known)
     parts = _together(found)
-    desired = _mean([(each.desired, each.parts[0].recalled.reviews) for each in asked])
+    counts = [each.parts[0].recalled.reviews for each in asked]
+    desired = _mean([each.desired or 0.0 for each in asked], counts) if asked else None
     whole = parts["all"]
     short = f"of 100 reviews you remember {_of_100(whole.recalled.estimate)}"
     columns = ["you", "expected"]
@@ -327,15 +336,20 @@ def _remembered(known: _Known) -> Pane:
         short += f"; you asked for {_of_100(desired)}"
     else:
         short += f"; {_of_100(whole.expected)} were expected"
+    old = (each.level for each in known.checks if each.name == "old cards")
+    looks = {"mature cards": "look" in old, "all": any(each.says == "below" for each in asked)}
     items: list[Item] = [Heading("of 100 reviews", tuple(columns))]
     for name, label, spare in (
         ("all", "all", 0),
         ("young cards", "young cards", 3),
         ("mature cards", "old cards", 0),
     ):
-        if name in parts:
-            items.append(_bar(label, parts[name], desired, asked, spare))
-    why, level = _why(found, desired, parts)
+        if name in parts and (name != "young cards" or "mature cards" in parts):
+            items.append(_bar(label, parts[name], desired, looks.get(name, False), spare))
+    why, level = _why(found, desired, parts, looks["mature cards"])
+    if whole.recalled.reviews < FEWEST_SHOWN:
+        few = counted(whole.recalled.reviews, "review")
+        why, level = f"Of {few} on a later day: too few to judge.", "not yet"
     if why:
         items.append(Line(why, level, spare=1))
     months = [
@@ -349,12 +363,8 @@ def _remembered(known: _Known) -> Pane:
 
 
 def _bar(
-    label: str, part: Part, desired: float | None, asked: Sequence[Retention], spare: int
+    label: str, part: Part, desired: float | None = None, is_off: bool = False, spare: int = 0
 ) -> Bar:
-    off = part.recalled.estimate - part.expected
-    is_off = label != "all" and -off > max(_OFF_BY, part.recalled.half_width)
-    if label == "all":
-        is_off = any(each.says == "below" for each in asked)
     figures = [part.recalled.estimate, *([desired] if desired is not None else []), part.expected]
     aim = part.expected if desired is None else desired
     return Bar(
@@ -369,28 +379,29 @@ def _bar(
 
 
 def _why(
-    found: Sequence[Retention], desired: float | None, parts: Mapping[str, Part]
+    found: Sequence[Retention],
+    desired: float | None,
+    parts: Mapping[str, Part],
+    is_old_off: bool,
 ) -> tuple[str, Level]:
     """What makes for the difference from what was asked for, or from what was expected."""
-    short = [each for each in found if each.says == "below"]
-    if desired is not None and short:
-        weights = [each.parts[0].recalled.reviews for each in short]
-        late, much = (
-            -100 * (_mean(list(zip((part.estimate for part in of), weights, strict=True))) or 0.0)
-            for of in ([each.timing for each in short], [each.expecting for each in short])
-        )
-        points = max(late + much, 1.0)
-        if late >= 0.6 * points:
-            said = f"Most cards came late ({late:.0f} of {points:.0f} points); not FSRS's fault."
-            return said, "look"
-        if much >= 0.6 * points:
-            return f"FSRS expects too much ({much:.0f} of {points:.0f} points).", "look"
-        said = f"Cards came late ({late:.0f} points), FSRS expects too much ({much:.0f})."
+    whole = parts["all"].recalled
+    asked = [each for each in found if each.desired is not None]
+    if desired is not None and any(each.says == "below" for each in asked):
+        points = round(100 * desired) - round(100 * whole.estimate)
+        weights = [each.parts[0].recalled.reviews for each in asked]
+        late = -100 * _mean([each.timing.estimate for each in asked], weights)
+        much = -100 * _mean([each.expecting.estimate for each in asked], weights)
+        said = f"Cards came late ({late:.0f} points), and FSRS expects too much ({much:.0f})."
+        if late >= 3 * much:
+            said = f"Most cards came late ({min(round(late), points)} of the {points} points)."
+        elif much >= 3 * late:
+            said = f"FSRS expects too much ({min(round(much), points)} of the {points} points)."
         return said, "look"
     old = parts.get("mature cards")
-    if old is not None and _bar("", old, None, (), 0).level == "look":
+    if is_old_off and old is not None:
         times = (1 - old.recalled.estimate) / max(1 - old.expected, 0.01)
-        how = "twice as often as" if 1.7 <= times < 2.4 else "more often than"
+        how = "twice as often as" if 1.75 <= times < 2.5 else "more often than"
         return f"Old cards are forgotten {how} expected.", "look"
     if desired is not None and all(each.says in ("no matter", "above") for each in found):
         return "You remember as much as you asked for.", "good"
@@ -408,14 +419,9 @@ def _together(found: Sequence[Retention]) -> dict[str, Part]:
 
 def _sum(parts: Sequence[Part]) -> Part:
     first, n = parts[0], [each.recalled.reviews for each in parts]
-    mean, half, expected = (
-        sum(value * count for value, count in zip(values, n, strict=True)) / sum(n)
-        for values in (
-            [each.recalled.estimate for each in parts],
-            [each.recalled.half_width for each in parts],
-            [each.expected for each in parts],
-        )
-    )
+    mean = _mean([each.recalled.estimate for each in parts], n)
+    half = _mean([each.recalled.half_width for each in parts], n)
+    expected = _mean([each.expected for each in parts], n)
     recalled = type(first.recalled)(mean, half, sum(n), first.recalled.days)
     return Part(first.name, recalled, expected)
 
@@ -425,7 +431,7 @@ def _by_months_alone(known: _Known) -> Pane:
     found = next((e.evidence for e in known.of("time") if isinstance(e.evidence, Months)), None)
     if found is None:
         said = Line("Too few reviews to say.", "not yet")
-        return Pane(_EXPECTED, said, (said,), ("time",))
+        return Pane(_BY_FSRS, said, (said,), ("time",))
     parts = [Part(each.name, each.recalled, each.predicted) for each in found.months]
     whole = _sum(parts)
     months = tuple(
@@ -439,10 +445,10 @@ def _by_months_alone(known: _Known) -> Pane:
     )
     items = (
         Heading("of 100 reviews", ("you", "expected")),
-        _bar("all", whole, None, (), 0),
+        _bar("all", whole),
         ByMonth(months, spare=2),
     )
-    return Pane(_EXPECTED, Line(short), items, ("time",))
+    return Pane(_BY_FSRS, Line(short), items, ("time",))
 
 
 def _month(name: str) -> str:
@@ -457,10 +463,9 @@ def _of_100(share: float) -> str:
     return f"{100 * share:.0f}"
 
 
-def _mean(weighted: Sequence[tuple[float | None, int]]) -> float | None:
-    known = [(value, count) for value, count in weighted if value is not None]
-    total = sum(count for _, count in known)
-    return sum(value * count for value, count in known) / total if total else None
+def _mean(values: Iterable[float], weights: Sequence[int]) -> float:
+    pairs = zip(values, weights, strict=True)
+    return sum(value * weight for value, weight in pairs) / sum(weights)
 
 
 # 3 What would it cost?
@@ -477,14 +482,14 @@ def _costs(known: _Known) -> Pane:
 
 def _no_costs(known: _Known) -> str:
     if known.gone:
-        return "Nothing: nearly all cards are suspended or deleted."
+        return "Nothing: cards suspended or deleted."
     if known.rows != "anki":
-        return "An Anki collection would tell; this file says nothing of cards to come."
+        return "Only an Anki collection tells that."
     counts = [each.reviews for each in known.of("retention")]
     if any(isinstance(each.evidence, TooFew) for each in known.of("costs")) and counts:
         when = next((by_when(e.missing) for e in known.presets if e.missing and e.missing.date), "")
         come = f"; come back {when.removeprefix('by ').removesuffix(' at your pace')}"
-        said = f"{max(counts):,} of the {FEWEST_REVIEWS:,} reviews on a later day that this needs"
+        said = f"{max(counts):,} of the {FEWEST_REVIEWS:,} reviews this needs"
         return f"{said}{come if when else ''}."
     return "Nobody knows how these cards are scheduled."
 
@@ -496,6 +501,8 @@ def _minutes(found: Workload, subject: str) -> Pane:
     most = max(float(ends.max()), now[MINUTES] if now else 0.0, 1e-9)
     items: list[Item] = [Heading("once optimized", ("minutes",), spare=2)]
     for place, retention in enumerate(found.retentions):
+        if found.is_off and retention not in GLANCED:  # nobody asked for it
+            continue
         middle = float(median[place])
         is_now = retention == found.desired and not found.is_off
         said = _minutes_in_words(middle)
@@ -568,7 +575,8 @@ def _row(finding: Finding, known: _Known) -> Row:
         remembered = _of_100(mine.parts[0].recalled.estimate)
         aim = mine.parts[0].expected if mine.desired is None else mine.desired
         remembered += f" of {_of_100(aim)}"
-    sure = (finding.probability or 0.0) >= LIKELY
+    stays_off = known.fit is not None and known.fit.act == "SM-2"
+    sure = (finding.probability or 0.0) >= LIKELY and not stays_off
     does = {"copy": "copy a line", "optimize": "optimize", "defaults": "use the defaults"}
     act = does.get(_kind(finding), "leave") if sure else "leave"
     return Row((finding.subject, remembered, act), "" if act == "leave" else "good")
@@ -578,7 +586,15 @@ def _row(finding: Finding, known: _Known) -> Row:
 
 
 def _wrong(known: _Known) -> Pane:
-    return _pane(5, [WAITING], "wrong")
+    if known.open("wrong") or not known.checks:
+        return _pane(5, [WAITING], "wrong")
+    shown = [
+        Line(check_line(each), _LEVELS[each.level], MARKS[each.level], spare=place)
+        for place, each in enumerate(known.checks[:_MOST_CHECKS])
+    ]
+    looks = "; ".join(check_line(each) for each in known.checks if each.level == "look")
+    short = Line(looks, "look", "!") if looks else Line("Nothing that your reviews show.", "good")
+    return Pane(TITLES[4], short, tuple(shown), ("wrong",))
 
 
 # Below

@@ -16,6 +16,7 @@ from srs_eval.advice.overview import UNTOLD, Line, Overview
 from srs_eval.advice.shown.first_screen import FirstScreen
 from srs_eval.data.errors import counted
 from srs_eval.report import formats as words
+from srs_eval.stats.intervals import FEWEST_REVIEWS
 from srs_eval.tui.screens.actions import ANSWERS, bindings
 from srs_eval.tui.screens.base import AppScreen, ProtocolLine
 from srs_eval.tui.widgets.panes import PaneBox, heights, paint
@@ -98,11 +99,19 @@ u shows what can't be told yet. m shows how well all models predict you.
         """Give each pane its lines; what stands above and below has one each."""
         if self.lacks("#progress"):
             return
-        beside, lines = heights(width, height - 2)
+        beside, lines = heights(width, height - 2, self._little())
         self.set_class(not beside, "-stacked")
         for box in self.query(PaneBox):
             box.give(lines[box.number])
         self._shown = None
+
+    def _little(self) -> tuple[int, ...]:
+        """Panes that have a sentence at most, as is known before any answer."""
+        session, rows = self.session, self.overview.rows
+        if rows != "anki":
+            return (3, 4)
+        few = session.receipt is not None and session.receipt.rows[rows].kept < FEWEST_REVIEWS
+        return (3,) if few else ()
 
     def _repaint(self) -> None:
         self._shown = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -21,12 +21,15 @@ BELOW = 3  # lines under the panes, which keep their places while answers come
 _BESIDE = (96, 23)  # columns and lines from which panes stand beside each other
 _LEAST = {1: 4, 2: 6, 3: 6, 4: 5, 5: 5}  # lines of a pane in its frame
 _MOST = {1: 5, 2: 14, 3: 11, 4: 9, 5: 9}
-_ORDER = (2, 3, 4, 5)  # which pane gets its frame first
+_ORDER = (2, 3, 5, 4)  # which pane gets its frame first
 _USED = ("foreground", "surface", "success", "warning", "primary")  # colours of the theme
 
 
-def heights(width: int, height: int) -> tuple[bool, dict[int, int]]:
-    """Whether panes stand side by side, and each one's lines; a pane of one line has no frame."""
+def heights(width: int, height: int, little: Collection[int] = ()) -> tuple[bool, dict[int, int]]:
+    """Whether panes stand side by side, and each one's lines; a pane of one line has no frame.
+
+    Those with `little` to say get no more where panes are stacked.
+    """
     left = height - BELOW
     if width >= _BESIDE[0] and height >= _BESIDE[1]:
         first = 5 if left > 28 else 4
@@ -35,7 +38,7 @@ def heights(width: int, height: int) -> tuple[bool, dict[int, int]]:
         return True, {1: first, 2: upper, 3: upper, 4: lower, 5: lower}
     found = {1: 4, **dict.fromkeys(_ORDER, 1)}
     left -= sum(found.values())
-    for number in _ORDER:
+    for number in (each for each in _ORDER if each not in little):
         if left < _LEAST[number] - 1:
             break
         left -= _LEAST[number] - found[number]
