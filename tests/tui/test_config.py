@@ -19,6 +19,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.tui.config import Config, load_config
 from srs_eval.tui.screens import actions
 from srs_eval.tui.screens.answers import AnswersScreen
+from srs_eval.tui.screens.dialogs import help_on
 from tests.cli.program import program
 from tests.conftest import PATIENCE
 from tests.tui.app_world import MadeUpEngine, make_app, on, text_of, to_receipt, until
@@ -135,6 +136,10 @@ def test_a_key_means_the_same_on_all_screens() -> None:
             by_key.setdefault(key, set()).add(action.id)
     assert len(panes) == 5
     assert {key: ids for key, ids in by_key.items() if len(ids) > 1} == {}
+
+
+def test_each_screen_with_keys_is_explained() -> None:
+    assert all(help_on(name) for name in actions.SCREENS if name != "everywhere")
 
 
 def test_settings_hold_for_run(

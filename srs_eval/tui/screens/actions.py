@@ -91,6 +91,3 @@ def bindings(actions: Iterable[Action]) -> list[Any]:
         )
         for action in actions
     ]
-
-
-ANSWERS, EVIDENCE = SCREENS["answers"], SCREENS["evidence"]

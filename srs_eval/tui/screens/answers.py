@@ -17,7 +17,6 @@ from srs_eval.advice.shown.first_screen import FirstScreen
 from srs_eval.data.errors import counted
 from srs_eval.report import formats as words
 from srs_eval.stats.intervals import FEWEST_REVIEWS
-from srs_eval.tui.screens.actions import ANSWERS, bindings
 from srs_eval.tui.screens.base import AppScreen, ProtocolLine
 from srs_eval.tui.widgets.panes import PaneBox, heights, paint
 
@@ -41,25 +40,12 @@ def show_basis(screen: AppScreen) -> None:
             line.show(session.file_name, *facts)
 
 
-class AnswersScreen(AppScreen):
+class AnswersScreen(AppScreen, actions="answers"):
     """Shown once a file is read; fills as answers come."""
 
-    actions = ANSWERS
     BINDINGS: ClassVar = [
         *(Binding(str(n), f"pane({n})", "Open", show=n == 1, key_display="1-5") for n in _PANES),
-        *bindings(ANSWERS),
     ]
-    about = """
-Five questions and what your own reviews say. 1 to 5, or a click, show what an answer rests on; \
-Enter does so for the pane with the bright frame, which the arrows move.
-
-How sure: "sure" is right in at least 95 of 100 cases, "likely" in 80. Green is good, yellow is \
-worth a look, grey can't be told yet. Minutes are for the cards there are; w works out their \
-ranges. "Expected" is what FSRS said of your reviews when you did them.
-
-y copies the numbers that the first pane speaks of: paste them in the deck options, under FSRS. \
-u shows what can't be told yet. m shows how well all models predict you.
-"""
 
     def __init__(self) -> None:
         super().__init__()

@@ -136,7 +136,7 @@ def _session_of(screen: Screen[Any]) -> Session:
 
 
 class AppScreen(Forgetful, Screen[Any]):
-    """A screen of the app; `actions` are its keys, `about` is its help text, or help.md has it."""
+    """A screen of the app; `actions` are its keys, help.md says what it shows."""
 
     BINDINGS: ClassVar[list[Any]] = [
         Binding("j", "line(1)", "Down", show=False),
@@ -144,7 +144,6 @@ class AppScreen(Forgetful, Screen[Any]):
     ]
 
     actions: ClassVar[tuple[Action, ...]] = ()
-    about: ClassVar[str] = ""
     called: ClassVar[str] = ""
     session = property(_session_of)
     takes_letters: ClassVar[bool] = False
@@ -156,7 +155,7 @@ class AppScreen(Forgetful, Screen[Any]):
         """`actions` is what the screen is called in the table of SCREENS and in help.md."""
         if actions:
             cls.called, cls.actions = actions, SCREENS[actions]
-            cls.BINDINGS = bindings(cls.actions)
+            cls.BINDINGS = [*cls.__dict__.get("BINDINGS", ()), *bindings(cls.actions)]
         super().__init_subclass__(**more)
 
     def compose(self) -> ComposeResult:
@@ -286,7 +285,7 @@ class AppScreen(Forgetful, Screen[Any]):
     def action_help(self) -> None:
         from srs_eval.tui.screens.dialogs import HelpScreen, help_on
 
-        self.app.push_screen(HelpScreen(self.about or help_on(self.called), self.actions))
+        self.app.push_screen(HelpScreen(help_on(self.called), self.actions))
 
     def action_jump(self) -> None:
         from srs_eval.tui.screens.dialogs import JumpScreen
