@@ -236,6 +236,7 @@ async def test_broken_file_is_told_kindly_and_another_opens(tmp_path: Path) -> N
 BROKEN = sorted((SHARED / "anki" / "fixtures" / "broken").glob("*"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not BROKEN, reason="shared data anki/fixtures/broken is not here")
 async def test_every_broken_fixture_leaves_the_app_usable(tmp_path: Path) -> None:
     from srs_eval.anki_import import load_log
@@ -299,7 +300,7 @@ async def test_marked_models_are_compared(tmp_path: Path) -> None:
         await until(pilot, lambda: "Judged on different reviews" in text_of(app))
 
 
-async def test_a_table_is_behind_every_chart(tmp_path: Path) -> None:
+async def test_a_table_is_behind_every_chart_and_bins_are_chosen_and_kept(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(120, 40)) as pilot:
         await to_results(pilot, app)
@@ -314,17 +315,11 @@ async def test_a_table_is_behind_every_chart(tmp_path: Path) -> None:
             for chart in charts:
                 assert chart.as_table
                 assert chart.query_one("DataTable").display
+            if screen == "DetailsScreen":
+                await until(pilot, lambda: "40 bins" in text_of(app))
+                await pilot.press("b")
+                await until(pilot, lambda: "10 bins" in text_of(app))
             await pilot.press("t", "d" if screen == "RunScreen" else "v")
-
-
-async def test_bins_are_chosen_and_kept(tmp_path: Path) -> None:
-    app = make_app(tmp_path, FILE)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await to_results(pilot, app)
-        await pilot.press("d")
-        await until(pilot, lambda: "40 bins" in text_of(app))
-        await pilot.press("b")
-        await until(pilot, lambda: "10 bins" in text_of(app))
     assert load_state(tmp_path).bins == 10
 
 
@@ -335,14 +330,14 @@ KEYS = sorted(
 )
 
 
-@pytest.mark.parametrize("size", [(1, 1), (59, 16), (60, 15)])
-async def test_tiny_windows_ask_for_room(tmp_path: Path, size: tuple[int, int]) -> None:
+async def test_tiny_windows_ask_for_room(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=(1, 1)) as pilot:
         await until(pilot, on(app, "AnswersScreen"))
-        assert app.screen.query_one(TooSmall).display
-        if size[0] >= 20:
-            assert "larger" in text_of(app)
+        for size in ((59, 16), (60, 15)):
+            assert app.screen.query_one(TooSmall).display
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda: "larger" in text_of(app))
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: not app.screen.query_one(TooSmall).display)
         await until(pilot, lambda: "models" in text_of(app))
@@ -353,13 +348,13 @@ async def test_tiny_windows_ask_for_room(tmp_path: Path, size: tuple[int, int]) 
 @pytest.mark.parametrize(
     ("way", "last"),
     [
-        ("", "AnswersScreen"),
         ("\x10", "CommandPalette"),
-        ("m/a", "RunScreen"),  # in the filter, where letters are letters
-        ("md?", "HelpScreen"),
         *(
             pytest.param(*each, marks=pytest.mark.slow)
             for each in (
+                ("", "AnswersScreen"),
+                ("m/a", "RunScreen"),  # in the filter, where letters are letters
+                ("md?", "HelpScreen"),
                 ("P", "ChooseScreen"),
                 ("x", "ExportScreen"),
                 ("g", "JumpScreen"),
@@ -511,7 +506,9 @@ async def test_without_colour_the_cursor_is_still_seen(
         assert colours[3] != colours[4]  # the cursor's row, and the one after
 
 
-@pytest.mark.parametrize("key", ["q", "ctrl+c", "ctrl+q"])
+@pytest.mark.parametrize(
+    "key", ["q", *(pytest.param(key, marks=pytest.mark.slow) for key in ("ctrl+c", "ctrl+q"))]
+)
 async def test_leaving_while_models_run(tmp_path: Path, key: str) -> None:
     engine = MadeUpEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)

@@ -47,6 +47,7 @@ from tests.tui.app_world import (
     make_answers,
     make_app,
     make_log,
+    make_result,
     on,
     text_of,
     to_receipt,
@@ -73,24 +74,6 @@ def beginning(result: Result, reviews: int) -> Result:
 def footer(app: Any) -> str:
     """The keys in the last line."""
     return str(app.screen.query_one(Keys).render())
-
-
-async def test_cancel_is_offered_when_the_rest_runs(tmp_path: Path) -> None:
-    engine = MadeUpEngine(hold_at=("DASH", 3))
-    app = make_app(tmp_path, FILE, evaluate=engine)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await to_receipt(pilot)
-        await pilot.press("enter")
-        await until(pilot, lambda: engine.holding.is_set() and "Cancel" in footer(app))
-        await pilot.press("c")
-        await until(pilot, lambda: not app.session.models.run.running)
-        await until(pilot, lambda: "Cancel" not in footer(app))
-        engine.holding.clear()
-        await pilot.press("r")
-        await until(pilot, engine.holding.is_set)
-        await until(pilot, lambda: "Cancel" in footer(app))
-        engine.go.set()
-        await until(pilot, lambda: not app.session.models.run.running)
 
 
 async def test_every_footer_fits_80_columns_with_its_last_key(
@@ -217,38 +200,6 @@ async def test_a_narrow_table_of_calibration_tells_both_ends_of_an_interval(tmp_
         assert row[2:] == [interval, str(int(graph.count[last]))]
 
 
-async def test_no_figure_is_better_than_one_that_looks_the_same(tmp_path: Path) -> None:
-    app = make_app(tmp_path, FILE)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await to_results(pilot, app)
-        await pilot.press("v")
-        await until(pilot, on(app, "CompareScreen"))
-        await until(pilot, lambda: "◀" in text_of(app))
-        left, right = (
-            app.session.models.run.models[name] for name in screen_of(app, CompareScreen).pair
-        )
-        assert left.result is not None
-        metrics = left.result.metrics
-        almost = replace(metrics, ici=metrics.ici + 1e-9, log_loss=metrics.log_loss + 1e-9)
-        right.result = replace(left.result, metrics=almost)
-        app.screen.update_now()  # type: ignore[attr-defined]
-        await until(pilot, lambda: "◀" not in text_of(app))
-
-
-async def test_compare_says_why_nothing_can_be_told(tmp_path: Path) -> None:
-    app = make_app(tmp_path, FILE)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await to_results(pilot, app)
-        for name in ("FSRS-6", "FSRS-6-recency"):
-            model = app.session.models.run.models[name]
-            assert model.result is not None
-            model.result = beginning(model.result, 900)
-        from srs_eval.tui.screens.compare import CompareScreen
-
-        app.push_screen(CompareScreen("FSRS-6", "FSRS-6-recency"))
-        await until(pilot, lambda: "predicts better: needs " in text_of(app))
-
-
 async def test_tabs_of_the_receipt_have_keys(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -276,6 +227,7 @@ async def test_forgetting_is_offered_where_there_is_something_to_forget(tmp_path
         assert app.screen.query_one(OptionList).highlighted_option is not None
 
 
+@pytest.mark.slow
 async def test_screens_that_were_left_may_go(tmp_path: Path) -> None:
     """With what they have drawn, which Textual remembers for each widget: else memory grows with
     every screen, and longer and longer looks through it for what may go."""
@@ -327,7 +279,7 @@ async def test_the_ranking_is_ordered_by_keys_and_headings(tmp_path: Path) -> No
     assert load_state(tmp_path).backwards
 
 
-async def test_the_ranking_is_filtered_and_stays_so(tmp_path: Path) -> None:
+async def test_the_ranking_is_filtered_families_are_hidden_and_it_stays_so(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
@@ -343,14 +295,6 @@ async def test_the_ranking_is_filtered_and_stays_so(tmp_path: Path) -> None:
         await pilot.press("slash", *"sm", "enter", "escape")  # from the list, too
         await until(pilot, lambda: len(keys(app)) > 8)
         assert on(app, "RunScreen")()
-        await pilot.press("slash", *"dash", "enter")
-    assert load_state(tmp_path).filter == "dash"
-
-
-async def test_families_are_hidden_but_never_the_floor(tmp_path: Path) -> None:
-    app = make_app(tmp_path, FILE)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await to_results(pilot, app)
         await pilot.press("f")
         await until(pilot, on(app, "FamiliesScreen"))
         await pilot.press("space", "down", "space", "escape")
@@ -359,6 +303,35 @@ async def test_families_are_hidden_but_never_the_floor(tmp_path: Path) -> None:
         assert [key for key in keys(app) if key] == ["DASH", "AVG", "MOVING-AVG"]
         await pilot.press("f", "escape")  # looking changes nothing
         await until(pilot, lambda: app.session.state.hidden == ("fsrs", "sm2"))
+        await pilot.press("slash", *"dash", "enter")
+    assert load_state(tmp_path).filter == "dash"
+
+
+async def test_two_models_side_by_side(tmp_path: Path) -> None:
+    """Figures stand below names; none is better than one that looks the same; and why not."""
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("v")
+        await until(pilot, on(app, CompareScreen.__name__))
+        await until(pilot, lambda: "◀" in text_of(app))
+        models = app.session.models.run.models
+        left, right = (models[name] for name in screen_of(app, CompareScreen).pair)
+        names = [each.configuration.words for each in (left, right)]
+        await until(pilot, lambda: re.search(rf"{names[0]} +{names[1]}", text_of(app)))
+        await pilot.press("l")
+        await until(pilot, lambda: re.search(rf"A: {names[0]} +B: {names[1]}", text_of(app)))
+        assert left.result is not None
+        metrics = left.result.metrics
+        almost = replace(metrics, ici=metrics.ici + 1e-9, log_loss=metrics.log_loss + 1e-9)
+        right.result = replace(left.result, metrics=almost)
+        app.screen.update_now()  # type: ignore[attr-defined]
+        await until(pilot, lambda: "◀" not in text_of(app))
+        left.result, right.result = (
+            beginning(make_result(each.name), 900) for each in (left, right)
+        )
+        app.screen.update_now()  # type: ignore[attr-defined]
+        await until(pilot, lambda: "predicts better: needs " in text_of(app))
 
 
 async def test_ones_own_scheduler_is_starred_pinned_and_compared_first(tmp_path: Path) -> None:
@@ -441,19 +414,6 @@ async def test_what_the_ranking_says_begins_with_its_doubt_and_is_cut_at_a_word(
         *_, first, second, _, _ = text_of(app).splitlines()
         assert first.strip().startswith("301 reviews of 11 days are too few to tell models apart:")
         assert second.strip().endswith("…")
-
-
-async def test_two_models_figures_stand_below_their_names(tmp_path: Path) -> None:
-    app = make_app(tmp_path, FILE)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await to_results(pilot, app)
-        await pilot.press("v")
-        await until(pilot, on(app, "CompareScreen"))
-        pair = screen_of(app, CompareScreen).pair
-        names = [app.session.models.run.models[name].configuration.words for name in pair]
-        await until(pilot, lambda: re.search(rf"{names[0]} +{names[1]}", text_of(app)))
-        await pilot.press("l")
-        await until(pilot, lambda: re.search(rf"A: {names[0]} +B: {names[1]}", text_of(app)))
 
 
 async def test_escape_asks_before_it_stops_a_run(tmp_path: Path) -> None:
@@ -556,6 +516,7 @@ async def test_answers_fit_a_window_made_narrow_under_a_dialog(tmp_path: Path) -
         await until(pilot, lambda: "What to do" in text_of(app))
 
 
+@pytest.mark.slow
 async def test_a_screen_may_be_left_before_it_is_drawn(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -601,6 +562,7 @@ async def test_after_cancelling_the_footer_offers_to_go_on(tmp_path: Path) -> No
         await until(pilot, lambda: "Run again" in footer(app) and "Cancel" not in footer(app))
         engine.go.set()
         await pilot.press("r")
+        await until(pilot, lambda: "Cancel" in footer(app) or not app.session.models.run.running)
         await until(pilot, lambda: len(app.session.models.run.results()) == 8)
         await until(pilot, lambda: "Run again" not in footer(app))
 
