@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -168,6 +169,21 @@ def test_why_less_is_remembered_adds_up() -> None:
     assert "May 80" in said
     check = Check("old cards", "look", recalled=parts[-1].recalled, expected=0.7)
     assert re.search(r"old cards .*◀ look", text_of(first_screen(found, (), [check])))
+
+
+def test_of_two_presets_the_one_that_falls_short_is_named() -> None:
+    """Where the other makes up for it, all together do not."""
+
+    def of(name: str, says: Any, recalled: float) -> Finding:
+        whole = Part("all", Interval(recalled, 0.01, 2_000, 60), 0.9)
+        none = Interval(0.0, 0.01)
+        evidence = Retention(says, (whole,), 0.91, False, none, none)
+        return Finding("retention", name, reviews=2_000, evidence=evidence)
+
+    said = text_of(first_screen([of("Words", "below", 0.86), of("Maps", "above", 0.97)]))
+    assert "“Words” falls short: 86, asked 91." in said
+    assert "points" not in said
+    assert "◀" not in said
 
 
 def test_at_most_five_things_are_wrong_and_the_worst_stays() -> None:

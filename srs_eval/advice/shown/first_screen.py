@@ -125,6 +125,7 @@ _EXPECTED = "Do I remember what Anki expects?"
 _BY_FSRS = "Do I remember what FSRS expects?"  # of a file that may be another program's
 _MOST_CHECKS = 5
 _LEVELS: Mapping[str, Level] = {"look": "look", "fine": "good", "not yet": "not yet"}
+_POINTS = 2  # of 100: less short of what was asked for is no matter
 _FEWEST_OF_MONTH = 30  # reviews for a month to be shown
 _UNTOLD: Mapping[str, str] = {
     "often": "how often to optimize",
@@ -316,7 +317,12 @@ def _gone(known: _Known) -> list[Item]:
 
 
 def _remembered(known: _Known) -> Pane:
-    found = [e.evidence for e in known.of("retention") if isinstance(e.evidence, Retention)]
+    by_preset = {
+        each.subject: each.evidence
+        for each in known.of("retention")
+        if isinstance(each.evidence, Retention)
+    }
+    found = list(by_preset.values())
     asked = [each for each in found if each.desired is not None]
     title = TITLES[1] if asked or (known.open("retention") and not found) else _EXPECTED
     question = "retention" if known.rows == "anki" else "time"
@@ -337,7 +343,9 @@ def _remembered(known: _Known) -> Pane:
     else:
         short += f"; {_of_100(whole.expected)} were expected"
     old = (each.level for each in known.checks if each.name == "old cards")
-    looks = {"mature cards": "look" in old, "all": any(each.says == "below" for each in asked)}
+    short_ones = [name for name, each in by_preset.items() if each.says == "below"]
+    points = round(100 * (desired or 0.0)) - round(100 * whole.recalled.estimate)
+    looks = {"mature cards": "look" in old, "all": bool(short_ones) and points >= _POINTS}
     items: list[Item] = [Heading("of 100 reviews", tuple(columns))]
     for name, label, spare in (
         ("all", "all", 0),
@@ -346,7 +354,14 @@ def _remembered(known: _Known) -> Pane:
     ):
         if name in parts and (name != "young cards" or "mature cards" in parts):
             items.append(_bar(label, parts[name], desired, looks.get(name, False), spare))
-    why, level = _why(found, desired, parts, looks["mature cards"])
+    why, level = _why(found, parts, looks, points)
+    if short_ones and not looks["all"]:
+        worst = by_preset[short_ones[0]]
+        of_100 = _of_100(worst.parts[0].recalled.estimate)
+        why, level = (
+            f"“{short_ones[0]}” falls short: {of_100}, asked {_of_100(worst.desired or 0.0)}.",
+            "look",
+        )
     if whole.recalled.reviews < FEWEST_SHOWN:
         few = counted(whole.recalled.reviews, "review")
         why, level = f"Of {few} on a later day: too few to judge.", "not yet"
@@ -379,16 +394,11 @@ def _bar(
 
 
 def _why(
-    found: Sequence[Retention],
-    desired: float | None,
-    parts: Mapping[str, Part],
-    is_old_off: bool,
+    found: Sequence[Retention], parts: Mapping[str, Part], looks: Mapping[str, bool], points: int
 ) -> tuple[str, Level]:
     """What makes for the difference from what was asked for, or from what was expected."""
-    whole = parts["all"].recalled
     asked = [each for each in found if each.desired is not None]
-    if desired is not None and any(each.says == "below" for each in asked):
-        points = round(100 * desired) - round(100 * whole.estimate)
+    if looks["all"]:
         weights = [each.parts[0].recalled.reviews for each in asked]
         late = -100 * _mean([each.timing.estimate for each in asked], weights)
         much = -100 * _mean([each.expecting.estimate for each in asked], weights)
@@ -399,11 +409,11 @@ def _why(
             said = f"FSRS expects too much ({min(round(much), points)} of the {points} points)."
         return said, "look"
     old = parts.get("mature cards")
-    if is_old_off and old is not None:
+    if looks["mature cards"] and old is not None:
         times = (1 - old.recalled.estimate) / max(1 - old.expected, 0.01)
         how = "twice as often as" if 1.75 <= times < 2.5 else "more often than"
         return f"Old cards are forgotten {how} expected.", "look"
-    if desired is not None and all(each.says in ("no matter", "above") for each in found):
+    if asked and all(each.says in ("no matter", "above") for each in found):
         return "You remember as much as you asked for.", "good"
     return "", ""
 
