@@ -151,8 +151,12 @@ class _Known:
     def of(self, question: str) -> list[Finding]:
         return self.by_question.get(question, [])
 
-    def open(self, *questions: str) -> bool:
-        return any(each in self.waiting for each in questions)
+    def open(self, question: str) -> bool:
+        """Whether an answer is to come; that of one preset is none yet of all."""
+        if question not in self.waiting:
+            return False
+        told = {each.subject for each in self.of(question)}
+        return not told & {"all reviews", "all presets"}
 
     @property
     def presets(self) -> list[Finding]:
@@ -195,7 +199,7 @@ def _pane(number: int, items: Sequence[Item], *questions: str, subject: str = ""
 
 
 def _what_to_do(known: _Known) -> tuple[Pane, Finding | None]:
-    if known.open("fit", "parameters"):
+    if known.open("fit") or (known.open("parameters") and not known.of("split")):
         return _pane(1, [WAITING], "parameters", "health"), None
     fit, presets = known.fit, known.presets
     broken = next((each for each in known.of("parameters") if _is(each, LeftOut)), None)
@@ -551,7 +555,7 @@ def _minutes_in_words(minutes: float) -> str:
 
 def _presets(known: _Known) -> Pane:
     questions = ("split", "parameters")
-    if known.open(*questions):
+    if any(map(known.open, questions)):
         return _pane(4, [WAITING], *questions)
     split = next((e for e in known.of("split") if isinstance(e.evidence, Sharing)), None)
     if split is None or not isinstance(split.evidence, Sharing):
