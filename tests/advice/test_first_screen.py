@@ -26,7 +26,8 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import OF_PRESETS
-from srs_eval.advice.shown.first_screen import FirstScreen, Line, Row, first_screen
+from srs_eval.advice.shown.first_screen import first_screen
+from srs_eval.advice.tables import FirstScreen, Line, Row
 from srs_eval.advice.workload.estimate import TooFew
 from srs_eval.report.panes import as_text, drawn
 from srs_eval.stats.intervals import Interval
@@ -111,7 +112,7 @@ def test_what_to_do_its_row_and_what_is_copied_are_one_finding(world: str) -> No
 
 def test_the_act_is_the_one_that_gains_most() -> None:
     screen = first_screen(make_answers())
-    assert screen.panes[0].short == Line("Press Optimize for “Default”.", "good", "●", "sure ●●●●●")
+    assert screen.panes[0].short == Line("Press Optimize for “Default”.", "fine", "●", "sure ●●●●●")
     assert screen.copied is make_answers()[1] or screen.copied == make_answers()[1]
     unsure = changed(OF_PRESETS, act="optimize", probability=0.6)
     told = first_screen(unsure)

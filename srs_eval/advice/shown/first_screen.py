@@ -9,7 +9,6 @@ from __future__ import annotations
 import calendar
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from srs_eval.advice.findings import (
     FEWEST_SHOWN,
@@ -30,88 +29,10 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.sentences import by_when, dots, listed, sureness
 from srs_eval.advice.shown.checks import MARKS, check_line
+from srs_eval.advice.tables import Bar, ByMonth, FirstScreen, Heading, Item, Level, Line, Pane, Row
 from srs_eval.advice.workload.estimate import GLANCED, MINUTES, TooFew, Workload
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import FEWEST_REVIEWS
-
-Level = Literal["", "good", "look", "not yet"]
-"""How it is painted: green only for what is good, yellow for what to look at, grey for what is
-not known yet."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """A sentence; `mark` stands before it, `right` at the end of its line."""
-
-    text: str
-    level: Level = ""
-    mark: str = ""
-    right: str = ""
-    spare: int = 0  # how early it goes for want of room; 0 stays
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A bar with its figures: up to `share` of its length, a range up to `until`, a mark."""
-
-    label: str
-    figures: tuple[str, ...]
-    share: float
-    until: float = 0.0
-    tick: float | None = None
-    note: str = ""
-    level: Level = ""
-    spare: int = 0
-
-
-@dataclass(frozen=True)
-class Heading:
-    """What stands above the figures of bars."""
-
-    label: str
-    figures: tuple[str, ...]
-    spare: int = 0
-
-
-@dataclass(frozen=True)
-class Row:
-    """A preset: its name, what is remembered, what to do."""
-
-    cells: tuple[str, ...]
-    level: Level = ""
-    spare: int = 0
-
-
-@dataclass(frozen=True)
-class ByMonth:
-    """Of 100 reviews of a month, so many remembered; the latest last."""
-
-    months: tuple[tuple[str, int], ...]
-    spare: int = 0
-
-
-Item = Line | Bar | Heading | Row | ByMonth
-
-
-@dataclass(frozen=True)
-class Pane:
-    """A question with its answer; `short` is all of it where there is one line of room."""
-
-    title: str
-    short: Line
-    items: tuple[Item, ...]
-    questions: tuple[str, ...]  # whose findings it rests on, the first one's foremost
-    subject: str = ""  # of the finding foremost, where there are several
-
-
-@dataclass(frozen=True)
-class FirstScreen:
-    """All of it: five panes and what stands in grey below them."""
-
-    panes: tuple[Pane, ...]
-    below: tuple[Line, ...]
-    copied: Finding | None = None  # whose parameters pane 1 speaks of
-
 
 WAITING = Line("…", "not yet")
 TITLES = (
@@ -124,7 +45,7 @@ TITLES = (
 _EXPECTED = "Do I remember what Anki expects?"
 _BY_FSRS = "Do I remember what FSRS expects?"  # of a file that may be another program's
 _MOST_CHECKS = 5
-_LEVELS: Mapping[str, Level] = {"look": "look", "fine": "good", "not yet": "not yet"}
+_OLD = "mature cards", "old cards", 0
 _POINTS = 2  # of 100: less short of what was asked for is no matter
 _FEWEST_OF_MONTH = 30  # reviews for a month to be shown
 _UNTOLD: Mapping[str, str] = {
@@ -269,7 +190,7 @@ def _sure(act: str, probability: float | None) -> Line:
     if probability is None:
         return Line(act, mark="●")
     sure = sureness(probability)
-    level: Level = "good" if probability >= LIKELY else ""
+    level: Level = "fine" if probability >= LIKELY else ""
     return Line(act, level, "●", f"{sure} {dots(probability)}")
 
 
@@ -321,6 +242,7 @@ def _gone(known: _Known) -> list[Item]:
 
 
 def _remembered(known: _Known) -> Pane:
+    """Of all presets; without any against FSRS fitted to the time before, by months."""
     by_preset = {
         each.subject: each.evidence
         for each in known.of("retention")
@@ -328,57 +250,55 @@ def _remembered(known: _Known) -> Pane:
     }
     found = list(by_preset.values())
     asked = [each for each in found if each.desired is not None]
-    title = TITLES[1] if asked or (known.open("retention") and not found) else _EXPECTED
-    question = "retention" if known.rows == "anki" else "time"
-    if known.open(question) and not found:
-        title = title if question == "retention" else _BY_FSRS
-        return Pane(title, WAITING, (WAITING,), (question,))
-    if not found:
-        return _by_months_alone(known)
-    parts = _together(found)
+    months = [each.evidence for each in known.of("time") if isinstance(each.evidence, Months)]
+    title = TITLES[1] if asked else _EXPECTED
+    question = "retention"
+    if known.rows != "anki":
+        title, question = _BY_FSRS, "time"
+    parts = _together([each.parts for each in found])
+    if question == "time" and months:
+        of_months = [Part(each.name, each.recalled, each.predicted) for each in months[0].months]
+        parts = {"all": _sum(of_months)} | {each.name: each for each in of_months}
+    if not parts:
+        line = WAITING if known.open(question) else Line("Too few reviews to say.", "not yet")
+        title = TITLES[1] if known.open("retention") else title
+        return Pane(title, line, (line,), (question,))
     counts = [each.parts[0].recalled.reviews for each in asked]
     desired = _mean([each.desired or 0.0 for each in asked], counts) if asked else None
     whole = parts["all"]
-    short = f"of 100 reviews you remember {_of_100(whole.recalled.estimate)}"
-    columns = ["you", "expected"]
-    if desired is not None:
-        columns = ["you", "asked", "expected"]
-        short += f"; you asked for {_of_100(desired)}"
-    else:
-        short += f"; {_of_100(whole.expected)} were expected"
-    old = (each.level for each in known.checks if each.name == "old cards")
     short_ones = [name for name, each in by_preset.items() if each.says == "below"]
     points = round(100 * (desired or 0.0)) - round(100 * whole.recalled.estimate)
+    old = (each.level for each in known.checks if each.name == "old cards")
     looks = {"mature cards": "look" in old, "all": bool(short_ones) and points >= _POINTS}
-    items: list[Item] = [Heading("of 100 reviews", tuple(columns))]
-    for name, label, spare in (
-        ("all", "all", 0),
-        ("young cards", "young cards", 3),
-        ("mature cards", "old cards", 0),
-    ):
-        if name in parts and (name != "young cards" or "mature cards" in parts):
+    columns = ("you", "expected") if desired is None else ("you", "asked", "expected")
+    items: list[Item] = [Heading("of 100 reviews", columns)]
+    young = 3 if "mature cards" in parts else None
+    for name, label, spare in (("all", "all", 0), ("young cards",) * 2 + (young,), _OLD):
+        if name in parts and spare is not None:
             items.append(_bar(label, parts[name], desired, looks.get(name, False), spare))
     why, level = _why(found, parts, looks, points)
     if short_ones and not looks["all"]:
         worst = by_preset[short_ones[0]]
-        of_100 = _of_100(worst.parts[0].recalled.estimate)
-        why, level = (
-            f"“{short_ones[0]}” falls short: {of_100}, asked {_of_100(worst.desired or 0.0)}.",
-            "look",
-        )
+        remembered, wanted = worst.parts[0].recalled.estimate, worst.desired or 0.0
+        why = f"“{short_ones[0]}” falls short: {_of_100(remembered)}, asked {_of_100(wanted)}."
+        level = "look"
     if whole.recalled.reviews < FEWEST_SHOWN:
         few = counted(whole.recalled.reviews, "review")
         why, level = f"Of {few} on a later day: too few to judge.", "not yet"
     if why:
         items.append(Line(why, level, spare=1))
-    months = [
+    shown = tuple(
         (_month(name), round(100 * part.recalled.estimate))
-        for name, part in sorted(parts.items())
-        if name[:1].isdigit() and part.recalled.reviews >= _FEWEST_OF_MONTH
-    ]
-    if months:
-        items.append(ByMonth(tuple(months), spare=2))
-    return Pane(title, Line(f"{short}."), tuple(items), ("retention",))
+        for name, part in parts.items()
+        if name[-1:].isdigit() and part.recalled.reviews >= _FEWEST_OF_MONTH
+    )
+    if shown:
+        items.append(ByMonth(shown, spare=2))
+    other = f"{_of_100(whole.expected)} were expected"
+    if desired is not None:
+        other = f"you asked for {_of_100(desired)}"
+    short = f"of 100 reviews you remember {_of_100(whole.recalled.estimate)}; {other}."
+    return Pane(title, Line(short), tuple(items), (question,))
 
 
 def _bar(
@@ -418,17 +338,16 @@ def _why(
         how = "twice as often as" if 1.75 <= times < 2.5 else "more often than"
         return f"Old cards are forgotten {how} expected.", "look"
     if asked and all(each.says in ("no matter", "above") for each in found):
-        return "You remember as much as you asked for.", "good"
+        return "You remember as much as you asked for.", "fine"
     return "", ""
 
 
-def _together(found: Sequence[Retention]) -> dict[str, Part]:
-    """The parts of all presets; half-widths as if they went up and down together."""
+def _together(found: Sequence[Sequence[Part]]) -> dict[str, Part]:
+    """The parts of all presets, months in their order."""
     by_name: dict[str, list[Part]] = {}
-    for each in found:
-        for part in each.parts:
-            by_name.setdefault(part.name, []).append(part)
-    return {name: _sum(parts) for name, parts in by_name.items()}
+    for part in (part for parts in found for part in parts):
+        by_name.setdefault(part.name, []).append(part)
+    return {name: _sum(by_name[name]) for name in sorted(by_name)}
 
 
 def _sum(parts: Sequence[Part]) -> Part:
@@ -438,31 +357,6 @@ def _sum(parts: Sequence[Part]) -> Part:
     expected = _mean([each.expected for each in parts], n)
     recalled = type(first.recalled)(mean, half, sum(n), first.recalled.days)
     return Part(first.name, recalled, expected)
-
-
-def _by_months_alone(known: _Known) -> Pane:
-    """Of a file without presets: what was remembered, against FSRS fitted to the time before."""
-    found = next((e.evidence for e in known.of("time") if isinstance(e.evidence, Months)), None)
-    if found is None:
-        said = Line("Too few reviews to say.", "not yet")
-        return Pane(_BY_FSRS, said, (said,), ("time",))
-    parts = [Part(each.name, each.recalled, each.predicted) for each in found.months]
-    whole = _sum(parts)
-    months = tuple(
-        (_month(each.name), round(100 * each.recalled.estimate))
-        for each in parts
-        if each.recalled.reviews >= _FEWEST_OF_MONTH
-    )
-    short = (
-        f"of 100 reviews you remember {_of_100(whole.recalled.estimate)}; "
-        f"{_of_100(whole.expected)} were expected."
-    )
-    items = (
-        Heading("of 100 reviews", ("you", "expected")),
-        _bar("all", whole),
-        ByMonth(months, spare=2),
-    )
-    return Pane(_BY_FSRS, Line(short), items, ("time",))
 
 
 def _month(name: str) -> str:
@@ -593,7 +487,7 @@ def _row(finding: Finding, known: _Known) -> Row:
     sure = (finding.probability or 0.0) >= LIKELY and not stays_off
     does = {"copy": "copy a line", "optimize": "optimize", "defaults": "use the defaults"}
     act = does.get(_kind(finding), "leave") if sure else "leave"
-    return Row((finding.subject, remembered, act), "" if act == "leave" else "good")
+    return Row((finding.subject, remembered, act), "" if act == "leave" else "fine")
 
 
 # 5 Anything wrong?
@@ -603,11 +497,11 @@ def _wrong(known: _Known) -> Pane:
     if known.open("wrong") or not known.checks:
         return _pane(5, [WAITING], "wrong")
     shown = [
-        Line(check_line(each), _LEVELS[each.level], MARKS[each.level], spare=place)
+        Line(check_line(each), each.level, MARKS[each.level], spare=place)
         for place, each in enumerate(known.checks[:_MOST_CHECKS])
     ]
     looks = "; ".join(check_line(each) for each in known.checks if each.level == "look")
-    short = Line(looks, "look", "!") if looks else Line("Nothing that your reviews show.", "good")
+    short = Line(looks, "look", "!") if looks else Line("Nothing that your reviews show.", "fine")
     return Pane(TITLES[4], short, tuple(shown), ("wrong",))
 
 
