@@ -122,7 +122,10 @@ def test_the_act_is_the_one_that_gains_most() -> None:
 
 
 def test_without_a_switch_nothing_is_pressed() -> None:
-    assert first_screen(off()).panes[0].short.text == "Turn FSRS on and press Optimize."
+    told = first_screen(off()).panes[0].short.text
+    assert told == "Turn FSRS on and press Optimize for “Default”."
+    one = [each for each in off() if each.subject != "Maps"]
+    assert first_screen(one).panes[0].short.text == "Turn FSRS on and press Optimize."
     assert first_screen(off("SM-2")).panes[0].short.text == "Leave FSRS off."
 
 

@@ -7,7 +7,7 @@ same ones out. Numbers are "of 100" or minutes; what a pane leads to tells log l
 from __future__ import annotations
 
 import calendar
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from srs_eval.advice.findings import (
@@ -44,8 +44,18 @@ TITLES = (
 )
 _EXPECTED = "Do I remember what Anki expects?"
 _BY_FSRS = "Do I remember what FSRS expects?"  # of a file that may be another program's
+_COPIED = ("one line", "pooled")  # acts by which a preset gets numbers of ours
+_OTHERS: Mapping[str, str] = {
+    "optimize": "Press Optimize",
+    "one line": "A line of numbers",
+    "pooled": "A line of its own",
+    "defaults": "Default numbers",
+}
+_ROW: Mapping[str, str] = {
+    **{"optimize": "optimize", "one line": "copy a line", "pooled": "copy a line"},
+    "defaults": "default numbers",
+}
 _MOST_CHECKS = 5
-_OLD = "mature cards", "old cards", 0
 _POINTS = 2  # of 100: less short of what was asked for is no matter
 _FEWEST_OF_MONTH = 30  # reviews for a month to be shown
 _UNTOLD: Mapping[str, str] = {
@@ -120,113 +130,99 @@ def _pane(number: int, items: Sequence[Item], *questions: str, subject: str = ""
 
 
 def _what_to_do(known: _Known) -> tuple[Pane, Finding | None]:
+    questions = ("parameters", "health", "fit")
     if known.open("fit") or (known.open("parameters") and not known.of("split")):
-        return _pane(1, [WAITING], "parameters", "health"), None
-    fit, presets = known.fit, known.presets
-    broken = next((each for each in known.of("parameters") if _is(each, LeftOut)), None)
-    if broken is not None and isinstance(broken.evidence, LeftOut):
-        line = Line(broken.evidence.sentence, "look", "●")
-        return _pane(1, [line], "parameters", subject=broken.subject), None
+        return _pane(1, [WAITING], *questions), None
+    for each in known.of("parameters"):
+        if isinstance(each.evidence, LeftOut):
+            line = Line(each.evidence.sentence, "look", "●")
+            return _pane(1, [line], *questions, subject=each.subject), None
+    presets, fit = known.presets, known.fit
     if not presets:
-        reason = next(
-            (e.evidence for e in known.answers if isinstance(e.evidence, Unanswered)), None
-        )
-        why = f": {reason.reason}" if reason else ""
-        return _pane(1, [Line(f"Nothing can be told{why}.", "not yet")], "parameters", "fit"), None
-    if fit is not None and fit.act in ("turn on", "SM-2"):
-        return _switch(known, fit, presets)
-    return _change(known, presets)
-
-
-def _switch(known: _Known, fit: Finding, presets: list[Finding]) -> tuple[Pane, Finding | None]:
-    """Where FSRS is off."""
-    copied = next((each for each in presets if each.parameters), None)
-    if fit.act == "SM-2":
-        act, copied = "Leave FSRS off.", None
+        reasons = [e.evidence for e in known.answers if isinstance(e.evidence, Unanswered)]
+        why = f": {reasons[0].reason}" if reasons else ""
+        return _pane(1, [Line(f"Nothing can be told{why}.", "not yet")], *questions), None
+    off = fit is not None and fit.act in ("turn on", "SM-2")
+    chosen = _worth_most(presets)
+    if off and chosen is None and len(presets) == 1 and presets[0].parameters:
+        chosen = presets[0]  # as sure as to turn FSRS on
+    items: list[Item] = []
+    if fit is not None and fit.act == "SM-2":
+        chosen, items = None, [_sure("Leave FSRS off.", fit.probability)]
+    elif fit is not None and off:
+        do = "" if chosen is None else f" and {_lower(_do(chosen, len(presets)))}"
+        items = [_sure(f"Turn FSRS on{do}.", fit.probability)]
+    elif chosen is not None:
+        items = [_sure(f"{_do(chosen, len(presets))}.", chosen.probability)]
     else:
-        act = "Turn FSRS on and press Optimize." if copied else "Turn FSRS on."
-    items: list[Item] = [_sure(act, fit.probability)]
-    if copied is not None:
-        items.append(_where(copied, presets[:1]))
-    elif fit.act != "SM-2":
-        items.append(Line("  Deck options › FSRS"))
-    items += _gone(known)
-    return _pane(1, items, "health", "fit", "parameters"), copied
-
-
-def _change(known: _Known, presets: list[Finding]) -> tuple[Pane, Finding | None]:
-    """Where it is on, or nobody knows."""
-    worth = [e for e in presets if e.act != KEEP and (e.probability or 0.0) >= LIKELY]
-    if not worth:
         either = [each for each in presets if each.act != KEEP]
-        chance = min((each.probability or 0.0 for each in either or presets), default=None)
+        chance = min(each.probability or 0.0 for each in either or presets)
         said = "Your parameters are as good as others would be."
         if either:
             said = "To press Optimize may help or not; neither is a mistake."
-        items: list[Item] = [
-            _sure("Change nothing.", chance),
-            Line(f"  {said}", spare=1),
-            *_gone(known),
-        ]
-        subject = (either or presets)[0].subject
-        return _pane(1, items, "parameters", subject=subject), None
-    first = max(worth, key=lambda each: (each.probability or 0.0) * (each.gain or 0.0))
-    items = [
-        _sure(f"{_do([first], len(presets))}.", first.probability),
-        _where(first, presets),
-    ]
-    rest = [each for each in worth if each is not first]
-    alike = [each for each in rest if _kind(each) == _kind(first)]
-    others = [each for each in rest if _kind(each) != _kind(first)]
-    more = [f"The same for {_names(alike)}"] * bool(alike)
-    more += [_do([each for each in others if _kind(each) == kind], 2) for kind in _kinds(others)]
-    if more:
-        items.append(Line("  " + " ".join(f"{each}." for each in more), spare=1))
+        items = [_sure("Change nothing.", chance), Line(f"  {said}", spare=1)]
+    if chosen is not None:
+        items += [_where(chosen, len(presets)), *_same(chosen, presets)]
+    elif fit is not None and fit.act == "turn on":
+        items.append(Line("  Deck options › FSRS"))
     items += _gone(known)
-    return _pane(1, items, "parameters", subject=first.subject), first
+    subject = "" if off else (chosen or presets[0]).subject
+    first = questions[1:] if off else questions
+    return _pane(1, items, *first, subject=subject), chosen
 
 
 def _sure(act: str, probability: float | None) -> Line:
     if probability is None:
         return Line(act, mark="●")
-    sure = sureness(probability)
     level: Level = "fine" if probability >= LIKELY else ""
-    return Line(act, level, "●", f"{sure} {dots(probability)}")
+    return Line(act, level, "●", f"{sureness(probability)} {dots(probability)}")
 
 
-_KINDS = {"one line": "copy", "pooled": "copy"}
+def _is_worth(finding: Finding) -> bool:
+    return finding.act != KEEP and (finding.probability or 0.0) >= LIKELY
 
 
-def _kind(finding: Finding) -> str:
-    return _KINDS.get(finding.act, finding.act)
+def _worth_most(presets: Sequence[Finding]) -> Finding | None:
+    worth = [each for each in presets if _is_worth(each)]
+    gains = [(each.probability or 0.0) * (each.gain or 0.0) for each in worth]
+    return worth[gains.index(max(gains))] if worth else None
 
 
-def _kinds(findings: Iterable[Finding]) -> list[str]:
-    return list(dict.fromkeys(map(_kind, findings)))
-
-
-def _names(findings: Iterable[Finding]) -> str:
-    return listed([f"“{each.subject}”" for each in findings])
-
-
-def _do(findings: Sequence[Finding], presets: int) -> str:
+def _do(finding: Finding, presets: int) -> str:
     """ "Press Optimize for “Maps”"; the only preset needs no name."""
-    names = _names(findings) if presets > 1 else ""
-    match _kind(findings[0]):
-        case "copy":
-            return f"Copy a line of numbers into {names or 'your preset'}"
-        case "defaults":
-            return f"Go back to the default numbers{names and f' in {names}'}"
-    known = all(isinstance(each.evidence, OfPreset) and each.evidence.known for each in findings)
-    do = "Press Optimize" if known else "With FSRS on in Anki, press Optimize"
-    return f"{do}{names and f' for {names}'}"
+    name = f"“{finding.subject}”" if presets > 1 else ""
+    if finding.act in _COPIED:
+        return f"Copy a line of numbers into {name or 'your preset'}"
+    if finding.act == "defaults":
+        return f"Go back to the default numbers{name and f' in {name}'}"
+    is_known = isinstance(finding.evidence, OfPreset) and finding.evidence.known
+    do = "Press Optimize" if is_known else "With FSRS on in Anki, press Optimize"
+    return f"{do}{name and f' for {name}'}"
 
 
-def _where(finding: Finding, presets: Sequence[Finding]) -> Line:
+def _lower(said: str) -> str:
+    return said[:1].lower() + said[1:]
+
+
+def _same(chosen: Finding, presets: Sequence[Finding]) -> Iterator[Line]:
+    """What other presets gain by: the same, or another act."""
+    by_act: dict[str, list[str]] = {}
+    for each in presets:
+        if each is not chosen and _is_worth(each):
+            by_act.setdefault(each.act, []).append(f"“{each.subject}”")
+    said = [
+        f"{'The same' if act == chosen.act != 'pooled' else _OTHERS[act]} for {listed(names)}."
+        for act, names in sorted(by_act.items(), key=lambda each: each[0] != chosen.act)
+    ]
+    if said:
+        yield Line(f"  {' '.join(said)}", spare=1)
+
+
+def _where(finding: Finding, presets: int) -> Line:
     """Where in Anki; the preset has its name here if it is the only one."""
-    name = f"preset {finding.subject} › " if len(presets) == 1 else ""
+    name = f"preset {finding.subject} › " if presets == 1 else ""
     at = f"  Deck options › FSRS › {name if finding.subject != 'all reviews' else ''}"
-    if _kind(finding) in ("copy", "defaults"):
+    if finding.act in _COPIED or finding.act == "defaults":
         return Line(f"{at}FSRS parameters", right="y copies the line")
     return Line(f"{at}Optimize", right="y copies the numbers")
 
@@ -272,9 +268,10 @@ def _remembered(known: _Known) -> Pane:
     looks = {"mature cards": "look" in old, "all": bool(short_ones) and points >= _POINTS}
     columns = ("you", "expected") if desired is None else ("you", "asked", "expected")
     items: list[Item] = [Heading("of 100 reviews", columns)]
-    young = 3 if "mature cards" in parts else None
-    for name, label, spare in (("all", "all", 0), ("young cards",) * 2 + (young,), _OLD):
-        if name in parts and spare is not None:
+    for name, label, spare in (
+        *(("all", "all", 0), ("young cards", "young cards", 3), ("mature cards", "old cards", 0)),
+    ):
+        if name in parts and (name != "young cards" or "mature cards" in parts):
             items.append(_bar(label, parts[name], desired, looks.get(name, False), spare))
     why, level = _why(found, parts, looks, points)
     if short_ones and not looks["all"]:
@@ -484,9 +481,7 @@ def _row(finding: Finding, known: _Known) -> Row:
         aim = mine.parts[0].expected if mine.desired is None else mine.desired
         remembered += f" of {_of_100(aim)}"
     stays_off = known.fit is not None and known.fit.act == "SM-2"
-    sure = (finding.probability or 0.0) >= LIKELY and not stays_off
-    does = {"copy": "copy a line", "optimize": "optimize", "defaults": "use the defaults"}
-    act = does.get(_kind(finding), "leave") if sure else "leave"
+    act = _ROW.get(finding.act, "leave") if _is_worth(finding) and not stays_off else "leave"
     return Row((finding.subject, remembered, act), "" if act == "leave" else "fine")
 
 
@@ -525,7 +520,3 @@ def _below(known: _Known) -> Iterable[Line]:
     ]
     if untold:
         yield Line(f"Not enough reviews to say yet: {' · '.join(untold)}", "not yet")
-
-
-def _is(finding: Finding, kind: type) -> bool:
-    return isinstance(finding.evidence, kind)
