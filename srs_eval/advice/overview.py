@@ -22,8 +22,9 @@ from srs_eval.advice.findings import OPEN, Finding, Fit, Unanswered, unanswered
 from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, WRONG, Asked, ask, tasks_of
 from srs_eval.advice.sentences import month_in_words
-from srs_eval.advice.shown.first_screen import FirstScreen, first_screen
+from srs_eval.advice.shown.first_screen import first_screen
 from srs_eval.advice.shown.predicted import headline
+from srs_eval.advice.tables import FirstScreen
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of

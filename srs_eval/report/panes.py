@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from srs_eval.advice.shown.first_screen import (
+from srs_eval.advice.tables import (
     Bar,
     ByMonth,
     FirstScreen,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PLAIN: Mapping[str, str] = {
     "": "",
-    "good": "green",
+    "fine": "green",
     "look": "yellow",
     "not yet": "dim",
     "bar": "cyan",
@@ -141,7 +141,7 @@ def _line(line: Line, width: int, paint: Mapping[str, str]) -> list[Text]:
     shown = []
     for number, text in enumerate(lines):
         begins = mark if number == 0 and mark else " " * indent
-        first = Text.assemble((begins, style), (text, style if line.level != "good" else ""))
+        first = Text.assemble((begins, style), (text, style if line.level != "fine" else ""))
         if number == 0 and line.right:
             first.append(" " * max(width - first.cell_len - cell_len(line.right), 1))
             first.append(line.right, style)

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -25,7 +26,8 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import OF_PRESETS
-from srs_eval.advice.shown.first_screen import FirstScreen, Line, Row, first_screen
+from srs_eval.advice.shown.first_screen import first_screen
+from srs_eval.advice.tables import FirstScreen, Line, Row
 from srs_eval.advice.workload.estimate import TooFew
 from srs_eval.report.panes import as_text, drawn
 from srs_eval.stats.intervals import Interval
@@ -110,7 +112,7 @@ def test_what_to_do_its_row_and_what_is_copied_are_one_finding(world: str) -> No
 
 def test_the_act_is_the_one_that_gains_most() -> None:
     screen = first_screen(make_answers())
-    assert screen.panes[0].short == Line("Press Optimize for “Default”.", "good", "●", "sure ●●●●●")
+    assert screen.panes[0].short == Line("Press Optimize for “Default”.", "fine", "●", "sure ●●●●●")
     assert screen.copied is make_answers()[1] or screen.copied == make_answers()[1]
     unsure = changed(OF_PRESETS, act="optimize", probability=0.6)
     told = first_screen(unsure)
@@ -120,7 +122,10 @@ def test_the_act_is_the_one_that_gains_most() -> None:
 
 
 def test_without_a_switch_nothing_is_pressed() -> None:
-    assert first_screen(off()).panes[0].short.text == "Turn FSRS on and press Optimize."
+    told = first_screen(off()).panes[0].short.text
+    assert told == "Turn FSRS on and press Optimize for “Default”."
+    one = [each for each in off() if each.subject != "Maps"]
+    assert first_screen(one).panes[0].short.text == "Turn FSRS on and press Optimize."
     assert first_screen(off("SM-2")).panes[0].short.text == "Leave FSRS off."
 
 
@@ -168,6 +173,21 @@ def test_why_less_is_remembered_adds_up() -> None:
     assert "May 80" in said
     check = Check("old cards", "look", recalled=parts[-1].recalled, expected=0.7)
     assert re.search(r"old cards .*◀ look", text_of(first_screen(found, (), [check])))
+
+
+def test_of_two_presets_the_one_that_falls_short_is_named() -> None:
+    """Where the other makes up for it, all together do not."""
+
+    def of(name: str, says: Any, recalled: float) -> Finding:
+        whole = Part("all", Interval(recalled, 0.01, 2_000, 60), 0.9)
+        none = Interval(0.0, 0.01)
+        evidence = Retention(says, (whole,), 0.91, False, none, none)
+        return Finding("retention", name, reviews=2_000, evidence=evidence)
+
+    said = text_of(first_screen([of("Words", "below", 0.86), of("Maps", "above", 0.97)]))
+    assert "“Words” falls short: 86, asked 91." in said
+    assert "points" not in said
+    assert "◀" not in said
 
 
 def test_at_most_five_things_are_wrong_and_the_worst_stays() -> None:

@@ -49,9 +49,8 @@ from srs_eval.advice.sentences import (
     parsed_parameters,
     told,
 )
-from srs_eval.advice.shown.first_screen import Pane
 from srs_eval.advice.shown.predicted import headline
-from srs_eval.advice.tables import Table
+from srs_eval.advice.tables import Pane, Table
 from srs_eval.advice.workload.estimate import Question, Workload, at_a_glance, workload
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.errors import NotEnoughData

@@ -7,9 +7,8 @@ same ones out. Numbers are "of 100" or minutes; what a pane leads to tells log l
 from __future__ import annotations
 
 import calendar
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from srs_eval.advice.findings import (
     FEWEST_SHOWN,
@@ -30,88 +29,10 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.sentences import by_when, dots, listed, sureness
 from srs_eval.advice.shown.checks import MARKS, check_line
+from srs_eval.advice.tables import Bar, ByMonth, FirstScreen, Heading, Item, Level, Line, Pane, Row
 from srs_eval.advice.workload.estimate import GLANCED, MINUTES, TooFew, Workload
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import FEWEST_REVIEWS
-
-Level = Literal["", "good", "look", "not yet"]
-"""How it is painted: green only for what is good, yellow for what to look at, grey for what is
-not known yet."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """A sentence; `mark` stands before it, `right` at the end of its line."""
-
-    text: str
-    level: Level = ""
-    mark: str = ""
-    right: str = ""
-    spare: int = 0  # how early it goes for want of room; 0 stays
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A bar with its figures: up to `share` of its length, a range up to `until`, a mark."""
-
-    label: str
-    figures: tuple[str, ...]
-    share: float
-    until: float = 0.0
-    tick: float | None = None
-    note: str = ""
-    level: Level = ""
-    spare: int = 0
-
-
-@dataclass(frozen=True)
-class Heading:
-    """What stands above the figures of bars."""
-
-    label: str
-    figures: tuple[str, ...]
-    spare: int = 0
-
-
-@dataclass(frozen=True)
-class Row:
-    """A preset: its name, what is remembered, what to do."""
-
-    cells: tuple[str, ...]
-    level: Level = ""
-    spare: int = 0
-
-
-@dataclass(frozen=True)
-class ByMonth:
-    """Of 100 reviews of a month, so many remembered; the latest last."""
-
-    months: tuple[tuple[str, int], ...]
-    spare: int = 0
-
-
-Item = Line | Bar | Heading | Row | ByMonth
-
-
-@dataclass(frozen=True)
-class Pane:
-    """A question with its answer; `short` is all of it where there is one line of room."""
-
-    title: str
-    short: Line
-    items: tuple[Item, ...]
-    questions: tuple[str, ...]  # whose findings it rests on, the first one's foremost
-    subject: str = ""  # of the finding foremost, where there are several
-
-
-@dataclass(frozen=True)
-class FirstScreen:
-    """All of it: five panes and what stands in grey below them."""
-
-    panes: tuple[Pane, ...]
-    below: tuple[Line, ...]
-    copied: Finding | None = None  # whose parameters pane 1 speaks of
-
 
 WAITING = Line("…", "not yet")
 TITLES = (
@@ -123,8 +44,19 @@ TITLES = (
 )
 _EXPECTED = "Do I remember what Anki expects?"
 _BY_FSRS = "Do I remember what FSRS expects?"  # of a file that may be another program's
+_COPIED = ("one line", "pooled")  # acts by which a preset gets numbers of ours
+_OTHERS: Mapping[str, str] = {
+    "optimize": "Press Optimize",
+    "one line": "A line of numbers",
+    "pooled": "A line of its own",
+    "defaults": "Default numbers",
+}
+_ROW: Mapping[str, str] = {
+    **{"optimize": "optimize", "one line": "copy a line", "pooled": "copy a line"},
+    "defaults": "default numbers",
+}
 _MOST_CHECKS = 5
-_LEVELS: Mapping[str, Level] = {"look": "look", "fine": "good", "not yet": "not yet"}
+_POINTS = 2  # of 100: less short of what was asked for is no matter
 _FEWEST_OF_MONTH = 30  # reviews for a month to be shown
 _UNTOLD: Mapping[str, str] = {
     "often": "how often to optimize",
@@ -150,8 +82,12 @@ class _Known:
     def of(self, question: str) -> list[Finding]:
         return self.by_question.get(question, [])
 
-    def open(self, *questions: str) -> bool:
-        return any(each in self.waiting for each in questions)
+    def open(self, question: str) -> bool:
+        """Whether an answer is to come; that of one preset is none yet of all."""
+        if question not in self.waiting:
+            return False
+        told = {each.subject for each in self.of(question)}
+        return not told & {"all reviews", "all presets"}
 
     @property
     def presets(self) -> list[Finding]:
@@ -194,113 +130,99 @@ def _pane(number: int, items: Sequence[Item], *questions: str, subject: str = ""
 
 
 def _what_to_do(known: _Known) -> tuple[Pane, Finding | None]:
-    if known.open("fit", "parameters"):
-        return _pane(1, [WAITING], "parameters", "health"), None
-    fit, presets = known.fit, known.presets
-    broken = next((each for each in known.of("parameters") if _is(each, LeftOut)), None)
-    if broken is not None and isinstance(broken.evidence, LeftOut):
-        line = Line(broken.evidence.sentence, "look", "●")
-        return _pane(1, [line], "parameters", subject=broken.subject), None
+    questions = ("parameters", "health", "fit")
+    if known.open("fit") or (known.open("parameters") and not known.of("split")):
+        return _pane(1, [WAITING], *questions), None
+    for each in known.of("parameters"):
+        if isinstance(each.evidence, LeftOut):
+            line = Line(each.evidence.sentence, "look", "●")
+            return _pane(1, [line], *questions, subject=each.subject), None
+    presets, fit = known.presets, known.fit
     if not presets:
-        reason = next(
-            (e.evidence for e in known.answers if isinstance(e.evidence, Unanswered)), None
-        )
-        why = f": {reason.reason}" if reason else ""
-        return _pane(1, [Line(f"Nothing can be told{why}.", "not yet")], "parameters", "fit"), None
-    if fit is not None and fit.act in ("turn on", "SM-2"):
-        return _switch(known, fit, presets)
-    return _change(known, presets)
-
-
-def _switch(known: _Known, fit: Finding, presets: list[Finding]) -> tuple[Pane, Finding | None]:
-    """Where FSRS is off."""
-    copied = next((each for each in presets if each.parameters), None)
-    if fit.act == "SM-2":
-        act, copied = "Leave FSRS off.", None
+        reasons = [e.evidence for e in known.answers if isinstance(e.evidence, Unanswered)]
+        why = f": {reasons[0].reason}" if reasons else ""
+        return _pane(1, [Line(f"Nothing can be told{why}.", "not yet")], *questions), None
+    off = fit is not None and fit.act in ("turn on", "SM-2")
+    chosen = _worth_most(presets)
+    if off and chosen is None and len(presets) == 1 and presets[0].parameters:
+        chosen = presets[0]  # as sure as to turn FSRS on
+    items: list[Item] = []
+    if fit is not None and fit.act == "SM-2":
+        chosen, items = None, [_sure("Leave FSRS off.", fit.probability)]
+    elif fit is not None and off:
+        do = "" if chosen is None else f" and {_lower(_do(chosen, len(presets)))}"
+        items = [_sure(f"Turn FSRS on{do}.", fit.probability)]
+    elif chosen is not None:
+        items = [_sure(f"{_do(chosen, len(presets))}.", chosen.probability)]
     else:
-        act = "Turn FSRS on and press Optimize." if copied else "Turn FSRS on."
-    items: list[Item] = [_sure(act, fit.probability)]
-    if copied is not None:
-        items.append(_where(copied, presets[:1]))
-    elif fit.act != "SM-2":
-        items.append(Line("  Deck options › FSRS"))
-    items += _gone(known)
-    return _pane(1, items, "health", "fit", "parameters"), copied
-
-
-def _change(known: _Known, presets: list[Finding]) -> tuple[Pane, Finding | None]:
-    """Where it is on, or nobody knows."""
-    worth = [e for e in presets if e.act != KEEP and (e.probability or 0.0) >= LIKELY]
-    if not worth:
         either = [each for each in presets if each.act != KEEP]
-        chance = min((each.probability or 0.0 for each in either or presets), default=None)
+        chance = min(each.probability or 0.0 for each in either or presets)
         said = "Your parameters are as good as others would be."
         if either:
             said = "To press Optimize may help or not; neither is a mistake."
-        items: list[Item] = [
-            _sure("Change nothing.", chance),
-            Line(f"  {said}", spare=1),
-            *_gone(known),
-        ]
-        subject = (either or presets)[0].subject
-        return _pane(1, items, "parameters", subject=subject), None
-    first = max(worth, key=lambda each: (each.probability or 0.0) * (each.gain or 0.0))
-    items = [
-        _sure(f"{_do([first], len(presets))}.", first.probability),
-        _where(first, presets),
-    ]
-    rest = [each for each in worth if each is not first]
-    alike = [each for each in rest if _kind(each) == _kind(first)]
-    others = [each for each in rest if _kind(each) != _kind(first)]
-    more = [f"The same for {_names(alike)}"] * bool(alike)
-    more += [_do([each for each in others if _kind(each) == kind], 2) for kind in _kinds(others)]
-    if more:
-        items.append(Line("  " + " ".join(f"{each}." for each in more), spare=1))
+        items = [_sure("Change nothing.", chance), Line(f"  {said}", spare=1)]
+    if chosen is not None:
+        items += [_where(chosen, len(presets)), *_same(chosen, presets)]
+    elif fit is not None and fit.act == "turn on":
+        items.append(Line("  Deck options › FSRS"))
     items += _gone(known)
-    return _pane(1, items, "parameters", subject=first.subject), first
+    subject = "" if off else (chosen or presets[0]).subject
+    first = questions[1:] if off else questions
+    return _pane(1, items, *first, subject=subject), chosen
 
 
 def _sure(act: str, probability: float | None) -> Line:
     if probability is None:
         return Line(act, mark="●")
-    sure = sureness(probability)
-    level: Level = "good" if probability >= LIKELY else ""
-    return Line(act, level, "●", f"{sure} {dots(probability)}")
+    level: Level = "fine" if probability >= LIKELY else ""
+    return Line(act, level, "●", f"{sureness(probability)} {dots(probability)}")
 
 
-_KINDS = {"one line": "copy", "pooled": "copy"}
+def _is_worth(finding: Finding) -> bool:
+    return finding.act != KEEP and (finding.probability or 0.0) >= LIKELY
 
 
-def _kind(finding: Finding) -> str:
-    return _KINDS.get(finding.act, finding.act)
+def _worth_most(presets: Sequence[Finding]) -> Finding | None:
+    worth = [each for each in presets if _is_worth(each)]
+    gains = [(each.probability or 0.0) * (each.gain or 0.0) for each in worth]
+    return worth[gains.index(max(gains))] if worth else None
 
 
-def _kinds(findings: Iterable[Finding]) -> list[str]:
-    return list(dict.fromkeys(map(_kind, findings)))
-
-
-def _names(findings: Iterable[Finding]) -> str:
-    return listed([f"“{each.subject}”" for each in findings])
-
-
-def _do(findings: Sequence[Finding], presets: int) -> str:
+def _do(finding: Finding, presets: int) -> str:
     """ "Press Optimize for “Maps”"; the only preset needs no name."""
-    names = _names(findings) if presets > 1 else ""
-    match _kind(findings[0]):
-        case "copy":
-            return f"Copy a line of numbers into {names or 'your preset'}"
-        case "defaults":
-            return f"Go back to the default numbers{names and f' in {names}'}"
-    known = all(isinstance(each.evidence, OfPreset) and each.evidence.known for each in findings)
-    do = "Press Optimize" if known else "With FSRS on in Anki, press Optimize"
-    return f"{do}{names and f' for {names}'}"
+    name = f"“{finding.subject}”" if presets > 1 else ""
+    if finding.act in _COPIED:
+        return f"Copy a line of numbers into {name or 'your preset'}"
+    if finding.act == "defaults":
+        return f"Go back to the default numbers{name and f' in {name}'}"
+    is_known = isinstance(finding.evidence, OfPreset) and finding.evidence.known
+    do = "Press Optimize" if is_known else "With FSRS on in Anki, press Optimize"
+    return f"{do}{name and f' for {name}'}"
 
 
-def _where(finding: Finding, presets: Sequence[Finding]) -> Line:
+def _lower(said: str) -> str:
+    return said[:1].lower() + said[1:]
+
+
+def _same(chosen: Finding, presets: Sequence[Finding]) -> Iterator[Line]:
+    """What other presets gain by: the same, or another act."""
+    by_act: dict[str, list[str]] = {}
+    for each in presets:
+        if each is not chosen and _is_worth(each):
+            by_act.setdefault(each.act, []).append(f"“{each.subject}”")
+    said = [
+        f"{'The same' if act == chosen.act != 'pooled' else _OTHERS[act]} for {listed(names)}."
+        for act, names in sorted(by_act.items(), key=lambda each: each[0] != chosen.act)
+    ]
+    if said:
+        yield Line(f"  {' '.join(said)}", spare=1)
+
+
+def _where(finding: Finding, presets: int) -> Line:
     """Where in Anki; the preset has its name here if it is the only one."""
-    name = f"preset {finding.subject} › " if len(presets) == 1 else ""
+    name = f"preset {finding.subject} › " if presets == 1 else ""
     at = f"  Deck options › FSRS › {name if finding.subject != 'all reviews' else ''}"
-    if _kind(finding) in ("copy", "defaults"):
+    if finding.act in _COPIED or finding.act == "defaults":
         return Line(f"{at}FSRS parameters", right="y copies the line")
     return Line(f"{at}Optimize", right="y copies the numbers")
 
@@ -316,50 +238,64 @@ def _gone(known: _Known) -> list[Item]:
 
 
 def _remembered(known: _Known) -> Pane:
-    found = [e.evidence for e in known.of("retention") if isinstance(e.evidence, Retention)]
+    """Of all presets; without any against FSRS fitted to the time before, by months."""
+    by_preset = {
+        each.subject: each.evidence
+        for each in known.of("retention")
+        if isinstance(each.evidence, Retention)
+    }
+    found = list(by_preset.values())
     asked = [each for each in found if each.desired is not None]
-    title = TITLES[1] if asked or (known.open("retention") and not found) else _EXPECTED
-    question = "retention" if known.rows == "anki" else "time"
-    if known.open(question) and not found:
-        title = title if question == "retention" else _BY_FSRS
-        return Pane(title, WAITING, (WAITING,), (question,))
-    if not found:
-        return _by_months_alone(known)
-    parts = _together(found)
+    months = [each.evidence for each in known.of("time") if isinstance(each.evidence, Months)]
+    title = TITLES[1] if asked else _EXPECTED
+    question = "retention"
+    if known.rows != "anki":
+        title, question = _BY_FSRS, "time"
+    parts = _together([each.parts for each in found])
+    if question == "time" and months:
+        of_months = [Part(each.name, each.recalled, each.predicted) for each in months[0].months]
+        parts = {"all": _sum(of_months)} | {each.name: each for each in of_months}
+    if not parts:
+        line = WAITING if known.open(question) else Line("Too few reviews to say.", "not yet")
+        title = TITLES[1] if known.open("retention") else title
+        return Pane(title, line, (line,), (question,))
     counts = [each.parts[0].recalled.reviews for each in asked]
     desired = _mean([each.desired or 0.0 for each in asked], counts) if asked else None
     whole = parts["all"]
-    short = f"of 100 reviews you remember {_of_100(whole.recalled.estimate)}"
-    columns = ["you", "expected"]
-    if desired is not None:
-        columns = ["you", "asked", "expected"]
-        short += f"; you asked for {_of_100(desired)}"
-    else:
-        short += f"; {_of_100(whole.expected)} were expected"
+    short_ones = [name for name, each in by_preset.items() if each.says == "below"]
+    points = round(100 * (desired or 0.0)) - round(100 * whole.recalled.estimate)
     old = (each.level for each in known.checks if each.name == "old cards")
-    looks = {"mature cards": "look" in old, "all": any(each.says == "below" for each in asked)}
-    items: list[Item] = [Heading("of 100 reviews", tuple(columns))]
+    looks = {"mature cards": "look" in old, "all": bool(short_ones) and points >= _POINTS}
+    columns = ("you", "expected") if desired is None else ("you", "asked", "expected")
+    items: list[Item] = [Heading("of 100 reviews", columns)]
     for name, label, spare in (
-        ("all", "all", 0),
-        ("young cards", "young cards", 3),
-        ("mature cards", "old cards", 0),
+        *(("all", "all", 0), ("young cards", "young cards", 3), ("mature cards", "old cards", 0)),
     ):
         if name in parts and (name != "young cards" or "mature cards" in parts):
             items.append(_bar(label, parts[name], desired, looks.get(name, False), spare))
-    why, level = _why(found, desired, parts, looks["mature cards"])
+    why, level = _why(found, parts, looks, points)
+    if short_ones and not looks["all"]:
+        worst = by_preset[short_ones[0]]
+        remembered, wanted = worst.parts[0].recalled.estimate, worst.desired or 0.0
+        why = f"“{short_ones[0]}” falls short: {_of_100(remembered)}, asked {_of_100(wanted)}."
+        level = "look"
     if whole.recalled.reviews < FEWEST_SHOWN:
         few = counted(whole.recalled.reviews, "review")
         why, level = f"Of {few} on a later day: too few to judge.", "not yet"
     if why:
         items.append(Line(why, level, spare=1))
-    months = [
+    shown = tuple(
         (_month(name), round(100 * part.recalled.estimate))
-        for name, part in sorted(parts.items())
-        if name[:1].isdigit() and part.recalled.reviews >= _FEWEST_OF_MONTH
-    ]
-    if months:
-        items.append(ByMonth(tuple(months), spare=2))
-    return Pane(title, Line(f"{short}."), tuple(items), ("retention",))
+        for name, part in parts.items()
+        if name[-1:].isdigit() and part.recalled.reviews >= _FEWEST_OF_MONTH
+    )
+    if shown:
+        items.append(ByMonth(shown, spare=2))
+    other = f"{_of_100(whole.expected)} were expected"
+    if desired is not None:
+        other = f"you asked for {_of_100(desired)}"
+    short = f"of 100 reviews you remember {_of_100(whole.recalled.estimate)}; {other}."
+    return Pane(title, Line(short), tuple(items), (question,))
 
 
 def _bar(
@@ -379,16 +315,11 @@ def _bar(
 
 
 def _why(
-    found: Sequence[Retention],
-    desired: float | None,
-    parts: Mapping[str, Part],
-    is_old_off: bool,
+    found: Sequence[Retention], parts: Mapping[str, Part], looks: Mapping[str, bool], points: int
 ) -> tuple[str, Level]:
     """What makes for the difference from what was asked for, or from what was expected."""
-    whole = parts["all"].recalled
     asked = [each for each in found if each.desired is not None]
-    if desired is not None and any(each.says == "below" for each in asked):
-        points = round(100 * desired) - round(100 * whole.estimate)
+    if looks["all"]:
         weights = [each.parts[0].recalled.reviews for each in asked]
         late = -100 * _mean([each.timing.estimate for each in asked], weights)
         much = -100 * _mean([each.expecting.estimate for each in asked], weights)
@@ -399,22 +330,21 @@ def _why(
             said = f"FSRS expects too much ({min(round(much), points)} of the {points} points)."
         return said, "look"
     old = parts.get("mature cards")
-    if is_old_off and old is not None:
+    if looks["mature cards"] and old is not None:
         times = (1 - old.recalled.estimate) / max(1 - old.expected, 0.01)
         how = "twice as often as" if 1.75 <= times < 2.5 else "more often than"
         return f"Old cards are forgotten {how} expected.", "look"
-    if desired is not None and all(each.says in ("no matter", "above") for each in found):
-        return "You remember as much as you asked for.", "good"
+    if asked and all(each.says in ("no matter", "above") for each in found):
+        return "You remember as much as you asked for.", "fine"
     return "", ""
 
 
-def _together(found: Sequence[Retention]) -> dict[str, Part]:
-    """The parts of all presets; half-widths as if they went up and down together."""
+def _together(found: Sequence[Sequence[Part]]) -> dict[str, Part]:
+    """The parts of all presets, months in their order."""
     by_name: dict[str, list[Part]] = {}
-    for each in found:
-        for part in each.parts:
-            by_name.setdefault(part.name, []).append(part)
-    return {name: _sum(parts) for name, parts in by_name.items()}
+    for part in (part for parts in found for part in parts):
+        by_name.setdefault(part.name, []).append(part)
+    return {name: _sum(by_name[name]) for name in sorted(by_name)}
 
 
 def _sum(parts: Sequence[Part]) -> Part:
@@ -424,31 +354,6 @@ def _sum(parts: Sequence[Part]) -> Part:
     expected = _mean([each.expected for each in parts], n)
     recalled = type(first.recalled)(mean, half, sum(n), first.recalled.days)
     return Part(first.name, recalled, expected)
-
-
-def _by_months_alone(known: _Known) -> Pane:
-    """Of a file without presets: what was remembered, against FSRS fitted to the time before."""
-    found = next((e.evidence for e in known.of("time") if isinstance(e.evidence, Months)), None)
-    if found is None:
-        said = Line("Too few reviews to say.", "not yet")
-        return Pane(_BY_FSRS, said, (said,), ("time",))
-    parts = [Part(each.name, each.recalled, each.predicted) for each in found.months]
-    whole = _sum(parts)
-    months = tuple(
-        (_month(each.name), round(100 * each.recalled.estimate))
-        for each in parts
-        if each.recalled.reviews >= _FEWEST_OF_MONTH
-    )
-    short = (
-        f"of 100 reviews you remember {_of_100(whole.recalled.estimate)}; "
-        f"{_of_100(whole.expected)} were expected."
-    )
-    items = (
-        Heading("of 100 reviews", ("you", "expected")),
-        _bar("all", whole),
-        ByMonth(months, spare=2),
-    )
-    return Pane(_BY_FSRS, Line(short), items, ("time",))
 
 
 def _month(name: str) -> str:
@@ -541,7 +446,7 @@ def _minutes_in_words(minutes: float) -> str:
 
 def _presets(known: _Known) -> Pane:
     questions = ("split", "parameters")
-    if known.open(*questions):
+    if any(map(known.open, questions)):
         return _pane(4, [WAITING], *questions)
     split = next((e for e in known.of("split") if isinstance(e.evidence, Sharing)), None)
     if split is None or not isinstance(split.evidence, Sharing):
@@ -576,10 +481,8 @@ def _row(finding: Finding, known: _Known) -> Row:
         aim = mine.parts[0].expected if mine.desired is None else mine.desired
         remembered += f" of {_of_100(aim)}"
     stays_off = known.fit is not None and known.fit.act == "SM-2"
-    sure = (finding.probability or 0.0) >= LIKELY and not stays_off
-    does = {"copy": "copy a line", "optimize": "optimize", "defaults": "use the defaults"}
-    act = does.get(_kind(finding), "leave") if sure else "leave"
-    return Row((finding.subject, remembered, act), "" if act == "leave" else "good")
+    act = _ROW.get(finding.act, "leave") if _is_worth(finding) and not stays_off else "leave"
+    return Row((finding.subject, remembered, act), "" if act == "leave" else "fine")
 
 
 # 5 Anything wrong?
@@ -589,11 +492,11 @@ def _wrong(known: _Known) -> Pane:
     if known.open("wrong") or not known.checks:
         return _pane(5, [WAITING], "wrong")
     shown = [
-        Line(check_line(each), _LEVELS[each.level], MARKS[each.level], spare=place)
+        Line(check_line(each), each.level, MARKS[each.level], spare=place)
         for place, each in enumerate(known.checks[:_MOST_CHECKS])
     ]
     looks = "; ".join(check_line(each) for each in known.checks if each.level == "look")
-    short = Line(looks, "look", "!") if looks else Line("Nothing that your reviews show.", "good")
+    short = Line(looks, "look", "!") if looks else Line("Nothing that your reviews show.", "fine")
     return Pane(TITLES[4], short, tuple(shown), ("wrong",))
 
 
@@ -617,7 +520,3 @@ def _below(known: _Known) -> Iterable[Line]:
     ]
     if untold:
         yield Line(f"Not enough reviews to say yet: {' · '.join(untold)}", "not yet")
-
-
-def _is(finding: Finding, kind: type) -> bool:
-    return isinstance(finding.evidence, kind)

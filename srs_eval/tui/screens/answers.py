@@ -13,7 +13,7 @@ from textual.containers import Horizontal
 from textual.widgets import Static
 
 from srs_eval.advice.overview import UNTOLD, Line, Overview
-from srs_eval.advice.shown.first_screen import FirstScreen
+from srs_eval.advice.tables import FirstScreen
 from srs_eval.data.errors import counted
 from srs_eval.report import formats as words
 from srs_eval.stats.intervals import FEWEST_REVIEWS

@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from srs_eval.advice.shown import first_screen
+from srs_eval.advice.tables import Pane
 from srs_eval.report.panes import drawn, in_a_line
 
 BELOW = 3  # lines under the panes, which keep their places while answers come
@@ -57,7 +58,7 @@ def paint(app: App[Any]) -> Mapping[str, str]:
     grey = colours["foreground"].blend(colours["surface"], 0.45).hex6
     return {
         "": "",
-        "good": colours["success"].hex6,
+        "fine": colours["success"].hex6,
         "look": colours["warning"].hex6,
         "not yet": grey,
         "bar": colours["primary"].hex6,
@@ -95,14 +96,14 @@ class PaneBox(Widget, can_focus=True):
     def __init__(self, number: int) -> None:
         super().__init__(id=f"pane-{number}")
         self.number = number
-        self.pane = first_screen.Pane(
+        self.pane = Pane(
             first_screen.TITLES[number - 1],
             first_screen.WAITING,
             (first_screen.WAITING,),
             (),
         )
 
-    def show(self, pane: first_screen.Pane) -> None:
+    def show(self, pane: Pane) -> None:
         if pane != self.pane:
             self.pane = pane
             self._entitle()
