@@ -585,7 +585,7 @@ async def test_rows_and_models_are_chosen(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await to_receipt(pilot)
         await pilot.press("R")
-        await until(pilot, lambda: "protocol: anki" in text_of(app))
+        await until(pilot, lambda: "rows: anki" in text_of(app))
         assert app.session.models.protocol == Protocol(rows="anki")
         app.screen.query_one("#models", Select).value = "fsrs"
         await until(pilot, lambda: app.session.models.asked == "fsrs")

@@ -12,7 +12,6 @@ from textual.app import ComposeResult, RenderResult
 from textual.binding import Binding
 from textual.containers import Container, Vertical
 from textual.content import Content
-from textual.css.query import NoMatches
 from textual.geometry import Offset
 from textual.screen import ModalScreen, Screen
 from textual.style import Style
@@ -56,27 +55,20 @@ class ProtocolLine(Widget):
         self.refresh()
 
     def render(self) -> RenderResult:
-        width = self.size.width
-        facts = [*self._facts, *([self._busy] if self._busy else [])]
-        gap = "  ·  "
-        while True:
-            rest = sum(len(gap) + cell_len(fact) for fact in facts)
-            room = width - len("srs-eval") - rest - (len(gap) if self._file else 0)
-            if room >= min(cell_len(self._file), 16) or not facts:
-                break
-            if len(gap) > 3:
-                gap = " · "
-            elif ": " in facts[-1]:
-                facts[-1] = facts[-1].partition(": ")[2]
-            else:  # the first, how many reviews, stays as long as another can go
-                facts.pop(1 if len(facts) > 2 else 0)
-        parts: list[tuple[str, str]] = [("srs-eval", "bold $primary")]
-        if self._file:
-            file = words.shortened(self._file, max(room, 3))
-            parts += [(gap, "$text-muted"), (file, "bold")]
-        for fact in facts:
-            parts += [(gap, "$text-muted"), (fact, "")]
-        return Content.assemble(*parts)
+        def taken() -> int:
+            return sum(cell_len(f"{each} · ") for each in ("srs-eval", *facts))
+
+        facts, width = [*filter(None, (*self._facts, self._busy))], self.size.width
+        while facts and taken() + min(cell_len(self._file), 16) > width:
+            facts.pop(1 if len(facts) > 2 else 0)  # the first stays as long as another can go
+        said = [
+            ("srs-eval", "bold $primary"),
+            (words.shortened(self._file, width - taken()), "bold"),
+        ]
+        parts = [*said[: 2 if self._file else 1], *((each, "") for each in facts)]
+        return Content.from_markup("[$text-muted] · [/]").join(
+            Content.assemble(part) for part in parts
+        )
 
 
 class TooSmall(Static):
@@ -159,7 +151,6 @@ class AppScreen(Forgetful, Screen[Any]):
         super().__init_subclass__(**more)
 
     def compose(self) -> ComposeResult:
-        self._fit(self.app.size.width, self.app.size.height)
         yield ProtocolLine()
         with Container(id="content"):
             yield from self.content()
@@ -169,24 +160,12 @@ class AppScreen(Forgetful, Screen[Any]):
     def content(self) -> ComposeResult:
         yield from ()
 
-    def _fit(self, width: int, height: int) -> None:
-        """Take on the size's classes at once; Textual would style all widgets anew for them."""
-        widths, heights = self.HORIZONTAL_BREAKPOINTS or TOO_NARROW, TOO_LOW
-        classes = {name: False for _, name in (*widths, *heights)}
-        for length, breakpoints in ((width, widths), (height, heights)):
-            classes |= dict.fromkeys(self._get_breakpoint_classes(length, breakpoints), True)
-        self.update_classes(classes, animate=False)
-
     def update_now(self) -> None:
         """Show what is known by now."""
 
     def lacks(self, selector: str) -> bool:
         """Whether a widget is not there (yet): events may arrive before those of a screen are."""
-        try:
-            self.query_one(selector)  # which, other than a query, is kept
-        except NoMatches:
-            return True
-        return False
+        return not self.query(selector)
 
     def update_soon(self) -> None:
         """`update_now` once the frames are drawn, for all at once would be a pause.
@@ -202,8 +181,6 @@ class AppScreen(Forgetful, Screen[Any]):
         self.show_export()
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
-        if self.outer_size != self.app.size:  # it opens: its widgets have just been styled
-            event.refresh_styles = False
         self.show_protocol()
 
     def show_protocol(self) -> None:
@@ -218,8 +195,7 @@ class AppScreen(Forgetful, Screen[Any]):
         counts = session.models.counts()
         if counts is not None:
             facts = [f"{words.count(counts[0])} reviews", f"{words.count(counts[1])} judged"]
-        protocol = words.protocol(session.models.protocol)
-        line.show(session.file_name, *facts, f"protocol: {protocol}")
+        line.show(session.file_name, *facts, f"rows: {words.protocol(session.models.protocol)}")
 
     def show_export(self) -> None:
         """How far a report is, in the top line, and the key that stops it."""
