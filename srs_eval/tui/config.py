@@ -156,7 +156,6 @@ class State:
     dark_theme: str = DARK  # the one that switching to dark chooses
     light_theme: str = LIGHT
     bins: Annotated[int, msgspec.Meta(ge=2, le=100)] = 40  # of calibration graphs
-    log_bins: bool = False  # narrower ones for higher predictions
     order: str = "place"  # of the ranking, one of `ranking.ORDERS` or what an older version wrote
     backwards: bool = False
     filter: str = ""  # words that a model's name must have in it

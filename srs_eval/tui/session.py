@@ -173,10 +173,6 @@ class Session:
         larger = [bins for bins in _BIN_CHOICES if bins > self.state.bins]
         self.remember(bins=larger[0] if larger else _BIN_CHOICES[0])
 
-    def switch_log_bins(self) -> None:
-        """Switch calibration graphs between bins of equal width and logarithmic ones."""
-        self.remember(log_bins=not self.state.log_bins)
-
     # --- opening a file
 
     def find_profiles(self) -> list[tuple[str, Path]]:

@@ -229,10 +229,6 @@ class AppScreen(Forgetful, Screen[Any]):
         self.session.next_bins()
         self.update_now()
 
-    def action_log_bins(self) -> None:
-        self.session.switch_log_bins()
-        self.update_now()
-
     def action_back(self) -> None:
         self.app.pop_screen()
 

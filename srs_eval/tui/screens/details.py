@@ -56,8 +56,7 @@ class DetailsScreen(AppScreen, actions="details"):
         box = self.query_one("#graph")
         box.border_title = "Calibration"
         box.border_subtitle = (
-            f"off by {words.percent(graph.mae)} on average · {len(graph.count)} "
-            + ("log bins" if self.session.state.log_bins else "bins")
+            f"off by {words.percent(graph.mae)} on average · {len(graph.count)} bins"
         )
         facts = self.query_one("#facts")
         facts.border_title = escape(line.configuration.words)

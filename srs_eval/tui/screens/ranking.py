@@ -188,7 +188,7 @@ class RunScreen(AppScreen, actions="run"):
 
     def _show_details(self, model: ModelRun) -> None:
         state = self.session.state
-        seen = (model.name, model.stage, state.bins, state.log_bins, self.app.theme)
+        seen = (model.name, model.stage, state.bins, self.app.theme)
         if seen == self._shown:
             return
         self._shown = seen
