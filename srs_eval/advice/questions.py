@@ -195,7 +195,7 @@ REGISTRY: Mapping[str, Question] = {
     "noise": Question(
         "Which numbers are noise?", _of_presets(which_numbers_are_noise), is_beside=True
     ),
-    WRONG: Question("Anything wrong?", Asked._wrong),
+    WRONG: Question("Anything wrong?", Asked._wrong, "Anything wrong?"),
     "workload": Question("What does a desired retention cost?"),
 }
 """By name, in the order of the app's lines."""
