@@ -24,15 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import OPEN, AfterButton, Finding, Hard, Step, Steps, missing
-from srs_eval.data.reviews import (
-    FILTERED,
-    REVIEW,
-    FloatArray,
-    IntArray,
-    Preset,
-    Rows,
+from srs_eval.advice.findings import (
+    OPEN,
+    AfterButton,
+    Finding,
+    Hard,
+    Step,
+    Steps,
+    missing,
 )
+from srs_eval.data.reviews import FILTERED, REVIEW, FloatArray, IntArray, Preset, Rows
 from srs_eval.data.trials import prepare_trials
 from srs_eval.engine.session import fit_and_predict
 from srs_eval.models import fsrs6
@@ -50,8 +51,7 @@ def am_i_misusing_hard(
 ) -> Iterator[Finding]:
     """One finding over all presets, for buttons are a habit of the person."""
     del groups
-    rows = learner.session.rows(learner.trials.protocol)
-    ratings = rows.rating[np.isin(rows.state, _REVIEW)]
+    ratings = review_ratings(learner)
     share = float((ratings == _HARD).mean()) if len(ratings) else 0.0
     if share < _SELDOM:
         yield Finding("hard", "all presets", reviews=len(ratings), evidence=Hard("seldom", share))
@@ -68,6 +68,12 @@ def am_i_misusing_hard(
         missing=lacks,
         evidence=evidence,
     )
+
+
+def review_ratings(learner: Learner) -> IntArray:
+    """The answers to reviews, those in steps left out."""
+    rows = learner.session.rows(learner.trials.protocol)
+    return rows.rating[np.isin(rows.state, _REVIEW)]
 
 
 _SAYS: Mapping[Verdict, Literal["yes", "no", "can't tell"]] = {

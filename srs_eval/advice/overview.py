@@ -17,11 +17,14 @@ from srs_eval.advice.candidates import (
     knows_presets,
     too_few,
 )
+from srs_eval.advice.checks import together
 from srs_eval.advice.findings import OPEN, Finding, Fit, Unanswered, unanswered
 from srs_eval.advice.over_time import MODEL
-from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, Asked, ask, tasks_of
+from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, WRONG, Asked, ask, tasks_of
 from srs_eval.advice.sentences import month_in_words
+from srs_eval.advice.shown.first_screen import first_screen
 from srs_eval.advice.shown.predicted import headline
+from srs_eval.advice.tables import FirstScreen
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of
@@ -29,7 +32,7 @@ from srs_eval.engine.session import must_compile
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.models.configurations import resolve
 from srs_eval.stats.intervals import EQUIVALENT
-from srs_eval.training.context import Cancelled, Context
+from srs_eval.training.hyperparameters import Cancelled, Context
 
 _MOST_BESIDE = 6  # presets, those with the most reviews
 NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
@@ -61,6 +64,7 @@ class Overview:
     rows: str  # which reviews they rest on: "anki" or "benchmark"
     gone: bool = False
     """Whether nearly all that was reviewed is suspended or deleted, and not Anki's to take."""
+    earlier: bool = False  # whether answers of an earlier day stand for those to come
     waiting: list[str] = field(default_factory=list)  # questions without an answer yet
     answers: list[Finding] = field(default_factory=list)
 
@@ -93,6 +97,13 @@ class Overview:
         return any(isinstance(each.evidence, Unanswered) for each in self.answers)
 
     @property
+    def first_screen(self) -> FirstScreen:
+        """The answers as five panes."""
+        waiting = () if self.earlier else tuple(self.waiting)
+        checks = together(self.answers)
+        return first_screen(self.answers, waiting, checks, rows=self.rows, gone=self.gone)
+
+    @property
     def headline(self) -> str:
         """How well FSRS predicts, in one sentence; "" while that is open."""
         below = any(each.parameters for each in self.of(OF_PRESETS))
@@ -110,6 +121,7 @@ class Overview:
         reasons = {
             each.evidence if isinstance(each.evidence, Unanswered) else None
             for each in self.answers
+            if each.question != WRONG  # which has always an answer
         }
         if not self.waiting and len(self.answers) > 1 and len(reasons) == 1 and None not in reasons:
             text = shown.line(self.answers)
@@ -285,10 +297,9 @@ def _answers(asked: Asked, questions: tuple[str, ...]) -> Iterator[Finding]:
     """One after another; a question without enough reviews gets an answer that says so."""
     beside = any(REGISTRY[question].is_beside for question in questions)
     asked = replace(asked, most_presets=_MOST_BESIDE if beside else None)
-    try:
-        for question in questions:
+    for question in questions:
+        try:
             yield from ask(question, asked)
-    except NotEnoughData as reason:
-        for question in questions:
+        except NotEnoughData as reason:
             why = too_few(asked.log, reason) if judged_by_preset(asked.log) else str(reason)
             yield unanswered(question, f"too little data, {why}")

@@ -20,11 +20,26 @@ from srs_eval.advice.candidates import (
     judged_by_preset,
     refuse_without_presets,
 )
-from srs_eval.advice.candidates import knows_presets as knows_presets  # views ask it, too
-from srs_eval.advice.findings import Finding
+from srs_eval.advice.candidates import knows_presets as knows_presets  # asked by views
+from srs_eval.advice.checks import is_anything_wrong
+from srs_eval.advice.findings import Finding, Missing, Month
 from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me
-from srs_eval.advice.over_time import learner_state, was_i_predictable
-from srs_eval.advice.parameters import are_my_parameters_good, what_is_left_out
+from srs_eval.advice.model_evidence import model_evidence as model_evidence  # so is this
+from srs_eval.advice.over_time import (
+    dates,
+    do_i_remember_enough,
+    does_it_mean_it,
+    learner_state,
+    months,
+    was_i_predictable,
+)
+from srs_eval.advice.parameters import (
+    are_my_parameters_good,
+    how_often,
+    what_is_left_out,
+    which_numbers_are_noise,
+)
+from srs_eval.advice.population import where_do_i_stand
 from srs_eval.advice.predictions import (
     Predictions,
     brought_along,
@@ -32,23 +47,22 @@ from srs_eval.advice.predictions import (
     read_predictions,
     which_predicts_best,
 )
-from srs_eval.advice.refitting import how_often, which_numbers_are_noise
-from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
 from srs_eval.advice.split import split_or_merge
-from srs_eval.advice.standing import where_do_i_stand
 from srs_eval.advice.workload.estimate import COSTS, at_a_glance
-from srs_eval.advice.workload.preview import what_buttons_show
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import EQUIVALENT
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 if TYPE_CHECKING:
     from srs_eval.data.reviews import FloatArray, ReviewLog
+    from srs_eval.engine.session import Result
 
 MODELS = "models"  # the question of `compare` that can be asked where presets are not known
 STANDING = "standing"  # asked of a log whole, whether presets are known or not
+WRONG = "wrong"  # so is this
+NEEDS_NO_PRESETS = {MODELS, STANDING, WRONG}
 DAYS = ("day", "today", "hour", "session")  # the first one is asked, all are told
 OF_PRESETS = "parameters"  # the question with a line for each preset
 
@@ -83,6 +97,15 @@ class Asked:
     def presets(self) -> list[int]:
         return list(self.over_all.groups)[: self.most_presets]
 
+    def dated(self, finding: Finding) -> Finding:
+        """With the date by which what is missing will be there, at the learner's pace."""
+        lacks = finding.missing
+        if lacks is None or lacks == Missing():
+            return finding
+        with contextlib.suppress(NotEnoughData):  # no preset's parameters are run, say
+            return replace(finding, missing=self.over_all.dated(lacks, finding.subject))
+        return finding
+
     def given(self, learner: Learner) -> dict[str, FloatArray]:
         """Others' probabilities for the held-out reviews, by name."""
         files = (self.predictions or {}).items()
@@ -100,6 +123,12 @@ class Asked:
 
     def _standing(self) -> Iterator[Finding]:
         yield from where_do_i_stand(self.log, self.context or Context())
+
+    def _wrong(self) -> Iterator[Finding]:
+        try:
+            yield is_anything_wrong(self.log, self.over_all)
+        except NotEnoughData:
+            yield is_anything_wrong(self.log, None)
 
     def _parameters(self) -> Iterator[Finding]:
         given = self.given(self.over_all)
@@ -166,18 +195,14 @@ REGISTRY: Mapping[str, Question] = {
     "noise": Question(
         "Which numbers are noise?", _of_presets(which_numbers_are_noise), is_beside=True
     ),
-    "buttons": Question(
-        "What the buttons would show",
-        lambda asked: what_buttons_show(asked.learner, asked.presets),
-        is_beside=True,
-    ),
+    WRONG: Question("Anything wrong?", Asked._wrong, "Anything wrong?"),
     "workload": Question("What does a desired retention cost?"),
 }
 """By name, in the order of the app's lines."""
 QUESTIONS = (OF_PRESETS, "split", "often", "health", "hard", "steps", "noise", "retention")
 """What `compare` answers of presets, in this order."""
 TASKS = (
-    ("fit",),
+    ("fit", WRONG),
     (OF_PRESETS, "split"),
     ("often",),
     ("says",),
@@ -188,10 +213,12 @@ TASKS = (
     ("hard", "steps"),
     (STANDING,),
     (COSTS,),
-    ("buttons", "noise"),
+    ("noise",),
 )
 """What the app answers, in the order in which it is begun; a task's questions share their fits."""
-TASKS_WITHOUT_PRESETS = (("fit",), (OF_PRESETS,), (MODELS,), ("time",), ("day",), (STANDING,))
+TASKS_WITHOUT_PRESETS = (
+    *(("fit", WRONG), (OF_PRESETS,), (MODELS,), ("time",), ("day",), (STANDING,)),
+)
 OVER_ALL = ("fit", OF_PRESETS, "says", "time", STANDING)  # those of a report that need no presets
 NOT_WAITED_FOR = {COSTS, *(name for name, each in REGISTRY.items() if each.is_beside)}
 """Questions that models need not wait for: evidence, and what compiles for long on a first run."""
@@ -201,7 +228,7 @@ def ask(question: str, asked: Asked) -> Iterator[Finding]:
     """The answers to one question of REGISTRY as they are known. Raises NotEnoughData."""
     answers = REGISTRY[question].ask
     found = iter(()) if answers is None else answers(asked)
-    return (replace(each, equivalence=asked.equivalence) for each in found)
+    return (asked.dated(replace(each, equivalence=asked.equivalence)) for each in found)
 
 
 def tasks_of(log: ReviewLog) -> Sequence[tuple[str, ...]]:
@@ -221,9 +248,9 @@ def answering(
     """Answers to questions about a learner's presets, from the reviews that Anki would take.
 
     Without `questions` those of `questions_for`; of a log without presets, or with rows that
-    Anki's rule did not choose, only OF_PRESETS, MODELS and STANDING can be answered, on the
-    benchmark's rows. Each answer comes as soon as it is known: question by question in the order
-    of QUESTIONS, preset by preset, those with the most reviews first. Before them each preset is
+    Anki's rule did not choose, only OF_PRESETS, MODELS, STANDING and WRONG can be answered, on
+    the benchmark's rows. Each answer comes as soon as it is known: question by question in the
+    order of QUESTIONS, preset by preset, those with the most reviews first. Before them each is
     named whose stored parameters Anki does not run, an answer to "parameters" whatever is asked of
     presets: it is left out of all of them. Closing the iterator ends the work between two answers;
     `context.tick` is called more often and may raise Cancelled.
@@ -234,11 +261,11 @@ def answering(
     none. Raises, before the first answer, NotEnoughData for too few reviews and InputError for
     an unknown question and for one that needs presets where there are none.
     """
-    every = (*QUESTIONS, MODELS, STANDING)
+    every = (*QUESTIONS, MODELS, STANDING, WRONG)
     wanted = set(questions_for(log) if questions is None else questions)
     for question in sorted(wanted.difference(every)):
         raise InputError(f'There is no question "{question}": choose among {", ".join(every)}.')
-    of_presets = wanted - {MODELS, STANDING}
+    of_presets = wanted - NEEDS_NO_PRESETS
     if of_presets - {OF_PRESETS}:
         refuse_without_presets(log)
     lines = {name: as_anki_runs(values) for name, values in (parameters or {}).items()}
@@ -261,7 +288,7 @@ def answering(
 
 def questions_for(log: ReviewLog) -> tuple[str, ...]:
     """What is answered unless a person asks for something else."""
-    return QUESTIONS if judged_by_preset(log) else (OF_PRESETS, MODELS)
+    return (*(QUESTIONS if judged_by_preset(log) else (OF_PRESETS, MODELS)), WRONG)
 
 
 def compare(log: ReviewLog, **options: Any) -> list[Finding]:
@@ -272,3 +299,8 @@ def compare(log: ReviewLog, **options: Any) -> list[Finding]:
 def rows_of(log: ReviewLog, questions: Iterable[str]) -> str:
     """Which reviews the findings on some questions rest on: "anki" or "benchmark"."""
     return "anki" if judged_by_preset(log) and set(questions) - {MODELS, STANDING} else "benchmark"
+
+
+def months_of(log: ReviewLog, protocol: Protocol, result: Result) -> list[Month]:
+    """The figures of any model by month, in order of time."""
+    return months(result, dates(log, protocol))

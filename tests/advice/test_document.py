@@ -121,7 +121,7 @@ def test_a_collections_document() -> None:
     found = compared(path)
     assert faults(found, SCHEMA) == []
     assert found["rows"] == "anki"
-    assert {each["question"] for each in found["findings"]} == set(QUESTIONS)
+    assert {each["question"] for each in found["findings"]} == {*QUESTIONS, "wrong"}
     of_presets = [
         each
         for each in found["findings"]
@@ -150,7 +150,7 @@ def test_a_document_without_presets(tmp_path: Path) -> None:
     found = compared(table)
     assert faults(found, SCHEMA) == []
     assert found["rows"] == "benchmark"
-    assert [each["question"] for each in found["findings"]] == ["parameters", "models"]
+    assert [each["question"] for each in found["findings"]] == ["parameters", "models", "wrong"]
     whole = found["findings"][0]
     assert whole["subject"] == "all reviews"
     assert {"optimized", "recency", "defaults", "sm2"} <= set(whole["probabilities"])

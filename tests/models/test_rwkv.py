@@ -29,7 +29,7 @@ from srs_eval.metrics import log_loss
 from srs_eval.models import all_models, rwkv
 from srs_eval.models.configurations import resolve
 from srs_eval.training import rwkv_network
-from srs_eval.training.context import Cancelled, Context
+from srs_eval.training.hyperparameters import Cancelled, Context
 from srs_eval.training.rwkv_inputs import Reviews, inputs, reviews_of
 from srs_eval.training.rwkv_network import predictions
 from srs_eval.training.rwkv_weights import network, read_tensors

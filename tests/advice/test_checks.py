@@ -1,0 +1,333 @@
+"""Anything wrong: overdue cards, days without reviews, buttons, leeches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import srs_eval
+from srs_eval.advice import checks, shown
+from srs_eval.advice.checks import is_anything_wrong, together
+from srs_eval.advice.findings import (
+    Check,
+    Checks,
+    Finding,
+    Hard,
+    Part,
+    Retention,
+    Step,
+    Steps,
+    of,
+)
+from srs_eval.advice.overview import Overview, overview
+from srs_eval.advice.questions import WRONG, Asked, ask, compare
+from srs_eval.advice.saved import Kept, keep, last
+from srs_eval.advice.shown.checks import MARKS, check_line
+from srs_eval.advice.workload.today import todays_cards
+from srs_eval.data.reviews import Cards, ReviewLog
+from srs_eval.data.rows import without_presets
+from srs_eval.stats.intervals import Interval
+from tests.advice.test_standing import with_first
+from tests.cli.program import main_here
+from tests.conftest import shared_or_skip
+
+OF_OTHERS = {"old cards", "steps"}  # other questions' findings tell these
+
+
+def by_name(found: Sequence[Check]) -> dict[str, Check]:
+    return {each.name: each for each in found}
+
+
+def checked(log: ReviewLog) -> dict[str, Check]:
+    (finding,) = compare(log, questions=(WRONG,))
+    return by_name(of(finding, Checks).checks)
+
+
+def seen_at(monkeypatch: pytest.MonkeyPatch, log: ReviewLog, days: int) -> dict[str, Check]:
+    """So many days after the last review."""
+    assert log.entries is not None
+    now = log.entries.time_ms[-1] / 1000 + days * 86_400
+    monkeypatch.setattr(time, "time", lambda: float(now))
+    return by_name(of(is_anything_wrong(log, None), Checks).checks)
+
+
+# Cards and days
+
+
+def test_overdue_cards_are_those_of_the_workload_and_cost_minutes(collection: Path) -> None:
+    log = srs_eval.load(collection)
+    assert log.schedule is not None
+    found = checked(log)["overdue"]
+    late = replace(log.schedule, due_day=log.schedule.due_day - 40_000)
+    more = checked(replace(log, schedule=late))["overdue"]
+    assert 0 <= found.count < more.count == more.of
+    assert found.minutes is not None
+    assert more.minutes is not None
+    assert 0.05 < more.minutes / more.count < 1.0
+    assert more.minutes / more.count == pytest.approx(found.minutes / max(found.count, 1)) or (
+        not found.count
+    )
+    assert found.count == sum(
+        todays_cards(log, preset).overdue
+        for preset in np.unique(log.preset_of(log.deck_of(log.schedule.card_id))).tolist()
+    )
+    assert (found.level, more.level) == ("fine", "look")
+    assert "overdue" not in checked(replace(log, schedule=None))
+
+
+def test_days_without_reviews(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert log.entries is not None
+    today = seen_at(monkeypatch, log, 1)["gap"]
+    assert (today.level, today.since) == ("fine", None)
+    later = seen_at(monkeypatch, log, 90)["gap"]
+    last_day = str(np.datetime64(int(log.entries.time_ms[-1]), "ms").astype("datetime64[D]"))
+    assert (later.level, later.since, later.count) == ("look", last_day, 90)
+    moved = log.entries.time_ms - 50 * 86_400_000 * (np.arange(len(log.entries)) < 4_000)
+    paused = replace(log, entries=replace(log.entries, time_ms=moved))
+    pause = seen_at(monkeypatch, paused, 1)["gap"]
+    assert pause.level == "look"
+    assert 49 <= pause.count <= 55
+    assert check_line(pause) == f"{pause.count} days without reviews in the last year"
+
+
+def test_suspended_cards(log: ReviewLog) -> None:
+    some = replace(log.cards, suspended=np.arange(len(log.cards.card_id)) % 10 == 0)
+    found = checked(replace(log, cards=some))["suspended"]
+    assert (found.level, found.count) == ("fine", int(some.suspended.sum()))
+    every = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
+    found = checked(replace(log, cards=every))["suspended"]
+    assert found.level == "look"
+    assert check_line(found) == f"all {len(log.cards.card_id):,} cards suspended"
+
+
+# Answers
+
+
+def test_recall_after_a_button_is_held_against_what_fsrs_expects(log: ReviewLog) -> None:
+    found = checked(log)
+    assert found["easy"].recalled is not None
+    assert sum(found[name].count for name in ("again", "hard", "easy")) < found["hard"].of
+    assert found["easy"].level != "look"
+    assert log.entries is not None
+    # What was answered Easy is forgotten next time: Easy is pressed for what is not known.
+    order = np.lexsort((log.entries.time_ms, log.entries.card_id))
+    rating = log.entries.rating.copy()
+    after = order[1:][(rating[order[:-1]] == 4) & np.equal(*_pairs(log.entries.card_id[order]))]
+    rating[after[::2]] = 1
+    wrong = checked(replace(log, entries=replace(log.entries, rating=rating)))["easy"]
+    assert wrong.recalled is not None
+    assert found["easy"].recalled.estimate - wrong.recalled.estimate > 0.2
+
+
+def _pairs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return values[1:], values[:-1]
+
+
+@pytest.mark.parametrize(
+    ("recalled", "half", "one_sided", "level"),
+    [
+        (0.81, 0.05, False, "look"),
+        (0.81, 0.07, False, "not yet"),
+        (0.89, 0.02, False, "fine"),
+        (0.98, 0.02, False, "look"),
+        (0.98, 0.02, True, "fine"),
+        (0.86, 0.02, True, "not yet"),
+    ],
+)
+def test_three_points_matter(recalled: float, half: float, one_sided: bool, level: str) -> None:
+    found = Interval(recalled, half, 500, 60)
+    check = checks._judged(Check("old cards", "not yet"), found, 0.9, one_sided)
+    assert (check.level, check.says) == (level, "")
+    few = checks._judged(Check("old cards", "not yet"), replace(found, reviews=99), 0.9)
+    assert (few.level, few.says) == ("not yet", "few")
+
+
+def test_other_findings_tell_of_old_cards_steps_and_hard(log: ReviewLog) -> None:
+    own = tuple(ask(WRONG, Asked(log)))
+    none = Interval(0.0, 0.01, 500, 60)
+
+    def remembered(preset: str, mature: float) -> Finding:
+        parts = (
+            Part("all", Interval(0.88, 0.01, 5_000, 90), 0.89),
+            Part("mature cards", Interval(mature, 0.02, 900, 90), 0.9),
+        )
+        evidence = Retention("not asked for", parts, None, True, none, none)
+        return Finding("retention", preset, evidence=evidence)
+
+    step = Step("first Again", "shorter", 300, 10.0, Interval(0.8, 0.02, 300, 60), 10.0)
+    others = (
+        *(remembered("A", 0.89), remembered("B", 0.8)),
+        Finding("steps", "A", evidence=Steps("shorter", 0.9, (step,))),
+        Finding("hard", "all presets", evidence=Hard("yes", 0.1)),
+    )
+    found = together([*own, *others])
+    named = by_name(found)
+    assert len(named) == len(found)
+    assert named.keys() == by_name(of(own[0], Checks).checks).keys() | OF_OTHERS
+    assert (named["old cards"].subject, named["old cards"].level) == ("B", "look")
+    assert check_line(named["old cards"]) == "old cards forgotten twice as often as expected"
+    assert check_line(named["steps"]) == "learning steps: shorter after first Again"
+    assert check_line(named["hard"]) == "Hard is pressed for what you have forgotten"
+    levels = [list(MARKS).index(each.level) for each in found]
+    assert levels == sorted(levels)
+    assert together(()) == ()
+
+
+# Leeches
+
+
+def _reviews(
+    random: np.random.Generator, cards: int, bad: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of cards with 5 to 20 reviews each, of which the first `bad` are mostly forgotten."""
+    card = np.repeat(np.arange(cards), random.integers(5, 21, cards))
+    days = np.round(2.0 ** random.uniform(0, 8, len(card))).astype(np.int64)
+    usual = 0.95 - 0.02 * np.log2(days)
+    p = np.clip(usual + random.normal(0, 0.03, len(card)), 0.5, 0.99)
+    y = (random.random(len(card)) < np.where(card < bad, 0.3, p)).astype(np.float64)
+    return card, p, y, days
+
+
+def test_leeches_are_found_and_few_others() -> None:
+    found = others = 0
+    for seed in range(40):
+        named = checks._improbable(*_reviews(np.random.default_rng(seed), 300, 5))
+        found += sum(each.card_id < 5 for each in named)
+        others += sum(each.card_id >= 5 for each in named)
+        assert [each.chance for each in named] == sorted(each.chance for each in named)
+    assert found > 0.75 * 5 * 40
+    assert others <= 0.05 * found
+
+
+def test_without_leeches_hardly_ever_one_is_named() -> None:
+    named = [
+        checks._improbable(*_reviews(np.random.default_rng(seed), 300, 0)) for seed in range(200)
+    ]
+    assert sum(map(bool, named)) <= 10
+    assert (
+        checks._improbable(*(each[:0] for each in _reviews(np.random.default_rng(1), 3, 0))) == ()
+    )
+
+
+def test_tails_are_exact() -> None:
+    place = np.repeat(np.arange(4), (6, 9, 3, 1))
+    count, lapses = np.bincount(place), np.array([2, 9, 0, 1])
+    tails = checks._tails(np.full(len(place), 0.2), place, count, lapses)
+    assert tails == pytest.approx(binom.sf(lapses - 1, count, 0.2))
+    q = np.array([0.1, 0.4, 0.7])
+    at_least_two = 0.1 * 0.4 * 0.3 + 0.1 * 0.6 * 0.7 + 0.9 * 0.4 * 0.7 + 0.1 * 0.4 * 0.7
+    three = np.zeros(3, np.int64)
+    tails = checks._tails(q, three, np.array([3]), np.array([2]))
+    assert tails == pytest.approx([at_least_two])
+
+
+def test_a_bad_month_is_not_the_fault_of_a_card() -> None:
+    card, p, y, days = _reviews(np.random.default_rng(3), 300, 0)
+    hopeful = 1 - (1 - p) / 4  # of what is forgotten
+    assert checks._improbable(card, hopeful, y, days) == checks._improbable(card, p, y, days) == ()
+
+
+def test_leeches_of_a_collection(log: ReviewLog) -> None:
+    assert checked(log)["leeches"].level == "fine"
+    assert log.entries is not None
+    card, count = np.unique(log.entries.card_id, return_counts=True)
+    bad = card[np.argsort(-count, kind="stable")[:4]]
+    rating = np.where(np.isin(log.entries.card_id, bad), 1, log.entries.rating)
+    found = checked(replace(log, entries=replace(log.entries, rating=rating)))["leeches"]
+    assert found.level == "look"
+    assert found.count == len(found.leeches)
+    assert {each.card_id for each in found.leeches} == set(bad.tolist())
+    assert all(each.lapses > 2 * each.usual for each in found.leeches)
+
+
+# Wherever it is asked
+
+
+def test_it_is_answered_of_anything(log: ReviewLog, tmp_path: Path) -> None:
+    every = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
+    suspended = replace(log, cards=every)
+    five, bare = with_first(log, 5), replace(log, decks={}, presets={}, cards=Cards.empty())
+    bare = replace(bare, schedule=None)
+    gone = replace(without_presets(log, (100, 101)), entries=log.entries)
+    for each, names in (
+        (five, {"overdue", "gap", "suspended", "again", "hard", "easy", "leeches"}),
+        (suspended, {"overdue", "gap", "suspended", "again", "hard", "easy", "leeches"}),
+        (bare, {"gap", "again", "hard", "easy", "leeches"}),
+        (gone, {"gap", "again", "hard", "easy", "leeches"}),
+    ):
+        assert checked(each).keys() == names
+    found = Overview.begun(five)
+    for answers, questions in overview(five):
+        found.add(answers, questions)
+    (finding,) = found.of(WRONG)
+    assert by_name(of(finding, Checks).checks)["leeches"].level == "not yet"
+    keep("file", Kept((finding,), "basis", 5, 0.0), tmp_path)
+    kept = last("file", tmp_path)
+    assert kept is not None
+    assert kept.findings == (finding,)
+
+
+def test_it_needs_no_fit_of_its_own(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(log)
+    list(ask("fit", asked))
+
+    def fitted_again(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("srs_eval.advice.candidates.fit_and_predict", fitted_again)
+    (finding,) = ask(WRONG, asked)
+    assert by_name(of(finding, Checks).checks)["leeches"].level == "fine"
+
+
+def test_lines_fit_and_sentences_say_more() -> None:
+    half = Interval(0.784, 0.02, 900, 90)
+    of_all = [
+        Check("overdue", "look", 12_339, 14_791, 7_890.0),
+        *(Check("overdue", "fine", 1, 1, 0.2), Check("overdue", "fine", 0, 900, 0.0)),
+        *(Check("gap", "look", 999, since="2022-09-24"), Check("gap", "look", 300)),
+        *(Check("gap", "fine", 29), Check("gap", "fine", 0)),
+        *(Check("suspended", "look", 123_456, 234_567), Check("suspended", "fine", 0, 9)),
+        Check("leeches", "look", 1_000, 9_000, leeches=(checks.Leech(7, 20, 15, 3.0, 1e-9),)),
+        *(Check("leeches", "fine"), Check("leeches", "not yet")),
+        *(Check("steps", level) for level in ("fine", "not yet")),
+        Check("steps", "look", 1, 5, says="shorter after Again, then Good", subject="B"),
+        *(Check("old cards", level, 900, recalled=half, expected=0.85) for level in MARKS),
+        Check("old cards", "look", 900, recalled=half, expected=0.92),
+        *(Check("easy", level, 49, 100, recalled=half, expected=0.85) for level in MARKS),
+        *(Check("again", level, 100, 100, recalled=half, expected=0.85) for level in MARKS),
+        Check("hard", "look", 49, 100, says="like Again"),
+        *(
+            Check("hard", "fine", 0, 9, says="seldom"),
+            Check("again", "look", 40, 100, says="too many"),
+        ),
+        Check("again", "not yet", says="few"),
+    ]
+    for check in of_all:
+        assert 10 < len(check_line(check)) <= 46, check_line(check)
+    assert check_line(of_all[0]) == "12,339 of 14,791 cards overdue: 132 hours"
+    finding = Finding(WRONG, "all reviews", evidence=Checks("look", tuple(of_all)))
+    assert shown.line([finding]).startswith("12,339 of 14,791")
+    said = shown.sentences(finding)
+    assert said[0] == f"{shown.line([finding])}."
+    assert any("15 of 20 times" in each for each in said)
+    assert said[-1] == "Again, 0 of 100 answers: too few to say."
+    everything, worst = shown.tables(finding)
+    assert len(everything.rows) == len(of_all)
+    assert worst.rows == (("7", 20, 15, 3.0, 1e-9),)
+
+
+def test_the_command(collection: Path) -> None:
+    done = main_here("compare", collection, "--question", WRONG)
+    assert done.returncode == 0, done.stderr
+    assert "Anything wrong?" in done.stdout
+    (finding,) = compare(srs_eval.load(collection), questions=(WRONG,))
+    flattened = " ".join(done.stdout.split())
+    assert all(sentence in flattened for sentence in shown.sentences(finding))
+    fixture = shared_or_skip("anki", "fixtures", "collection.anki2")
+    assert checked(srs_eval.load(fixture))["overdue"].count > 100
