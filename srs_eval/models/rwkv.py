@@ -103,7 +103,10 @@ class Weights(NamedTuple):
 
 
 def found_weights(context: Context | None = None) -> list[Weights]:
-    """Of --weights, else of the usual places of this machine, in the order of `KNOWN`."""
+    """Of --weights, else of the usual places of this machine, in the order of `KNOWN`.
+
+    In the usual places only what is known counts.
+    """
     given = context.weights if context else None
     chosen = os.environ.get(_OWN_FILE)
     if given is not None:
@@ -118,7 +121,8 @@ def found_weights(context: Context | None = None) -> list[Weights]:
             about = path.stat()
             sha256 = _digest(path, about.st_mtime_ns, about.st_size)
             known = next((each for each in KNOWN if each.sha256 == sha256), None)
-            found.setdefault(sha256, Weights(path, sha256, known))
+            if known or given or chosen:
+                found.setdefault(sha256, Weights(path, sha256, known))
     order = {each.sha256: place for place, each in enumerate(KNOWN)}
     return sorted(found.values(), key=lambda each: order.get(each.sha256, -1))
 
@@ -136,8 +140,7 @@ def _usual_places() -> Iterator[Path]:
     home = Path.home()
     for base in anki_folders(home):
         yield from _in_folder(base / "addons21", "*/vendor*/rwkv_srs/pretrained/*")
-    if "ANKI_RWKV_MODEL_PATH" in os.environ:
-        yield Path(os.environ["ANKI_RWKV_MODEL_PATH"])
+    yield Path(os.environ.get("ANKI_RWKV_MODEL_PATH", ""))
     programs = {
         "win32": Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local"),
         "darwin": home / "Library" / "Application Support",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -275,10 +276,16 @@ def test_usual_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (base / "User 1" / "collection.anki2").touch()
     (addon / "RWKV_trained_on_101_4999.safetensors").write_bytes(b"one")
     (tmp_path / "data" / "rwkv" / "mine.pth").write_bytes(b"two")
-    (tmp_path / "data" / "rwkv" / "readme.txt").write_bytes(b"three")
-    found = {each.path.name for each in rwkv.found_weights()}
-    assert found >= {"RWKV_trained_on_101_4999.safetensors", "mine.pth"}
-    assert "readme.txt" not in found
+    (tmp_path / "data" / "rwkv" / "other.pth").write_bytes(b"three")
+    (tmp_path / "data" / "rwkv" / "readme.txt").write_bytes(b"two")
+    fork = tmp_path / "fork.pth"
+    fork.write_bytes(b"four")
+    monkeypatch.setenv("ANKI_RWKV_MODEL_PATH", str(fork))
+    digests = [hashlib.sha256(each).hexdigest() for each in (b"four", b"one", b"two")]
+    known = tuple(rwkv.Known("", each, 1, range(1), "") for each in digests)
+    monkeypatch.setattr(rwkv, "KNOWN", known)
+    found = [each.path.name for each in rwkv.found_weights()]
+    assert found == ["fork.pth", "RWKV_trained_on_101_4999.safetensors", "mine.pth"]
 
 
 def test_a_user_of_its_training_is_refused(
