@@ -28,10 +28,9 @@ from srs_eval.cli.options import (
     option,
     output_option,
     refuse_rows_of_anki,
-    with_rwkv,
     write,
 )
-from srs_eval.cli.research import say_tuned_on_user
+from srs_eval.cli.research import say_tuned_on_user, with_rwkv
 from srs_eval.data.errors import InputError, NotEnoughData, counted, missing
 from srs_eval.report.console import (
     RunProgress,

@@ -264,12 +264,6 @@ def context_options(
     return Context(sm2_target=sm2_target, weights=weights, device=device.lower())
 
 
-def with_rwkv(models: str, context: Context) -> str:
-    """The models that are named, and RWKV where its file is given with --weights."""
-    given = context.weights
-    return f"{models},RWKV-Instant,RWKV-Curve" if given and given.is_file() else models
-
-
 @dataclass(frozen=True)
 class Source:
     """A learner's file and how to read it."""

@@ -28,7 +28,6 @@ from srs_eval.cli.options import (
     output_option,
     refuse_rows_of_anki,
     rows_option,
-    with_rwkv,
 )
 from srs_eval.data.errors import InputError, counted
 from srs_eval.report.console import BatchProgress, console_for, document_text, say
@@ -331,6 +330,12 @@ def _on_a_data_set(flags: Flags, models: str) -> list[Configuration]:
     # What is compared stands on the average. AVG-known_decks has to be named: most users
     # have no deleted cards, and srs-benchmark knows no such file.
     return with_floors(configurations, leaves_out=False)
+
+
+def with_rwkv(models: str, context: Context) -> str:
+    """The models that are named, and RWKV where its file is given with --weights."""
+    given = context.weights
+    return f"{models},RWKV-Instant,RWKV-Curve" if given and given.is_file() else models
 
 
 def say_tuned_on(

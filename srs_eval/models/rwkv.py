@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -39,7 +39,7 @@ _SUFFIXES = (".safetensors", ".pth")
 _LEAST = 1e-5  # probability, as srs-benchmark has it
 
 
-class Known(NamedTuple):
+class _Known(NamedTuple):
     """A public file of weights."""
 
     name: str
@@ -54,7 +54,7 @@ _EXPERTIUM = "https://raw.githubusercontent.com/Expertium/rwkv-state-quant/main/
 _OSR = "https://raw.githubusercontent.com/open-spaced-repetition/srs-benchmark/main/pretrain"
 _LARGE, _FIRST, _SECOND, _SOME = 2_762_884, range(101, 5000), range(5000, 10001), range(1000, 2500)
 KNOWN = tuple(
-    Known(name, sha256, parameters, users, f"{folder}/{name}")
+    _Known(name, sha256, parameters, users, f"{folder}/{name}")
     for name, sha256, parameters, users, folder in (
         (
             "RWKV_trained_on_5000_10000.safetensors",
@@ -96,7 +96,7 @@ class Weights(NamedTuple):
 
     path: Path
     sha256: str
-    known: Known | None
+    known: _Known | None
 
 
 # Where the person's weights are
@@ -107,21 +107,19 @@ def found_weights(context: Context | None = None) -> list[Weights]:
 
     In the usual places only what is known counts.
     """
-    given = context.weights if context else None
-    chosen = os.environ.get(_OWN_FILE)
+    named, given = list[Path](), context.weights if context else None
     if given is not None:
-        paths = [given] if given.is_file() else _in_folder(given, "RWKV*", "champ_*")
-    elif chosen is not None:
-        paths = [Path(chosen)] if chosen else []
-    else:
-        paths = list(_usual_places())
+        named = [given] if given.is_file() else _in_folder(given, "RWKV*", "champ_*")
+    chosen = os.environ.get(_OWN_FILE)
+    named = named or ([Path(chosen)] if chosen else [])
+    paths = named or (_usual_places() if chosen is None else [])
     found: dict[str, Weights] = {}
     for path in paths:
         with suppress(OSError):
             about = path.stat()
             sha256 = _digest(path, about.st_mtime_ns, about.st_size)
             known = next((each for each in KNOWN if each.sha256 == sha256), None)
-            if known or given or chosen:
+            if known or named:
                 found.setdefault(sha256, Weights(path, sha256, known))
     order = {each.sha256: place for place, each in enumerate(KNOWN)}
     return sorted(found.values(), key=lambda each: order.get(each.sha256, -1))
@@ -161,7 +159,7 @@ def _digest_of_all(context: Context) -> str:
     return hashlib.sha256(digests.encode()).hexdigest() if digests else ""
 
 
-def weights_for(log: ReviewLog, context: Context) -> Weights:
+def _weights_for(log: ReviewLog, context: Context) -> Weights:
     """Weights that have not been trained on the learner.
 
     Raises NotInstalled, which is a skip: there are none, or the learner is simulated.
@@ -179,7 +177,7 @@ def weights_for(log: ReviewLog, context: Context) -> Weights:
 
 
 @cache
-def load_network(weights: Weights) -> Network:
+def _load_network(weights: Weights) -> Network:
     """Raises InputError for a file that cannot be read, or holds another network."""
     return network(read_tensors(weights.path), weights.path.name)
 
@@ -191,40 +189,38 @@ def predicted(
     log: ReviewLog,
     rows: Rows,
     asked: IntArray,
-    net: Network,
-    tick: Callable[[float], None],
+    context: Context,
     *,
     instant: bool = True,
     curve: bool = True,
 ) -> tuple[FloatArray, FloatArray]:
     """Recall at the rows `asked` (k,), ascending: RWKV-Instant's and RWKV-Curve's.
 
-    NaN for what is not wanted, and for the curve at a card's first row.
+    NaN for what is not wanted, and for the curve at a card's first row. Raises NotInstalled where
+    there are no weights that the learner is new to.
     """
-    given = inputs(reviews_of(log, rows))
-    of_both = predictions(
-        net, given, asked, rows.elapsed_seconds[asked], tick, instant=instant, curve=curve
-    )
+    net = _load_network(_weights_for(log, context))
+    given, seconds = inputs(reviews_of(log, rows)), rows.elapsed_seconds[asked]
+    of_both = predictions(net, given, asked, seconds, context.tick, instant=instant, curve=curve)
     return np.clip(of_both[0], _LEAST, 1 - _LEAST), np.clip(of_both[1], _LEAST, 1 - _LEAST)
 
 
 def _instant(trials: Trials, context: Context) -> FloatArray:
     """RWKV-Instant for `trials.test_index` (k,)."""
     log, rows = trials.source
-    net = load_network(weights_for(log, context))
     asked = trials.review_th[trials.test_index] - 1
     distinct, place = np.unique(asked, return_inverse=True)
-    return predicted(log, rows, distinct, net, context.tick, curve=False)[0][place]
+    return predicted(log, rows, distinct, context, curve=False)[0][place]
 
 
 def _curve(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """RWKV-Curve at the positions `index` (same shape)."""
     log, rows = trials.source
-    weights = weights_for(log, context)
+    weights = _weights_for(log, context)
     of_all = trials.derived(_by_weights)
     if weights.sha256 not in of_all:
-        asked, net = trials.review_th - 1, load_network(weights)
-        of_all[weights.sha256] = predicted(log, rows, asked, net, context.tick, instant=False)[1]
+        asked = trials.review_th - 1
+        of_all[weights.sha256] = predicted(log, rows, asked, context, instant=False)[1]
     return of_all[weights.sha256][index]
 
 
@@ -235,7 +231,7 @@ def _by_weights(trials: Trials) -> dict[str, FloatArray]:
 
 def _remarks(trials: Trials, context: Context) -> tuple[str, ...]:
     log, rows = trials.source
-    weights = weights_for(log, context)
+    weights = _weights_for(log, context)
     of = f"weights {weights.path.name}"
     if weights.known is None:
         of += (

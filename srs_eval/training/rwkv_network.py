@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from srs_eval.data.reviews import FloatArray, IntArray, run_begins
 from srs_eval.training.compile import compiled, specialised
 from srs_eval.training.rwkv_inputs import Array32, Inputs
-from srs_eval.training.rwkv_weights import MIXES, Channels, Mixer, Network
+from srs_eval.training.rwkv_weights import Network, Stack
 
 _ROWS = 512  # at once: what a layer holds of them stays in a core's cache
 _EPS, _GROUP_EPS = 1e-5, 64e-5
@@ -94,7 +94,7 @@ def _encoded(
 
 def _run_stack(
     net: Network,
-    stack: tuple[tuple[Mixer, Channels], ...],
+    stack: Stack,
     x: Array32,
     entity: IntArray,
     is_query: NDArray[np.bool_],
@@ -117,7 +117,7 @@ def _run_stack(
     shift = compiled(_shift)
     mix = specialised(_mixed, str(k), {}, {"_K": k})
     delta, y, first_value, out = (np.empty((_ROWS, d), np.float32) for _ in range(4))
-    mixes = np.empty((MIXES, _ROWS, d), np.float32)
+    mixes = np.empty((len(stack[0][0].mix), _ROWS, d), np.float32)
     wide, low = np.empty((3, _ROWS, d), np.float32), np.empty((4, _ROWS, d), np.float32)
     scales = np.empty((2, _ROWS, heads), np.float32)
     scratch = np.empty((2, d), np.float32)

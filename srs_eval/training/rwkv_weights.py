@@ -15,11 +15,11 @@ import numpy as np
 from srs_eval.data.errors import InputError
 from srs_eval.training.rwkv_inputs import INPUTS, Array32
 
-MIXES = 8  # of the time mixer: r, k, v, d, a, g, k scale, v scale
+_MIXES = 8  # of the time mixer: r, k, v, d, a, g, k scale, v scale
 _STACKS = 5
 
 
-class Mixer(NamedTuple):
+class _Mixer(NamedTuple):
     """A time mixer. Matrices are (in, out)."""
 
     norm: Array32  # (2, d): weight and bias
@@ -34,7 +34,7 @@ class Mixer(NamedTuple):
     out: Array32  # (d, d)
 
 
-class Channels(NamedTuple):
+class _Channels(NamedTuple):
     """A channel mixer."""
 
     norm: Array32
@@ -43,12 +43,15 @@ class Channels(NamedTuple):
     out: Array32  # (c, d)
 
 
+Stack = tuple[tuple[_Mixer, _Channels], ...]
+
+
 class Network(NamedTuple):
     """The weights of a file, arranged for the computation."""
 
     width: int
     heads: int
-    stacks: tuple[tuple[tuple[Mixer, Channels], ...], ...]
+    stacks: tuple[Stack, ...]
     tensors: Mapping[str, Array32]  # those of inputs and heads, by their names in files
 
 
@@ -138,7 +141,7 @@ class _Tensors:
     def norm(self, key: str, size: int) -> Array32:
         return np.stack([self.tensor(f"{key}.{part}", size) for part in ("weight", "bias")])
 
-    def mixer(self, at: str, d: int, heads: int) -> Mixer:
+    def mixer(self, at: str, d: int, heads: int) -> _Mixer:
         low, bias = [], []
         for key in ("v_lora_simple", "d_lora_mlp", "a_lora_simple"):
             half = self.matrix(f"{at}.{key}.A", -1, d)
@@ -147,9 +150,9 @@ class _Tensors:
         half = self.matrix(f"{at}.lora_A_g", -1, d)
         low.append((half, self.matrix(f"{at}.lora_B_g", d, half.shape[1])))
         scales = [f"{at}.{each}_scale_linear" for each in "kv"]
-        return Mixer(
+        return _Mixer(
             norm=self.norm(f"{at}.layer_norm", d),
-            mix=self.tensor(f"{at}.rkvdag_lerp", MIXES, 1, 1, d).reshape(MIXES, d),
+            mix=self.tensor(f"{at}.rkvdag_lerp", _MIXES, 1, 1, d).reshape(_MIXES, d),
             wide=tuple(self.matrix(f"{at}.W_{each}", d, d) for each in "rkv"),
             low=tuple(low),
             scales=tuple(self.matrix(each, heads, d) for each in scales),
@@ -160,9 +163,9 @@ class _Tensors:
             out=self.matrix(f"{at}.W_o", d, d),
         )
 
-    def channels(self, at: str, d: int) -> Channels:
+    def channels(self, at: str, d: int) -> _Channels:
         inner = self.matrix(f"{at}.W_k", -1, d)
-        return Channels(
+        return _Channels(
             norm=self.norm(f"{at}.layer_norm", d),
             mix=self.tensor(f"{at}.lerp_k", 1, 1, d).reshape(1, d),
             inner=inner,

@@ -167,8 +167,7 @@ def test_answer_times_that_nobody_measured_are_of_mean_length() -> None:
 
 
 def test_files_of_torch_are_read_without_it(tmp_path: Path) -> None:
-    import torch
-
+    torch = pytest.importorskip("torch", reason="needs torch")
     weights = made_weights(TINY)
     tensors = {name: torch.from_numpy(each) for name, each in weights.items()}
     # A view into a larger storage, and one that is transposed.
@@ -198,7 +197,7 @@ def test_what_cannot_be_used_is_told_in_one_sentence(tmp_path: Path) -> None:
     for wrong in (path, tmp_path / "absent.safetensors", tmp_path / "absent.pth"):
         with pytest.raises(InputError, match="cannot be read as network weights"):
             read_tensors(wrong)
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="needs torch")
     content = io.BytesIO()
     torch.save({"x": torch.zeros(4)}, content)
     (tmp_path / "cut.pth").write_bytes(content.getvalue()[:-200])
@@ -252,7 +251,7 @@ def test_weights_that_are_found_or_given(weights_file: Path, tmp_path: Path) -> 
     ]
     folder = tmp_path / "some"
     folder.mkdir()
-    assert rwkv.found_weights(Context(weights=folder)) == []
+    assert rwkv.found_weights(Context(weights=folder))[0].path == weights_file
     weights_file.rename(folder / "RWKV_small.safetensors")
     (found,) = rwkv.found_weights(Context(weights=folder))
     assert found.known is None
@@ -282,7 +281,7 @@ def test_usual_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fork.write_bytes(b"four")
     monkeypatch.setenv("ANKI_RWKV_MODEL_PATH", str(fork))
     digests = [hashlib.sha256(each).hexdigest() for each in (b"four", b"one", b"two")]
-    known = tuple(rwkv.Known("", each, 1, range(1), "") for each in digests)
+    known = tuple(rwkv._Known("", each, 1, range(1), "") for each in digests)
     monkeypatch.setattr(rwkv, "KNOWN", known)
     found = [each.path.name for each in rwkv.found_weights()]
     assert found == ["fork.pth", "RWKV_trained_on_101_4999.safetensors", "mine.pth"]
@@ -293,7 +292,7 @@ def test_a_user_of_its_training_is_refused(
 ) -> None:
     (mine,) = rwkv.found_weights()
     users = range(101, 5000)
-    known = rwkv.Known("mine", mine.sha256, 1, users, "")
+    known = rwkv._Known("mine", mine.sha256, 1, users, "")
     monkeypatch.setattr(rwkv, "KNOWN", (known,))
     for user, seen in ((101, True), (4999, True), (5000, False), (None, False)):
         log = replace(demo_learner(2_000), user=user)
@@ -359,7 +358,7 @@ def test_predictions_for_the_golden_learner(golden: tuple[ReviewLog, dict]) -> N
         pytest.skip("needs RWKV's weights: SRS_EVAL_RWKV_WEIGHTS names champ_h2k16.safetensors")
     rows, (weights,) = select_rows(log).rows, rwkv.found_weights(Context(weights=path))
     assert weights.sha256 == told["weights_sha256"]
-    net, reviews = rwkv.load_network(weights), reviews_of(log, rows)
+    net, reviews = network(read_tensors(path), path.name), reviews_of(log, rows)
     asked = np.array([each["review_th"] for each in told["predictions"]]) - 1
     for seed, suffix in ((2025, ""), (5489, "_seed_5489")):
         found = predictions(net, inputs(reviews, seed), asked, rows.elapsed_seconds[asked], no_tick)
