@@ -258,7 +258,7 @@ MODELS = (
         weights=_digest_of_all,
         remarks=_remarks,
         seconds_per_10k=0.5,
-        seconds_to_compile=4.0,
+        seconds_to_compile=2.5,
         kernels_of="RWKV-Curve",
         note=f"Frozen; needs {NEEDED}. Knows every answer before; a scheduler cannot.",
     ),
@@ -274,7 +274,7 @@ MODELS = (
         weights=_digest_of_all,
         remarks=_remarks,
         seconds_per_10k=0.5,
-        seconds_to_compile=4.0,
+        seconds_to_compile=2.5,
         note=f"Frozen; needs {NEEDED}. Codes of cards are drawn with seed {SEED}: another one "
         "changes log loss by 0.001 or so.",
     ),
