@@ -186,8 +186,6 @@ class Preset:
     review_order: int = 0  # Anki's number (proto/anki/deck_config.proto, ReviewCardOrder)
     modified_s: int | None = None
     """Unix time of the last change: the parameters are not younger, but may be older."""
-    fork_parameters: tuple[float, ...] = ()
-    """34 values of FSRS-7 that a fork of Anki schedules with; Anki itself does not know them."""
 
     @property
     def is_told(self) -> bool:
