@@ -119,7 +119,7 @@ def run_batch(
                 engine,
                 min(jobs - bool(there), len(others)),
                 dataset.folder,
-                _import_engine,
+                all_models,  # so that what is missing is told once and not for each user
                 happenings.put,
                 lane=lane,
                 gpus=bool(there),
@@ -135,8 +135,10 @@ def run_batch(
                 try:
                     for unit in user_tasks.units(others, there):
                         done = todo.store(unit)
-                        if time.monotonic() >= due:
-                            due = _published(store, publish_seconds)
+                        if (begun := time.monotonic()) >= due:
+                            store.publish()
+                            took = time.monotonic() - begun  # a small share of the time, at most
+                            due = begun + took + max(publish_seconds, 20 * took)
                         yield done
                 finally:
                     stack.close()
@@ -161,7 +163,7 @@ def _on_device(configurations: Sequence[Configuration], context: Context) -> fro
 @contextmanager
 def _lane(context: Context, happenings: TaskEvents) -> Iterator[WorkerPool]:
     """A worker process for the device, which has tried it. Raises InputError."""
-    with WorkerPool(1, initializer=_import_engine, on_message=happenings.put) as pool:
+    with WorkerPool(1, initializer=all_models, on_message=happenings.put) as pool:
         try:
             pool.submit(check_device, context).result()
         except WorkerDied as error:
@@ -181,14 +183,6 @@ def _divided(tasks: Tasks, on_device: frozenset[str], one_process: bool) -> tupl
     if one_process and all(parts):
         return tasks, []
     return parts
-
-
-def _published(store: ResultStore, seconds: float) -> float:
-    """When to publish again: it never takes more than a small share of the time."""
-    start = time.monotonic()
-    store.publish()
-    now = time.monotonic()
-    return now + max(seconds, 20 * (now - start))
 
 
 # --- tasks ---------------------------------------------------------------------
@@ -351,11 +345,6 @@ def _evaluate_user(
                     os._exit(_LOST_DEVICE)  # another process takes this one's place
         session.forget(preparation)
     return units
-
-
-def _import_engine() -> None:
-    """Before the first task, so that what is missing is told once and not for each user."""
-    all_models()
 
 
 @cache

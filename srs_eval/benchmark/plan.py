@@ -182,7 +182,9 @@ class ToDo:
             awaited = {name for _, names in self.tasks for name in names}
             chosen = [each for each in self._configurations if each.name in awaited]
             compiling = seconds_to_compile(chosen) if engine in _ON_THIS_MACHINE else 0.0
-            seconds = place.seconds(self._seconds(others), self._seconds(on_device))
+            seconds = self._seconds(others) / max(1, place.jobs)
+            if place.for_device is not None:
+                seconds = max(seconds, self._seconds(on_device) / place.for_device.jobs)
             seconds += START_SECONDS + compiling
         return Planned(
             users=self.users,
@@ -218,11 +220,6 @@ class Place:
     for_device: Place | None = None
     """Where tasks go that run on a device."""
 
-    def seconds(self, work: float, on_device: float) -> float:
-        """What takes so many seconds of one worker, of either kind, takes here."""
-        there = 0.0 if self.for_device is None else on_device / self.for_device.jobs
-        return max(work / max(1, self.jobs), there)
-
 
 def is_engine(words: str) -> bool:
     return words in _ON_THIS_MACHINE or _address(words) is not None
@@ -233,7 +230,7 @@ def open_place(
     engine: str,
     jobs: int,
     folder: Path,
-    initializer: Callable[[], None],
+    initializer: Callable[[], object],
     on_message: Callable[[Future[Any], Any], None],
     *,
     lane: WorkerPool | None = None,
