@@ -43,7 +43,7 @@ _UNIT_SECONDS = 0.005  # of preparation and metrics, whatever the model
 START_SECONDS = 1.5  # of a worker
 
 Tasks = list[tuple[int, tuple[str, ...]]]  # user, names of configurations
-Expected = Callable[[int, Sequence[str]], float]  # seconds of such a task
+_Expected = Callable[[int, Sequence[str]], float]  # seconds of such a task
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _size(path: Path) -> int:
 
 def expectations(
     dataset: Dataset, sizes: Mapping[int, int], configurations: Sequence[Configuration]
-) -> Expected:
+) -> _Expected:
     """A guess of the seconds that configurations take on a user, from the size of the file."""
     by_name = {each.name: each for each in configurations}
     rows = size = 0
@@ -131,7 +131,7 @@ class ToDo:
         configurations: Sequence[Configuration],
         users: Sequence[int] | Mapping[str, Sequence[int]],
         kinds: Collection[str],
-        expected: Expected,
+        expected: _Expected,
     ) -> None:
         self._store, self._expected = store, expected
         self._configurations = configurations
