@@ -3,8 +3,8 @@
 Models are ranked together where they were judged on identical reviews. Those that learn
 while they are judged know how today is going, which no scheduler can; they stand apart
 even on identical reviews. AVG, which knows the average only, is the floor: a line in the
-ranking, not a place. Log loss decides, to the six decimals of result files, and the name
-where that ties.
+ranking, not a place. The verdict against the best decides, then log loss, to the six decimals
+of result files, and the name where that ties.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import Any, Literal, TypeVar
 from typing import Protocol as Interface
 from weakref import WeakKeyDictionary
@@ -386,7 +387,23 @@ def _group(
             against_floor=None if held is None else _share(_loss(result), _loss(held)),
         )
 
-    return Group(rows, learns, tuple(line(*pair) for pair in members), equivalence)
+    return Group(rows, learns, tuple(_by_verdict(starmap(line, members))), equivalence)
+
+
+def _by_verdict(lines: Iterable[Ranked]) -> Iterator[Ranked]:
+    """Lines that come by log loss, verdict by verdict, with places in this order.
+
+    A line without a place stays with the one above it.
+    """
+    headings = list(dict.fromkeys(_HEADINGS.values()))
+    of: list[tuple[int, Ranked]] = []
+    for line in lines:
+        above = of[-1][0] if of else 0
+        of.append((headings.index(_HEADINGS[line.standing]) if line.standing else above, line))
+    place = 0
+    for _, line in sorted(of, key=lambda each: each[0]):
+        place += line.place is not None
+        yield line if line.place is None else replace(line, place=place)
 
 
 def placed(figures: Iterable[tuple[_C, float]]) -> list[tuple[_C, int | None]]:

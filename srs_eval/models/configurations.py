@@ -250,7 +250,9 @@ def in_words(name: str) -> str:
     for model in all_models().values():
         if model.standard and f"{name}-".startswith(f"{model.standard}-"):
             suffixes = name.removeprefix(model.standard).split("-")
-            return " ".join([model.name, *(_SUFFIX_WORDS.get(each, each) for each in suffixes[1:])])
+            shown = [model.name, *(_SUFFIX_WORDS.get(each, each) for each in suffixes[1:])]
+            if model.aliases.get(" ".join(shown), name) == name:
+                return " ".join(shown)
         for alias, canonical in model.aliases.items():
             if canonical == name and len(alias) < len(name):
                 return alias

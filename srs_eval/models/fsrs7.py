@@ -294,6 +294,13 @@ MODELS = (
             "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
         ),
         standard="FSRS-7-short-secs-recency",
+        aliases={  # in short: that all are fitted on same-day reviews, too, is told below tables
+            "FSRS-7 defaults": "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
+            "FSRS-7 per preset": (
+                "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user"
+            ),
+            "FSRS-7 per deck": "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
+        },
         always_short=True,
         flags=ANY_FLAG | {"sched_penalties"},
         parameters_with={"two_buttons": 28},

@@ -19,10 +19,8 @@ from srs_eval.data import paths
 from srs_eval.data.errors import printable
 from srs_eval.data.protocol import Protocol
 from srs_eval.training.hyperparameters import Context
-from srs_eval.tui import state as remembered
-from srs_eval.tui.background import Background, Reports, copy_to_system
-from srs_eval.tui.config import Config
-from srs_eval.tui.costs import Costs
+from srs_eval.tui.background import Background, Costs, Reports, copy_to_system
+from srs_eval.tui.config import Config, load_state, save_state
 from srs_eval.tui.models import Models
 
 if TYPE_CHECKING:
@@ -107,7 +105,7 @@ class Session:
         self._profiles, self._write_report = profiles, write_report
         self.monotonic, self.now = monotonic, now
         self.state_folder = state_folder
-        self.state = remembered.load_state(state_folder)
+        self.state = load_state(state_folder)
         self.log: ReviewLog | None = None
         self.receipt: Inspection | None = None
         self.whole: _Opened | None = None  # before presets were chosen
@@ -168,16 +166,12 @@ class Session:
         state = replace(self.state, **changes)
         if state != self.state:
             self.state = state
-            remembered.save_state(state, self.state_folder)
+            save_state(state, self.state_folder)
 
     def next_bins(self) -> None:
         """Switch calibration graphs to the next number of bins."""
         larger = [bins for bins in _BIN_CHOICES if bins > self.state.bins]
         self.remember(bins=larger[0] if larger else _BIN_CHOICES[0])
-
-    def switch_log_bins(self) -> None:
-        """Switch calibration graphs between bins of equal width and logarithmic ones."""
-        self.remember(log_bins=not self.state.log_bins)
 
     # --- opening a file
 
@@ -372,6 +366,7 @@ class Session:
         if number == self._asked:
             self.earlier = kept
             self.overview.add(kept.findings)
+            self.overview.earlier = True
             self.view.answers_changed()
 
     def _answered(

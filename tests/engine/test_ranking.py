@@ -100,6 +100,27 @@ def test_groups_are_identical_reviews_and_learners_stand_apart() -> None:
     assert len({group.title for group in (schedulers, learners, others)}) == 3
 
 
+def test_places_are_in_the_order_of_verdicts() -> None:
+    """What is surely a bit worse comes below what is worse on average, on few days."""
+    steps = np.arange(2_000)
+    well = np.where(steps % 5 > 0, 0.9, 0.4)
+    now_and_then = np.where(steps // 20 % 50 == 7, 1 - well, np.minimum(well + 0.004, 0.99))
+    pairs = [
+        guessing("FSRS-6", well),
+        guessing("FSRS-5", np.where(steps % 5 > 0, 0.89, 0.41)),
+        guessing("HLR", now_and_then),
+    ]
+    (group,) = ranking(pairs)
+    told = [(line.configuration.name, line.place, line.standing) for line in group.lines]
+    assert told == [
+        ("FSRS-6", 1, "best"),
+        ("HLR", 2, "can't tell yet"),
+        ("FSRS-5", 3, "worse"),
+    ]
+    assert group.lines[1].log_loss.estimate > group.lines[2].log_loss.estimate
+    assert [line for tie in group.ties for line in tie.lines] == list(group.lines)
+
+
 def test_the_floor_is_a_line_and_no_place() -> None:
     first = ranking(PAIRS)[0]
     figures = [line.log_loss.estimate for line in first.lines]

@@ -17,7 +17,7 @@ from srs_eval.engine.ranking import own_scheduler, ranking, with_own
 from srs_eval.engine.session import Session
 from srs_eval.models import fsrs4dot5, fsrs6
 from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.models.own_parameters import as_anki_runs, version_of
+from srs_eval.models.own_parameters import as_anki_runs, is_in_anki, remarks, version_of
 from srs_eval.report.inspection import inspect_log, render_inspection
 from srs_eval.training.hyperparameters import Context
 from tests.tui.app_world import make_result
@@ -162,3 +162,13 @@ def test_a_version_has_one_name_everywhere(log: ReviewLog) -> None:
     Console(width=120, file=receipt).print(render_inspection(of_old))
     assert version_of(fsrs4dot5._DEFAULT) == "FSRS-4.5"
     assert receipt.getvalue().count("FSRS-4") == receipt.getvalue().count("FSRS-4.5") > 0
+
+
+def test_what_anki_can_schedule_with() -> None:
+    usable = {each.name for each in resolve("all,your parameters,Anki-SM-2") if is_in_anki(each)}
+    assert {"FSRS-6", "FSRS-6-recency", "FSRS-5", "FSRS-4.5", "FSRS-rs", "Anki-dry-run"} < usable
+    assert not usable & {"FSRS-7-short-secs-recency", "FSRS-6-deck", "FSRS-6-binary", "Anki", "AVG"}
+    assert remarks(resolve("FSRS-5,FSRS-7")) == [
+        "✓ Anki can use it: FSRS-5 from 24.11.",
+        "Fitted on intervals in seconds: FSRS-7.",
+    ]

@@ -50,7 +50,7 @@ from srs_eval.training.compile import kernels_there, mark_kernels
 from srs_eval.training.hyperparameters import Context
 
 RETENTIONS = tuple(round(percent / 100, 2) for percent in range(70, 100))
-GLANCED = (0.85, 0.90)  # desired retentions that are told beside today's at a glance
+GLANCED = (0.80, 0.85, 0.90, 0.95)  # desired retentions told beside today's at a glance
 COSTS = "costs"  # the question of a glance
 _AGAIN = 12  # courses of events for what is asked at one retention only
 ENDS = (0.05, 0.95)  # quantiles of the draws that a range lies between
