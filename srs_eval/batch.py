@@ -27,7 +27,6 @@ from srs_eval.benchmark.plan import (
     Place,
     Tasks,
     ToDo,
-    expectations,
     open_place,
     survey,
 )
@@ -99,7 +98,6 @@ def run_batch(
     fingerprint, sizes = survey(dataset)
     setup = {**make_setup(dataset, fingerprint, configurations, context), "names": names}
     on_device = _on_device(configurations, context)
-    expected = expectations(dataset, sizes, configurations)
     with (
         # The device is tried before the folder is touched.
         _lane(context, happenings) if on_device and engine == "local" else nullcontext() as lane,
@@ -110,18 +108,15 @@ def run_batch(
             for other in merge:
                 store.take_over(other)
             wanted = dataset.users if users is None else users
-            todo = ToDo(store, configurations, wanted, makers, expected)
+            todo = ToDo(store, dataset, sizes, configurations, wanted, makers)
             there, others = _divided(todo.tasks, on_device, jobs == 1 and lane is not None)
-            if lane is not None and not there:
-                lane.terminate_workers()
-                lane = None
             opening = open_place(
                 engine,
                 min(jobs - bool(there), len(others)),
                 dataset.folder,
                 all_models,  # so that what is missing is told once and not for each user
                 happenings.put,
-                lane=lane,
+                lane=lane if there else None,
                 gpus=bool(there),
             )
             place = stack.enter_context(opening) if todo.tasks else None

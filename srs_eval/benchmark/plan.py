@@ -102,7 +102,7 @@ def _size(path: Path) -> int:
         return -1  # a broken link is told when its turn comes
 
 
-def expectations(
+def _expectations(
     dataset: Dataset, sizes: Mapping[int, int], configurations: Sequence[Configuration]
 ) -> _Expected:
     """A guess of the seconds that configurations take on a user, from the size of the file."""
@@ -128,13 +128,15 @@ class ToDo:
     def __init__(
         self,
         store: ResultStore,
+        dataset: Dataset,
+        sizes: Mapping[int, int],
         configurations: Sequence[Configuration],
         users: Sequence[int] | Mapping[str, Sequence[int]],
         kinds: Collection[str],
-        expected: _Expected,
     ) -> None:
-        self._store, self._expected = store, expected
-        self._configurations = configurations
+        """`sizes` are those of `survey`, `kinds` of the files to keep of a unit."""
+        self._store, self._configurations = store, configurations
+        self._expected = _expectations(dataset, sizes, configurations)
         self._done_with_less: set[tuple[str, int]] = set()  # without all files of these kinds
         self.before: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
         missing: dict[int, list[str]] = {}
@@ -154,7 +156,7 @@ class ToDo:
         self.users = len(missing)
         tasks = [(user, tuple(names)) for user, names in missing.items() if names]
         # The longest first, so that no worker is left with one at the end.
-        self.tasks: Tasks = sorted(tasks, key=lambda task: (-expected(*task), task[0]))
+        self.tasks: Tasks = sorted(tasks, key=lambda task: (-self._expected(*task), task[0]))
         self.units = sum(len(names) for _, names in tasks)
         self.counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
         self._work = self._seconds(tasks)
