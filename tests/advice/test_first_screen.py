@@ -211,6 +211,7 @@ def test_wide_characters_take_two_columns(width: int) -> None:
     framed = [line for line in said if line.startswith("│")]
     assert {cell_len(line) for line in framed} == {width}
     assert any("東京" in line for line in framed)
+    assert width < 78 or "y copies" in "".join(framed[:3])  # the act takes one line
 
 
 @pytest.mark.parametrize("presets", [1, 5])
@@ -219,7 +220,9 @@ def test_one_preset_needs_no_rows(presets: int) -> None:
     pane = first_screen(changed("split", evidence=shared, act="")).panes[3]
     assert (len(pane.items) > 1) == (presets > 1)
     assert pane.short.text == (
-        "You have one." if presets == 1 else "Keep your 5; too few reviews to compare them."
+        "You have one. Keep it."
+        if presets == 1
+        else "Keep your 5; too few reviews to compare them."
     )
 
 
@@ -248,6 +251,9 @@ def test_the_file_says_which_version_is_known() -> None:
         unknown.append(each)
     told = first_screen(unknown[:2], rows="benchmark").panes
     assert told[0].short.text == "With FSRS on in Anki, press Optimize."
+    assert (
+        first_screen(off(answers=unknown[:2])).panes[0].short.text.startswith("Turn FSRS on and p")
+    )
     assert "Only an Anki collection" in told[2].short.text
     gone = first_screen(unknown[:2], rows="benchmark", gone=True).panes
     assert "suspended or deleted" in gone[2].short.text
