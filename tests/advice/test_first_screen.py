@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from srs_eval.advice.findings import (
     Checks,
     Finding,
     Fit,
+    Missing,
     OfPreset,
     Part,
     Retention,
@@ -142,8 +144,13 @@ def test_a_few_reviews_cost_no_minutes() -> None:
     answers = [few if each.question == "costs" else each for each in make_answers()]
     answers = [replace(e, reviews=122) if e.question == "retention" else e for e in answers]
     pane = first_screen(answers).panes[2]
-    assert pane.short.text.startswith("122 of the 1,000 reviews")
+    assert pane.short.text == "122 of the 1,000 reviews this needs."
     assert len(pane.items) == 1
+    when = Missing(878, 5, f"{date.today().year + 1}-03-15")
+    dated = [replace(e, missing=when) if e.question == "retention" else e for e in answers]
+    assert first_screen(dated).panes[2].short.text == (
+        f"122 of the 1,000 reviews this needs; come back about 15 March {date.today().year + 1}."
+    )
 
 
 def test_minutes_have_ranges_once_they_are_known() -> None:

@@ -374,11 +374,12 @@ def _no_costs(known: _Known) -> str:
         return "Nothing: cards suspended or deleted."
     if known.rows != "anki":
         return "Only an Anki collection tells that."
-    counts = [each.reviews for each in known.of("retention")]
-    if any(isinstance(each.evidence, TooFew) for each in known.of("costs")) and counts:
-        when = next((by_when(e.missing) for e in known.presets if e.missing and e.missing.date), "")
-        come = f"; come back {when.removeprefix('by ').removesuffix(' at your pace')}"
-        return f"{max(counts):,} of the {FEWEST_REVIEWS:,} reviews this needs{when and come}."
+    most = max(known.of("retention"), key=lambda each: each.reviews, default=None)
+    if most is not None and any(isinstance(each.evidence, TooFew) for each in known.of("costs")):
+        dated = [e.missing for e in (most, *known.of("fit")) if e.missing and e.missing.date]
+        when = by_when(dated[0]).removeprefix("by ").removesuffix(" at your pace") if dated else ""
+        come = when and f"; come back {when}"
+        return f"{most.reviews:,} of the {FEWEST_REVIEWS:,} reviews this needs{come}."
     return "Nobody knows how these cards are scheduled."
 
 
