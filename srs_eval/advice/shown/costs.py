@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from srs_eval.advice.findings import Finding, of
-from srs_eval.advice.sentences import signed
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.advice.workload.estimate import (
     ENDS,
@@ -27,7 +26,6 @@ OF_DRAWS = (
     "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
     "for habits like those of so far."
 )
-_OTHERS = (0.80, 0.85, 0.90, 0.95)  # desired retentions that today's is held against
 _MOST_ROWS = 12  # of the table; with more retentions every fifth is shown
 _LEAST_MINUTES = 1.0  # that overdue cards must cost to be more than chance
 _MUCH = 60.0  # minutes that overdue cards must cost to be told at a glance
@@ -69,7 +67,7 @@ def in_line(findings: Sequence[Finding]) -> str:
 
 def sentences(finding: Finding) -> tuple[str, ...]:
     """What is known so far; what is not known yet is left out."""
-    of_all = (_first, _today, _backlog, _covers, _change, _budget, _limit, _ranges)
+    of_all = (_first, _today, _backlog, _covers, _budget, _limit, _ranges)
     return tuple(each for says in of_all for each in says(of(finding, Workload)))
 
 
@@ -149,26 +147,6 @@ def _covers(found: Workload) -> Iterator[str]:
         f"{low if low == high else f'{low} to {high}'} % recalled. Beyond, marked with ?, figures "
         "are the model's guess."
     )
-
-
-def _change(found: Workload) -> Iterator[str]:
-    """What other retentions change: of figures as the table shows them, so that the reader finds
-    the same."""
-    here, parts = found.at(found.desired), []
-    median, draws = found.median, np.array(found.draws)
-    shown_minutes, shown_known = median[:, MINUTES].round(1), median[:, KNOWN].round()
-    for other in _OTHERS if found.drawn else ():
-        there = found.at(other)
-        if there == here or abs(found.retentions[there] - other) > 1e-9:
-            continue
-        low, high = np.quantile(draws[:, there, MINUTES] - draws[:, here, MINUTES], ENDS)
-        parts.append(
-            f"{other:.2f} {signed(shown_minutes[there] - shown_minutes[here], 1)} minutes a day "
-            f"({signed(low, 1)} to {signed(high, 1)}) and "
-            f"{signed(shown_known[there] - shown_known[here], 0)} cards known"
-        )
-    if parts:
-        yield f"Instead of {found.desired:.2f}: {'; '.join(parts)}."
 
 
 def _budget(found: Workload) -> Iterator[str]:
