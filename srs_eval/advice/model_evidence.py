@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import MISSING, Deck, FloatArray, IntArray, Preset, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.engine.results import Result, losses
+from srs_eval.engine.session import Result, losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import Interval, mean_interval
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 _RATINGS = ("Again", "Hard", "Good", "Easy")
 _DAYS = (1, 2, 4, 8, 15, 30, 60, 120, 240)

@@ -25,11 +25,10 @@ import numpy as np
 from srs_eval.advice.findings import Belief, Finding, Standing, Standings
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, ReviewLog
-from srs_eval.engine.results import log_loss_interval
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import Session, log_loss_interval
 from srs_eval.models.configurations import resolve
 from srs_eval.stats.intervals import Interval
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 Published = Literal["optimized", "recency", "defaults", "sm2", "average"]
 TABLE = Path(__file__).with_name("population.npz")  # made by tools/experience.py

@@ -53,11 +53,11 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import EQUIVALENT
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 if TYPE_CHECKING:
     from srs_eval.data.reviews import FloatArray, ReviewLog
-    from srs_eval.engine.results import Result
+    from srs_eval.engine.session import Result
 
 MODELS = "models"  # the question of `compare` that can be asked where presets are not known
 STANDING = "standing"  # asked of a log whole, whether presets are known or not
@@ -195,7 +195,7 @@ REGISTRY: Mapping[str, Question] = {
     "noise": Question(
         "Which numbers are noise?", _of_presets(which_numbers_are_noise), is_beside=True
     ),
-    WRONG: Question("Anything wrong?", Asked._wrong),
+    WRONG: Question("Anything wrong?", Asked._wrong, "Anything wrong?"),
     "workload": Question("What does a desired retention cost?"),
 }
 """By name, in the order of the app's lines."""

@@ -10,7 +10,6 @@ from srs_eval.advice.findings import Finding, of
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.advice.workload.estimate import (
     ENDS,
-    GLANCED,
     KNOWN,
     MINUTES,
     MONTH,
@@ -26,6 +25,7 @@ OF_DRAWS = (
     "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
     "for habits like those of so far."
 )
+_TOLD = (0.85, 0.90)  # desired retentions that a line tells beside today's
 _MOST_ROWS = 12  # of the table; with more retentions every fifth is shown
 _LEAST_MINUTES = 1.0  # that overdue cards must cost to be more than chance
 _MUCH = 60.0  # minutes that overdue cards must cost to be told at a glance
@@ -47,7 +47,7 @@ def in_line(findings: Sequence[Finding]) -> str:
         reviews = _within(found, found.at(retention), REVIEWS)
         return f"{about}{reviews} at {100 * retention:.0f} %"
 
-    others = [each for each in GLANCED if each != found.desired]
+    others = [each for each in _TOLD if each != found.desired]
     asked = [found.desired, others[0]]
     now = "" if found.as_now is None else f"~{_number(REVIEWS, found.as_now[REVIEWS])}"
     if found.is_off:

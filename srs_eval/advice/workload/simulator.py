@@ -124,8 +124,8 @@ def simulate(
 ) -> Simulated:
     """One course of events. The same seed gives the same; threads may run several at once."""
     from srs_eval.advice.workload import kernel, loops
+    from srs_eval.training.compile import packed, schema
     from srs_eval.training.elementwise import LANES
-    from srs_eval.training.records import packed, schema
 
     def made(record: Any, size: int) -> Any:
         return record(*(np.zeros(size, dtype) for _, _, dtype in schema(record)))
