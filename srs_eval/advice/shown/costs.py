@@ -71,17 +71,10 @@ def sentences(finding: Finding) -> tuple[str, ...]:
     return tuple(each for says in of_all for each in says(of(finding, Workload)))
 
 
-def tables(finding: Finding) -> tuple[Table]:
-    return (_curve(of(finding, Workload)),)
-
-
 def _first(found: Workload) -> Iterator[str]:
     if not found.drawn:
-        source = "the parameters that fit your reviews best"
-        if len(found.draws):
-            of_all = f"{len(found.draws)} of {found.question.draws}"
-            source = f"{of_all} sets of parameters that your reviews allow"
-        yield f"First estimate, from {source}; ranges come with the last one."
+        sets = f"{found.question.draws} sets of parameters that your reviews allow"
+        yield f"First estimate; ranges come with the last of {sets}."
 
 
 def _today(found: Workload) -> Iterator[str]:
@@ -185,7 +178,9 @@ def _ranges(found: Workload) -> Iterator[str]:
 # As tables
 
 
-def _curve(found: Workload) -> Table:
+def tables(finding: Finding) -> tuple[Table]:
+    """What each desired retention costs."""
+    found = of(finding, Workload)
     budget, median = found.question.budget, found.median
     rows: list[tuple[Cell, ...]] = []
     for k in _shown(found):
@@ -210,11 +205,9 @@ def _curve(found: Workload) -> Table:
         cells = (_number(figure, now[figure]) for figure in (REVIEWS, MINUTES, KNOWN))
         rows.append((label, "now", *cells, passed))
     last = "passed" if budget is None else f"days > {budget:g} min"
-    return Table(
-        f"{found.preset}: {counted(found.question.days, 'day')}, by desired retention",
-        ("desired", "", "reviews/day", "minutes/day", "known", last),
-        tuple(rows),
-    )
+    title = f"{found.preset}: {counted(found.question.days, 'day')}, by desired retention"
+    columns = ("desired", "", "reviews/day", "minutes/day", "known", last)
+    return (Table(title, columns, tuple(rows)),)
 
 
 def _shown(found: Workload) -> list[int]:
