@@ -56,7 +56,7 @@ def am_i_misusing_hard(
     if share < _SELDOM:
         yield Finding("hard", "all presets", reviews=len(ratings), evidence=Hard("seldom", share))
         return
-    difference = what_if_again(learner)
+    difference = _what_if_again(learner)
     evidence = Hard(
         _SAYS[verdict(difference, equivalence=equivalence)], share, expected_after(learner)
     )
@@ -84,7 +84,7 @@ _SAYS: Mapping[Verdict, Literal["yes", "no", "can't tell"]] = {
 }
 
 
-def what_if_again(learner: Learner) -> Interval:
+def _what_if_again(learner: Learner) -> Interval:
     """Log loss of optimized FSRS-6 if Hard of the past had meant Again, minus as it is.
 
     Outcomes are as they are in training and judging. (Reviews answered Hard must not be left
@@ -124,7 +124,7 @@ def expected_after(learner: Learner) -> tuple[AfterButton, ...]:
 
 # Learning steps
 
-SITUATIONS = ("first Again", "first Hard", "first Good", "Again, then Good", "lapse")
+_SITUATIONS = ("first Again", "first Hard", "first Good", "Again, then Good", "lapse")
 _FEWEST_ANSWERS = 100
 _LEAST_SPREAD = 3.0  # the 90 % quantile of the delays over the 10 % one: else they hardly vary
 _TWO_HALVES = 2.24  # standard errors beyond which one of two is by chance in 5 %
@@ -133,17 +133,17 @@ _EPSILON = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class NextAnswers:
+class _NextAnswers:
     """Answers (k,) to cards answered before on the same day."""
 
-    situation: IntArray  # place in SITUATIONS, of the answer before
+    situation: IntArray  # place in _SITUATIONS, of the answer before
     minutes: FloatArray  # since then
     recalled: FloatArray  # 1.0 or 0.0
     day: IntArray
     preset: IntArray
 
-    def __getitem__(self, keep: NDArray[np.bool_]) -> NextAnswers:
-        return NextAnswers(**{name: column[keep] for name, column in self.__dict__.items()})
+    def __getitem__(self, keep: NDArray[np.bool_]) -> _NextAnswers:
+        return _NextAnswers(**{name: column[keep] for name, column in self.__dict__.items()})
 
     def __len__(self) -> int:
         return len(self.minutes)
@@ -172,12 +172,12 @@ def which_steps(learner: Learner, groups: Sequence[int], equivalence: float) -> 
     """One finding for each preset."""
     del equivalence
     rows = learner.session.rows(learner.trials.protocol)
-    answers = next_answers(rows, learner.log.preset_of(learner.log.deck_of(rows.card_id)))
+    answers = _next_answers(rows, learner.log.preset_of(learner.log.deck_of(rows.card_id)))
     for group in groups:
         yield _of_preset(learner, group, answers[answers.preset == group])
 
 
-def next_answers(rows: Rows, preset: IntArray) -> NextAnswers:
+def _next_answers(rows: Rows, preset: IntArray) -> _NextAnswers:
     """From rows in order of review, with the preset of each (n,)."""
     order = np.argsort(rows.card_id, kind="stable")
     card, rating, state = rows.card_id[order], rows.rating[order], rows.state[order]
@@ -196,7 +196,7 @@ def next_answers(rows: Rows, preset: IntArray) -> NextAnswers:
     of_next[1:] = situation[:-1]
     same_day = ~first & (rows.elapsed_days[order] == 0) & (rows.elapsed_seconds[order] > 0)
     kept = np.flatnonzero(same_day & (of_next >= 0))
-    return NextAnswers(
+    return _NextAnswers(
         situation=of_next[kept],
         minutes=rows.elapsed_seconds[order][kept] / 60,
         recalled=(rating[kept] > 1).astype(np.float64),
@@ -205,7 +205,7 @@ def next_answers(rows: Rows, preset: IntArray) -> NextAnswers:
     )
 
 
-def fitted_forgetting(answers: NextAnswers, decay: float) -> _Forgetting:
+def _fitted_forgetting(answers: _NextAnswers, decay: float) -> _Forgetting:
     """The curve under which the answers are likeliest."""
 
     def loss(log_s: float) -> float:
@@ -230,7 +230,7 @@ def fitted_forgetting(answers: NextAnswers, decay: float) -> _Forgetting:
     )
 
 
-def follows(curve: _Forgetting, answers: NextAnswers) -> bool:
+def follows(curve: _Forgetting, answers: _NextAnswers) -> bool:
     """Whether recall at the shorter and at the longer half of the delays is the curve's."""
     expected = curve.recall(answers.minutes)
     bias = answers.recalled - expected
@@ -246,7 +246,7 @@ def follows(curve: _Forgetting, answers: NextAnswers) -> bool:
     return True
 
 
-def steps_now(preset: Preset | None) -> dict[str, float | None]:
+def _steps_now(preset: Preset | None) -> dict[str, float | None]:
     """The delay in minutes that a preset's steps set in each situation; None: none within a day.
 
     Hard on the first step waits for the mean of the first two, or half as long again as the only
@@ -261,18 +261,18 @@ def steps_now(preset: Preset | None) -> dict[str, float | None]:
     if first is not None and second is not None:
         hard = (first + second) / 2
     lapse = relearning[0] if relearning else None
-    return dict(zip(SITUATIONS, (first, hard, second, second, lapse), strict=True))
+    return dict(zip(_SITUATIONS, (first, hard, second, second, lapse), strict=True))
 
 
-def _of_preset(learner: Learner, group: int, answers: NextAnswers) -> Finding:
+def _of_preset(learner: Learner, group: int, answers: _NextAnswers) -> Finding:
     preset = learner.log.presets.get(group)
     desired = (preset and preset.desired_retention) or 0.9
     stored = () if preset is None else preset.parameters_in_force
     decay = as_anki_runs(stored)[20] if stored else fsrs6.DEFAULT[20]
-    now = steps_now(preset)
+    now = _steps_now(preset)
     steps = tuple(
         _step(situation, mine, decay, desired, now.get(situation))
-        for place, situation in enumerate(SITUATIONS)
+        for place, situation in enumerate(_SITUATIONS)
         if len(mine := answers[answers.situation == place])
     )
     known = {each.says for each in steps if each.says != OPEN}
@@ -282,7 +282,7 @@ def _of_preset(learner: Learner, group: int, answers: NextAnswers) -> Finding:
 
 
 def _step(
-    situation: str, answers: NextAnswers, decay: float, desired: float, step: float | None
+    situation: str, answers: _NextAnswers, decay: float, desired: float, step: float | None
 ) -> Step:
     recalled = mean_interval(answers.recalled, answers.day)
     usual = float(np.median(answers.minutes))
@@ -292,7 +292,7 @@ def _step(
     short, long = np.quantile(answers.minutes, (0.1, 0.9))
     if long < _LEAST_SPREAD * short:
         return replace(found, unknown="alike")
-    curve = fitted_forgetting(answers, decay)
+    curve = _fitted_forgetting(answers, decay)
     if not follows(curve, answers):
         return replace(found, unknown="no curve")
     estimate, low, high = curve.delay(desired)

@@ -81,12 +81,12 @@ class Asked:
     @cached_property
     def learner(self) -> Learner:
         """By preset. Raises NotEnoughData."""
-        return Learner.of(self.log, self.context, equivalence=self.equivalence)
+        return Learner.of(self.log, self.context)
 
     @cached_property
     def whole(self) -> Learner:
         """On the benchmark's rows, presets aside. Raises NotEnoughData."""
-        return Learner.of(self.log, self.context, WHOLE, self.equivalence)
+        return Learner.of(self.log, self.context, WHOLE)
 
     @property
     def over_all(self) -> Learner:

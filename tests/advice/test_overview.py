@@ -667,8 +667,11 @@ async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
         await until(pilot, lambda: "preset Default" in text_of(app))
         await pilot.press("home", "space")
 
-        chosen = app.screen.query_one(SelectionList)
-        await until(pilot, lambda: len(chosen.selected) == 1)
+        ticked = app.screen.query_one(SelectionList)
+        await until(pilot, lambda: ticked.selected)
+        (chosen,) = ticked.selected
+        assert "Default" in str(ticked.options[ticked.highlighted or 0].prompt)
+        assert ticked.options[ticked.highlighted or 0].value == chosen
         await pilot.press("enter")
         await until(pilot, lambda: len(answers.asked) == 2 and on(app, "AnswersScreen")())
         of_default = answers.asked[1]

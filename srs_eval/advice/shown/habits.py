@@ -11,8 +11,6 @@ from srs_eval.advice.sentences import (
     lacks,
     listed,
     percent,
-    signed,
-    spanned,
     sure,
 )
 from srs_eval.advice.tables import Table
@@ -89,18 +87,9 @@ def hard_line(findings: Sequence[Finding]) -> str:
 
 
 def hard_sentences(finding: Finding) -> list[str]:
-    """Whether it behaves like Again, how often it is pressed, what is recalled after it."""
+    """Whether it behaves like Again, and how often it is pressed."""
     found = of(finding, Hard)
     said = [f"Hard, {percent(found.share)} of your answers to reviews: {hard_line([finding])}."]
-    for each in found.after:
-        if each.button == "Hard":
-            bias = each.bias.estimate
-            low, high = (signed(-100 * end, 1) for end in (each.bias.high, each.bias.low))
-            said.append(
-                f"At the review after it you recall {percent(each.recalled)}, "
-                f"{100 * abs(bias):.1f} points {'less' if bias > 0 else 'more'} than FSRS expects "
-                f"{spanned(low, high, each.bias)}."
-            )
     if finding.interval is not None:
         gain = f"{better_by(finding.interval.estimate)} {sure(finding.interval)}"
         said.append(f"Were it Again in the past, log loss would be {gain}.")
