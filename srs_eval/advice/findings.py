@@ -390,6 +390,24 @@ class Steps(Evidence):
 
 
 @dataclass(frozen=True)
+class Card:
+    """A typical card and what the buttons give it."""
+
+    kind: str  # "new", "young" or "mature"
+    interval: int  # days
+    seconds: tuple[float, ...]  # until it comes again, by button
+
+
+@dataclass(frozen=True)
+class Buttons(Evidence):
+    """What the buttons of a preset would give."""
+
+    retention: float
+    by_candidate: tuple[tuple[str, tuple[Card, ...]], ...]  # by whose parameters
+    says: str = "see figures"
+
+
+@dataclass(frozen=True)
 class Standing:
     """The share of published learners like one whose figure is worse; where all of theirs lie."""
 
