@@ -35,8 +35,7 @@ from srs_eval.advice.pooling import Pooled, fitted, pooled_fits
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
-from srs_eval.data.rows import SUSPENDED, select_rows
-from srs_eval.data.selection import only_preset, without_presets
+from srs_eval.data.rows import SUSPENDED, only_preset, select_rows, without_presets
 from srs_eval.data.trials import Fold, Trials
 from srs_eval.engine.session import Session, fit_and_predict
 from srs_eval.metrics import log_losses
@@ -51,7 +50,7 @@ from srs_eval.stats.intervals import (
     mean_interval,
     verdict,
 )
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 # Candidates and the engine's configurations that they are.
 CONFIGURATIONS: Mapping[str, str] = {

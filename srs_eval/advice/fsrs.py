@@ -35,7 +35,7 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials, rmse_bin_ids
 from srs_eval.metrics import log_losses, rmse_bins
 from srs_eval.models import fsrs6
-from srs_eval.models._anki import fit as anki_fit
+from srs_eval.models.fsrs6 import fit_as_anki as anki_fit
 from srs_eval.stats.intervals import Interval, Verdict, relative, verdict, verdicts
 
 _Kind = Literal["older scheduler", "average", "brought along", "FSRS"]

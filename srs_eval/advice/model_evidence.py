@@ -17,11 +17,11 @@ import numpy as np
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.reviews import MISSING, Deck, FloatArray, IntArray, Preset, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.engine.results import Result, losses
+from srs_eval.engine.session import Result, losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import Interval, mean_interval
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 COLUMNS = ("reviews", "recalled", "expected", "minus expected", "log loss")
 _RATINGS = ("Again", "Hard", "Good", "Easy")

@@ -35,8 +35,7 @@ from srs_eval.data.protocol import EQUIVALENT, Protocol
 from srs_eval.data.reviews import MISSING, FloatArray, IntArray, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Trials
-from srs_eval.engine.results import Result, losses
-from srs_eval.engine.session import Session, mark_compiled
+from srs_eval.engine.session import Result, Session, losses, mark_compiled
 from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
@@ -49,7 +48,7 @@ from srs_eval.stats.intervals import (
     side,
     verdict,
 )
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 _DAYS_OF_A_MONTH = 30  # where the source has no dates
 

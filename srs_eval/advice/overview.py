@@ -32,7 +32,7 @@ from srs_eval.engine.session import must_compile
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.models.configurations import resolve
 from srs_eval.stats.intervals import EQUIVALENT
-from srs_eval.training.context import Cancelled, Context
+from srs_eval.training.hyperparameters import Cancelled, Context
 
 _MOST_BESIDE = 6  # presets, those with the most reviews
 NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on

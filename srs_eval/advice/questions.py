@@ -43,7 +43,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import EQUIVALENT
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 if TYPE_CHECKING:
     from srs_eval.data.reviews import FloatArray, ReviewLog

@@ -11,10 +11,9 @@ from srs_eval.advice.findings import Finding, Standings
 from srs_eval.advice.population import standings
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.results import log_loss_interval
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import Session, log_loss_interval
 from srs_eval.models.configurations import resolve
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 FEWEST = 300  # evaluated reviews: below these, a figure is mostly chance
 _MODEL, _AVERAGE = "FSRS-5", "AVG"

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.run import Event, Run
     from srs_eval.models.configurations import Configuration
-    from srs_eval.training.context import Context
+    from srs_eval.training.hyperparameters import Context
 
 
 @takes(

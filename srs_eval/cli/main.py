@@ -143,7 +143,7 @@ def _with_command(given: list[str], group: TyperGroup) -> list[str]:
 
 
 def _refuse(sentence: str) -> int:
-    from srs_eval.data.printable import printable
+    from srs_eval.data.errors import printable
     from srs_eval.report.console import say
 
     say(f"srs-eval: {printable(sentence, None)}")

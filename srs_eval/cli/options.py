@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.models.configurations import Configuration, Fit, Names
-    from srs_eval.training.context import Context
+    from srs_eval.training.hyperparameters import Context
 
 _PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
 _ROWS_PANEL = "Which reviews count"
@@ -246,7 +246,7 @@ def context_options(
     model_file: ModelFileOption = None,
 ) -> Context:
     """Settings of single models."""
-    from srs_eval.training.context import Context
+    from srs_eval.training.hyperparameters import Context
 
     if not 0 < sm2_target < 1:
         raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")
@@ -278,7 +278,7 @@ class Source:
 
     def load(self) -> ReviewLog:
         from srs_eval.anki_import import find_profiles, load_log
-        from srs_eval.data.selection import only_deck, only_preset
+        from srs_eval.data.rows import only_deck, only_preset
 
         if self.path is None:
             found = "; ".join(f'"{profile.path}"' for profile in find_profiles()[:5])

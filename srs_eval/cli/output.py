@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from srs_eval.cli.options import JsonOption, output_option
-from srs_eval.data.errors import InputError
-from srs_eval.data.printable import harmless
+from srs_eval.data.errors import InputError, harmless
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,7 +96,7 @@ def check_targets(
 
     `read` is what the work is on. Raises InputError.
     """
-    from srs_eval.data.outputs import check_outputs
+    from srs_eval.data.paths import check_outputs
 
     if files.count("-") > 1:
         raise InputError("stdout can carry one document: give the others files.")
@@ -126,7 +125,7 @@ def write(target: str, text: str) -> None:
         sys.stdout.write(harmless(text))
         sys.stdout.flush()
         return
-    from srs_eval.data.outputs import write_file
+    from srs_eval.data.paths import write_file
 
     content = text.encode("utf-8", "replace")  # a path need not be text
     write_file(Path(target).expanduser(), content)

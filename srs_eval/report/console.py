@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from srs_eval.data.errors import counted
-from srs_eval.data.printable import harmless
+from srs_eval.data.errors import counted, harmless
 from srs_eval.report.formats import clock
 
 if TYPE_CHECKING:

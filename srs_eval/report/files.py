@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from srs_eval.data.outputs import MADE_BY, write_file, write_folder
-from srs_eval.data.paths import VERSION
-from srs_eval.data.printable import csv_text, harmless
+from srs_eval.data.errors import csv_text, harmless
+from srs_eval.data.paths import MADE_BY, VERSION, write_file, write_folder
 from srs_eval.report.document import (
     Block,
     Cell,

@@ -32,7 +32,7 @@ from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.selection import anonymous as without_names
+from srs_eval.data.rows import anonymous as without_names
 from srs_eval.engine.ranking import Group, own_scheduler
 from srs_eval.engine.run import Run
 from srs_eval.engine.workers import send
@@ -60,7 +60,7 @@ from srs_eval.report.findings import (
 )
 from srs_eval.report.inspection import Inspection, inspect_log, summary_section
 from srs_eval.stats.intervals import CalibrationGraph, Interval, calibration_graph
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 _FIRST_ROWS = 15  # of a ranking in a forum, with one's own and the average
 _PICTURED = (

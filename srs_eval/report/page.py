@@ -11,7 +11,7 @@ from base64 import b64encode
 from html import escape
 from importlib import resources
 
-from srs_eval.data.outputs import GENERATOR, MADE_BY
+from srs_eval.data.paths import GENERATOR, MADE_BY
 from srs_eval.report.document import (
     Block,
     Cell,

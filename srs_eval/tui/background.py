@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from srs_eval.data.errors import counted
-from srs_eval.data.printable import printable
+from srs_eval.data.errors import counted, printable
 
 if TYPE_CHECKING:
     from srs_eval.advice.findings import Finding

@@ -30,8 +30,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import msgspec
 
 from srs_eval.data.errors import InputError
-from srs_eval.data.outputs import write_atomically
-from srs_eval.data.paths import config_dir, content_of, state_dir
+from srs_eval.data.paths import config_dir, content_of, state_dir, write_atomically
 from srs_eval.data.protocol import EQUIVALENT
 from srs_eval.report.formats import FAMILIES
 from srs_eval.tui.screens.actions import SCREENS, Action, conflict

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from srs_eval.advice.tables import Table
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.ranking import Group
-    from srs_eval.engine.results import Result
     from srs_eval.engine.run import Event, Run
+    from srs_eval.engine.session import Result
     from srs_eval.engine.workers import WorkerPool
     from srs_eval.models.configurations import Configuration
     from srs_eval.stats.intervals import CalibrationGraph

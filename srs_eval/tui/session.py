@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srs_eval.data import paths
-from srs_eval.data.printable import printable
+from srs_eval.data.errors import printable
 from srs_eval.data.protocol import Protocol
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from srs_eval.tui.background import Background, Costs, Reports, copy_to_system
 from srs_eval.tui.config import Config, load_state, save_state
 from srs_eval.tui.models import Models
@@ -216,7 +216,7 @@ class Session:
 
     def _read(self, path: Path) -> ReviewLog:
         from srs_eval.anki_import import load_log
-        from srs_eval.data.selection import only_deck, only_preset
+        from srs_eval.data.rows import only_deck, only_preset
 
         options = self.options
         whose = {} if options.user is None else {"user": options.user}
@@ -269,7 +269,7 @@ class Session:
             return
 
         def narrow() -> _Opened:
-            from srs_eval.data.selection import only_deck, only_preset
+            from srs_eval.data.rows import only_deck, only_preset
             from srs_eval.report.inspection import inspect_log
 
             log = only_preset(whole[0], *chosen[0]) if chosen[0] else whole[0]

@@ -18,10 +18,10 @@ from srs_eval.advice.sentences import lacks
 from srs_eval.advice.shown.parameters import named
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
-from srs_eval.data.selection import only_deck, only_preset
+from srs_eval.data.rows import only_deck, only_preset
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval
-from srs_eval.training.context import Cancelled, Context
+from srs_eval.training.hyperparameters import Cancelled, Context
 from tests.advice.helpers import with_hard
 from tests.cli.program import main_here, program
 from tools.simulated import simulate_learner, write_dataset

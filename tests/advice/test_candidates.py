@@ -17,7 +17,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.models import fsrs6, fsrs7
 from srs_eval.models.configurations import resolve
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from srs_eval.training.recurrent import SummedLoss
 from tests.advice.helpers import FIXTURES
 from tests.conftest import shared_or_skip

@@ -11,7 +11,7 @@ import pytest
 
 from srs_eval.advice.saved import basis
 from srs_eval.data.paths import config_dir
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from tests.cli.program import main_here
 from tests.conftest import made_collection
 

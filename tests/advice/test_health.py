@@ -14,11 +14,11 @@ from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import SM2, Noise, Retention
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.selection import only_preset
+from srs_eval.data.rows import only_preset
 from srs_eval.models import fsrs6
-from srs_eval.models._anki import _by_card
-from srs_eval.models._anki import fit as anki_fit
-from srs_eval.training.context import Context
+from srs_eval.models.fsrs6 import _by_card
+from srs_eval.models.fsrs6 import fit_as_anki as anki_fit
+from srs_eval.training.hyperparameters import Context
 from tests.advice.helpers import FIXTURES, ORACLE_NAMES, oracle_trials
 from tests.conftest import shared_or_skip
 

@@ -21,7 +21,7 @@ from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
-from srs_eval.data.selection import only_preset
+from srs_eval.data.rows import only_preset
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import own_scheduler
 from srs_eval.engine.run import Run
@@ -33,7 +33,7 @@ from srs_eval.report.export import to_json
 from srs_eval.report.files import _markdown
 from srs_eval.report.inspection import inspect_log
 from srs_eval.report.learner import learner_report
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from tools.simulated import simulate_learner, write_collection
 
 NAN = math.nan

@@ -12,12 +12,11 @@ import srs_eval
 from srs_eval.advice.model_evidence import Curves, _stability, model_evidence
 from srs_eval.advice.tables import Table
 from srs_eval.app import Options
-from srs_eval.engine.results import Result
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import Result, Session
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.stats.intervals import Interval
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from srs_eval.tui.widgets.calibration import CurvesChart
 from tests.conftest import made_collection
 from tests.tui.app_world import WatchedApp, on, text_of, until

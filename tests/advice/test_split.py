@@ -16,11 +16,11 @@ from srs_eval.advice.questions import compare
 from srs_eval.advice.sentences import of_100
 from srs_eval.advice.shown.parameters import named
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
-from srs_eval.data.selection import only_preset
+from srs_eval.data.rows import only_preset
 from srs_eval.data.trials import recency_weights
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval, verdict
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 # Split or merge
 

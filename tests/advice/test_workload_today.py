@@ -41,12 +41,12 @@ from srs_eval.data.reviews import (
     ReviewLog,
     Schedule,
 )
-from srs_eval.data.selection import only_preset
+from srs_eval.data.rows import only_preset
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from tests.advice import anki_simulator
 from tests.conftest import shared_or_skip
 from tests.data.anki_files import DAY_MS, START_MS, make_collection, plain_history

@@ -18,8 +18,7 @@ from textual.widgets import Input
 
 from srs_eval.app import Options
 from srs_eval.cli.main import main
-from srs_eval.data.errors import InputError
-from srs_eval.data.printable import csv_text, harmless, printable
+from srs_eval.data.errors import InputError, csv_text, harmless, printable
 from srs_eval.models import all_models
 from srs_eval.models.configurations import resolve
 from srs_eval.report.console import console_for

@@ -19,7 +19,7 @@ from srs_eval.models import fsrs4dot5, fsrs6
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, is_in_anki, remarks, version_of
 from srs_eval.report.inspection import inspect_log, render_inspection
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from tests.tui.app_world import make_result
 from tools.simulated import simulate_learner, write_collection
 
@@ -120,7 +120,7 @@ def test_what_is_flattered_has_no_place_and_moves_nobody() -> None:
     assert places == {
         line.configuration.name: (line.place, line.standing) for line in without.lines
     }
-    assert [line for tie in group.ties for line in tie.lines if line is own] == [own]
+    assert [line for _, lines in group.ties for line in lines if line is own] == [own]
     assert "your parameters" not in group.answer
     (judged,) = ranking([*fair, (OWN, replace(perfect, flattered=0))])
     assert judged.best is not None

@@ -39,9 +39,9 @@ from srs_eval.advice.workload.preview import Buttons, Card
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportReceipt, Preset, ReviewLog
 from srs_eval.data.trials import rmse_bin_ids
-from srs_eval.engine import results
-from srs_eval.engine.results import Result
+from srs_eval.engine import session as engine
 from srs_eval.engine.run import Event, Failed, Finished, Prepared, Progress, Skipped, Started
+from srs_eval.engine.session import Result
 from srs_eval.metrics import summary
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import Configuration, resolve
@@ -156,7 +156,7 @@ def make_result(name: str) -> Result:
         metrics=summary(y, p, bins),
         parameters={0: [0.2 + 0.31 * w for w in range(21)]} if name.startswith("FSRS") else None,
         p=p,
-        tests=results.TestSet(
+        tests=engine.TestSet(
             y=y,
             review_th=2 * steps + same_day,
             fold=1 + steps * 5 // n,
@@ -221,7 +221,7 @@ class MadeUpEngine:
                             return
                 if cancel.is_set():
                     return
-                yield Progress(configuration, fold / 5, fold, 5)
+                yield Progress(configuration, fold / 5)
             if name in self.failing:
                 yield Failed(configuration, "ZeroDivisionError: float division", "Traceback ...")
             elif name in self.skipping:

@@ -150,7 +150,7 @@ async def test_ranking_fills_while_models_finish(tmp_path: Path) -> None:
         assert order(app)[:3] == ["average", "SM2", "DASH"]
         assert order(app)[-1] == "moving average"
         assert "▓▓▓▓░░░░░░░" in shown
-        assert "fold 3/5" in shown
+        assert "40%" in shown
         assert "waiting" in shown
         # The cursor stays with its model while others overtake it.
         await pilot.press("down")
@@ -171,7 +171,7 @@ async def test_cancel_keeps_what_is_done_and_runs_again(tmp_path: Path, by: str)
         await to_receipt(pilot)
         await pilot.press("enter")
         await until(pilot, engine.holding.is_set)
-        await until(pilot, lambda: "fold 3/5" in text_of(app))
+        await until(pilot, lambda: "40%" in text_of(app))
         if by == "key":
             await pilot.press("c")
         else:
@@ -803,6 +803,6 @@ def test_preparing_is_told_and_expected() -> None:
     assert soon is not None
     assert without is not None
     assert soon > without + fsrs.model.seconds_to_compile / 2
-    evaluation.apply(Progress(fsrs, 0.5, 2, 5), 31.0)
+    evaluation.apply(Progress(fsrs, 0.5), 31.0)
     assert not evaluation.preparing
     assert seconds_left(evaluation, 32.0) is not None

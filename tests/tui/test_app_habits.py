@@ -27,9 +27,9 @@ from srs_eval.advice.questions import NOT_WAITED_FOR
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
-from srs_eval.engine import results
-from srs_eval.engine.results import Result
+from srs_eval.engine import session as engine
 from srs_eval.engine.run import Prepared
+from srs_eval.engine.session import Result
 from srs_eval.models.configurations import resolve
 from srs_eval.report import formats as words
 from srs_eval.tui.config import Recent, State, load_state, save_state
@@ -68,7 +68,7 @@ def screen_of(app: App[int], kind: type[AnyScreen]) -> AnyScreen:
 def beginning(result: Result, reviews: int) -> Result:
     """Of the first so many reviews."""
     tests = {name: values[:reviews] for name, values in vars(result.tests).items()}
-    return replace(result, p=result.p[:reviews], tests=results.TestSet(**tests))
+    return replace(result, p=result.p[:reviews], tests=engine.TestSet(**tests))
 
 
 def footer(app: Any) -> str:

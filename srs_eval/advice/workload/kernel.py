@@ -17,8 +17,8 @@ from numba import njit
 
 from srs_eval.advice.workload.loops import Work
 from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.training.compile import Int32Array
 from srs_eval.training.elementwise import LANES
-from srs_eval.training.records import Int32Array
 from srs_eval.training.simd import broadcast, load, store, unpacked, where
 
 _begin: Any = None  # the memory's loops

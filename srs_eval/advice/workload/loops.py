@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.training.compile import Int32Array
 from srs_eval.training.elementwise import LANES
-from srs_eval.training.records import Int32Array
 from srs_eval.training.simd import (
     as_tuple,
     broadcast,

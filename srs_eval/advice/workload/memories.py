@@ -30,8 +30,8 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import anki_sm2, fsrs5, fsrs6, fsrs7
 from srs_eval.stats.intervals import BLOCK_DAYS
-from srs_eval.training.context import Context
 from srs_eval.training.elementwise import maximum, where
+from srs_eval.training.hyperparameters import Context
 from srs_eval.training.recurrent import RecurrentModel
 
 

@@ -129,8 +129,8 @@ def simulate(
     settings that make no sense.
     """
     from srs_eval.advice.workload import kernel, loops
+    from srs_eval.training.compile import packed, schema
     from srs_eval.training.elementwise import LANES
-    from srs_eval.training.records import packed, schema
 
     def made(record: Any, size: int) -> Any:
         return record(*(np.zeros(size, dtype) for _, _, dtype in schema(record)))

@@ -194,8 +194,8 @@ def _without_history(today: Today, memory: Memory) -> FloatArray:
 def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
     """The states (states, m) after m histories, in their order."""
     from srs_eval.advice.workload.loops import Followed, work_for
+    from srs_eval.training.compile import packed
     from srs_eval.training.elementwise import LANES
-    from srs_eval.training.records import packed
 
     m, first = len(histories.card), histories.first
     room = m + LANES

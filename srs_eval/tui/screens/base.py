@@ -18,7 +18,7 @@ from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import Static
 
-from srs_eval.data.printable import harmless
+from srs_eval.data.errors import harmless
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.actions import SCREENS, Action, bindings
 from srs_eval.tui.workarounds import Forgetful

@@ -11,7 +11,7 @@ from textual.widgets import Select, Static
 from srs_eval.advice.findings import missing
 from srs_eval.advice.sentences import lacks, told
 from srs_eval.data.errors import counted
-from srs_eval.engine.results import Result, log_loss_difference, log_loss_interval
+from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval
 from srs_eval.metrics import FACTS
 from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words

@@ -17,7 +17,7 @@ from srs_eval.advice.model_evidence import Curves
 from srs_eval.advice.sentences import lacks, told
 from srs_eval.advice.tables import Table
 from srs_eval.engine.ranking import REFERENCE
-from srs_eval.engine.results import same_reviews
+from srs_eval.engine.session import same_reviews
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.widgets.calibration import OTHER, CalibrationChart, CurvesChart

@@ -26,9 +26,8 @@ from textual.widgets import (
 from textual.widgets.option_list import Option
 from textual.widgets.selection_list import Selection
 
-from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.outputs import check_outputs, with_ending
-from srs_eval.data.printable import printable
+from srs_eval.data.errors import InputError, NotEnoughData, printable
+from srs_eval.data.paths import check_outputs, with_ending
 from srs_eval.data.reviews import MISSING
 from srs_eval.report import formats as words
 from srs_eval.report.files import FOLDERS

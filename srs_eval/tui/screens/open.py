@@ -21,8 +21,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from srs_eval.data import paths
-from srs_eval.data.errors import counted
-from srs_eval.data.printable import printable
+from srs_eval.data.errors import counted, printable
 from srs_eval.report import formats as words
 from srs_eval.tui.config import Recent
 from srs_eval.tui.screens.base import AppScreen, Harmless

@@ -105,7 +105,7 @@ class RankingTable(OptionList):
         for number, group in enumerate(groups):
             if number and any(line.configuration.name in wanted for line in group.lines):
                 yield None, self._rule(_heading(group, groups[0]), "═", "italic")
-            parts = [(tie.words, tie.lines) for tie in group.ties]
+            parts = group.ties
             if state.order != "place":
                 parts = [("", group.ordered(state.order, state.backwards))]
             for verdict, members in parts:
@@ -224,8 +224,8 @@ class RankingTable(OptionList):
             cells["log loss"] = Text(words.bar(model.fraction, 11))
             if model.preparing:
                 state = "preparing"
-            elif model.folds:
-                state = f"fold {min(model.fold + 1, model.folds)}/{model.folds}"
+            elif model.fraction:
+                state = f"{model.fraction:.0%}"
                 state += f", {clock(left)}" if roomy else ""
         else:
             cells["model"].stylize("dim")
