@@ -17,7 +17,7 @@ import numpy as np
 from srs_eval.benchmark.leaderboard import compare
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.report.dataset import dataset_report
-from srs_eval.report.page import page
+from srs_eval.report.files import page
 from srs_eval.stats.users import RESAMPLES
 
 

@@ -74,7 +74,7 @@ def test_example_models_work_as_files_of_ones_own(
     assert done.returncode == 0, done.stderr
     found = {each["configuration"]: each for each in json.loads(done.stdout)["results"]}
     assert set(found) == {"FIRST-GRADE", "FIRST-GRADE-preset", "GROWING", "AVG"}
-    told = program("models", "FIRST-GRADE", "--model-file", str(mine))
+    told = main_here("models", "FIRST-GRADE", "--model-file", str(mine))
     assert str(mine) in told.stdout.replace("\n", "").replace(" ", "")
 
     write_dataset({1: simulate_learner(1, 600)}, tmp_path / "data")
@@ -114,7 +114,7 @@ def test_example_models_work_as_files_of_ones_own(
     ):
         if content is not None:
             (tmp_path / name).write_text(content, encoding="utf-8")
-        wrong = program("models", "--model-file", str(tmp_path / name))
+        wrong = main_here("models", "--model-file", str(tmp_path / name))
         assert wrong.returncode == 2
         assert words in wrong.stderr
         assert "Traceback" not in wrong.stderr

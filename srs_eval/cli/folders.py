@@ -5,39 +5,40 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from srs_eval.cli.options import JsonOption, one_of, option, rows_option
-from srs_eval.cli.output import FINE, SOME_FAILED, check_targets, json_and_console
-from srs_eval.data.errors import InputError
+from srs_eval.cli.options import (
+    FINE,
+    SOME_FAILED,
+    JsonOption,
+    check_targets,
+    json_and_console,
+    one_of,
+    option,
+    rows_option,
+)
+from srs_eval.data.errors import InputError, counted
+from srs_eval.report.console import console_for, say, show, spans
 
 if TYPE_CHECKING:
     from srs_eval.data.datasets import Dataset
 
 
 def results(
-    action: Annotated[str, typer.Argument(help="check or merge.", metavar="check|merge")],
-    folders: Annotated[list[Path], typer.Argument(help="Folders with results.", metavar="DIR...")],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="With merge: the folder that becomes of them.", show_default=False),
-    ] = None,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="With check: mend what can be mended.")
-    ] = False,
-    take_what_is_whole: Annotated[
-        bool,
-        typer.Option(
-            "--take-what-is-whole", help="With merge: go on without damaged lines of journals."
-        ),
-    ] = False,
+    action: str = typer.Argument(help="check or merge.", metavar="check|merge"),
+    folders: list[Path] = typer.Argument(help="Folders with results.", metavar="DIR..."),
+    out: Path | None = typer.Option(
+        None, help="With merge: the folder that becomes of them.", show_default=False
+    ),
+    repair: bool = typer.Option(False, "--repair", help="With check: mend what can be mended."),
+    take_what_is_whole: bool = typer.Option(
+        False, "--take-what-is-whole", help="With merge: go on without damaged lines of journals."
+    ),
 ) -> int:
     """Check result folders, ours or srs-benchmark's, or make one of several of ours."""
     from srs_eval.benchmark import check as results_check
-    from srs_eval.data.errors import counted
-    from srs_eval.report.console import say, show
 
     if one_of("The action of results", action, ("check", "merge")) == "check":
         if out is not None:
@@ -74,27 +75,23 @@ def results(
 
 
 def dataset(
-    action: Annotated[
-        str, typer.Argument(help="info, verify or download.", metavar="info|verify|download")
-    ],
-    folder: Annotated[
-        str,
-        typer.Argument(
-            help="The data set's folder, or anki-revlogs-10k or FSRS-Anki-20k for one in your data "
-            "folder.",
-            metavar="DIR",
-        ),
-    ],
-    users: Annotated[
-        str | None,
-        rows_option(
-            "With verify and download: ids and ranges, all if left out.", metavar="1-1000,1005"
-        ),
-    ] = None,
-    repo: Annotated[
-        str | None,
-        option("With download: its name on the Hugging Face hub.", "--from", metavar="OWNER/NAME"),
-    ] = None,
+    action: str = typer.Argument(help="info, verify or download.", metavar="info|verify|download"),
+    folder: str = typer.Argument(
+        help="The data set's folder, or anki-revlogs-10k or FSRS-Anki-20k for one in your data "
+        "folder.",
+        metavar="DIR",
+    ),
+    users: str | None = rows_option(
+        "With verify and download: ids and ranges, all if left out.",
+        default=None,
+        metavar="1-1000,1005",
+    ),
+    repo: str | None = option(
+        "With download: its name on the Hugging Face hub.",
+        "--from",
+        default=None,
+        metavar="OWNER/NAME",
+    ),
     json: JsonOption = None,
 ) -> int:
     """Download a data set of many users, tell what a folder holds, or check every file of it."""
@@ -111,9 +108,7 @@ def dataset(
         raise InputError("dataset info tells of all users: --users is for verify and download.")
     from srs_eval.data.dataset_hub import describe
     from srs_eval.data.datasets import open_dataset
-    from srs_eval.report.console import show
-    from srs_eval.report.export import dataset_document
-    from srs_eval.report.terminal import dataset_lines
+    from srs_eval.report.export import dataset_document, dataset_lines
 
     opened = open_dataset(folder)
     check_targets([opened.folder], json)
@@ -124,43 +119,33 @@ def dataset(
 
 
 def _download(folder: str, repo: str | None, users: str | None) -> int:
-    from srs_eval.data.dataset_hub import (
-        KNOWN,
-        Fetched,
-        Listed,
-        download,
-        page_of,
-        refuse_misnamed,
-        usual_repo,
-    )
+    from srs_eval.data import dataset_hub as hub
     from srs_eval.data.datasets import datasets_folder
-    from srs_eval.data.errors import counted
-    from srs_eval.report.console import console_for, say
 
     target = Path(folder).expanduser()
-    if folder in KNOWN and not target.exists():
+    if folder in hub.KNOWN and not target.exists():
         target = datasets_folder() / folder
-    repo = usual_repo(target) if repo is None else repo
-    refuse_misnamed(repo)
+    repo = hub.usual_repo(target) if repo is None else repo
+    hub.refuse_misnamed(repo)
     say(
-        f"{repo} goes to {target}. Its licence is between you and its owner ({page_of(repo)}): it "
-        "lets you use the data and forbids to pass them on."
+        f"{repo} goes to {target}. Its licence is between you and its owner ({hub.page_of(repo)}): "
+        "it lets you use the data and forbids to pass them on."
     )
     fetched, listed = 0, None
     try:
         with (
             console_for(sys.stderr).status(f"Asking the hub for {repo} ...") as status,
-            closing(download(repo, target, users)) as events,
+            closing(hub.download(repo, target, users)) as events,
         ):
             for event in events:
                 match event:
-                    case Listed():
+                    case hub.Listed():
                         listed = event
                         say(
                             f"{counted(len(event.users), 'user')}, "
                             f"{counted(event.files, 'file')}, {event.bytes / 1e6:,.1f} MB"
                         )
-                    case Fetched():
+                    case hub.Fetched():
                         fetched += not event.was_there
                         status.update(
                             f"{event.files:,} of {listed.files if listed else 0:,} files, "
@@ -181,8 +166,6 @@ def _download(folder: str, repo: str | None, users: str | None) -> int:
 def _verify(folder: str, users: str | None) -> int:
     from srs_eval.data.dataset_hub import check
     from srs_eval.data.datasets import open_dataset
-    from srs_eval.data.errors import counted
-    from srs_eval.report.console import console_for, show
 
     opened = open_dataset(folder)
     chosen = users_chosen(opened, users)
@@ -213,18 +196,17 @@ def _verify(folder: str, users: str | None) -> int:
 def users_chosen(dataset: Dataset, users: str | None, max_user_id: int | None = None) -> list[int]:
     """The users that options name; says who of them is not there. Raises InputError."""
     from srs_eval.data.datasets import absent_users, select_users
-    from srs_eval.report.console import say_absent_users
 
     chosen = select_users(dataset.users, users, max_user_id)
-    if users is not None:
-        say_absent_users(absent_users(dataset.users, users, max_user_id))
+    gaps = [] if users is None else absent_users(dataset.users, users, max_user_id)
+    if gaps:
+        say(f"Not in this data set, and left out: {spans(gaps)}.")
     return chosen
 
 
 def say_environments(out: Path) -> None:
     """In what the parts of a folder's results differ that figures might depend on."""
     from srs_eval.benchmark.setup import different_environments, read_setup
-    from srs_eval.report.console import say
 
     if different := different_environments(read_setup(out) or {}):
         say(f"These results were not all made alike: {'; '.join(different)}.")

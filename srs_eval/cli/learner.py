@@ -6,40 +6,41 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, cast
 
 from srs_eval.cli.options import (
+    FINE,
+    SOME_FAILED,
     Flags,
     JobsOption,
     JsonOption,
     ModelsOption,
     NoCacheOption,
+    Outputs,
     ReferenceOption,
     RowsOption,
     Running,
     Source,
-    context_options,
-    demo_options,
-    equivalence_option,
+    check_targets,
+    json_and_console,
     names_of,
     one_of,
     option,
     output_option,
-    protocol_options,
     refuse_rows_of_anki,
-    source_options,
-    takes,
-)
-from srs_eval.cli.output import (
-    FINE,
-    SOME_FAILED,
-    Outputs,
-    check_targets,
-    json_and_console,
     write,
 )
 from srs_eval.cli.research import say_tuned_on_user
-from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.errors import InputError, NotEnoughData, counted, missing
+from srs_eval.report.console import (
+    RunProgress,
+    console_for,
+    print_answers,
+    say,
+    share_done,
+    show_missing,
+    show_run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -50,43 +51,42 @@ if TYPE_CHECKING:
     from srs_eval.training.hyperparameters import Context
 
 
-@takes(
-    source=source_options,
-    flags=protocol_options,
-    context=context_options,
-    running=Running,
-    equivalence=equivalence_option,
-)
-def open_or_run(
-    source: Source, flags: Flags, context: Context, running: Running, equivalence: float
-) -> int:
+def open_or_run(running: Running) -> int:
     """The terminal app, or `run` where stdout is no terminal or only `run` does what is asked."""
-    flags = flags.set_up_by(running.setup, running.models)
-    return _open_or_run(source, flags, context, running, equivalence)
+    terminal = sys.stdout.isatty() and sys.stdin.isatty()
+    if terminal and running.json is running.csv is running.setup is None:
+        return _open_app(running)
+    return run(running)
 
 
-@takes(
-    source=source_options,
-    flags=protocol_options,
-    context=context_options,
-    running=Running,
-    equivalence=equivalence_option,
-)
-def run(
-    source: Source, flags: Flags, context: Context, running: Running, equivalence: float
-) -> int:
+def run(running: Running) -> int:
     """Evaluate models on one collection and print their ranking."""
-    flags = flags.set_up_by(running.setup, running.models)
-    return _run(source, flags, context, running, equivalence)
+    from srs_eval.report.export import run_csv, run_document, to_json
+
+    source = running.source
+    flags = running.flags.set_up_by(running.setup, running.models)
+    year = names_of(running.names)
+    flags.resolve(running.models)  # refused before the file is read
+    check_targets([source.path], running.json, running.csv)
+    log = source.load()
+    flags = _as_the_log_allows(flags, log)
+    configurations = flags.resolve(running.models)
+    say_tuned_on_user(flags.ledger, source, log)
+    found, interrupted = _evaluate(log, configurations, flags, running)
+    document = run_document(log, found, flags.protocol, **source.narrowed_to, names=year)
+    if running.json is not None:
+        write(running.json, to_json(document))
+    if running.csv is not None:
+        write(running.csv, run_csv(document, configurations, year))
+    if "-" in (running.json, running.csv):
+        show_missing(found)
+    else:
+        show_run(found, console_for(sys.stdout))
+    if interrupted is not None:
+        raise interrupted
+    return SOME_FAILED if found.failed else FINE
 
 
-@takes(
-    source=source_options,
-    flags=protocol_options,
-    context=context_options,
-    outputs=Outputs,
-    equivalence=equivalence_option,
-)
 def export(
     source: Source,
     flags: Flags,
@@ -94,13 +94,11 @@ def export(
     outputs: Outputs,
     equivalence: float,
     models: ModelsOption = "all",
-    anonymous: Annotated[
-        bool,
-        output_option(
-            "Number decks and presets instead of naming them, and do not name the file.",
-            "--anonymous",
-        ),
-    ] = False,
+    anonymous: bool = output_option(
+        "Number decks and presets instead of naming them, and do not name the file.",
+        "--anonymous",
+        default=False,
+    ),
     jobs: JobsOption = None,
     reference: ReferenceOption = "FSRS-6",
     no_cache: NoCacheOption = False,
@@ -108,7 +106,6 @@ def export(
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
     from srs_eval.advice.questions import REGISTRY
     from srs_eval.engine.ranking import with_own
-    from srs_eval.report.console import console_for, say, share_done
     from srs_eval.report.learner import learner_report
 
     flags.resolve(models)  # refused before the file is read
@@ -116,12 +113,20 @@ def export(
     log = source.load()
     flags = _as_the_log_allows(flags, log)
     configurations = with_own(flags.resolve(models), log, flags.protocol)
-    running = Running(models, jobs=jobs, reference=reference, no_cache=no_cache)
-    run, interrupted = _evaluate(log, configurations, flags, context, running, equivalence)
+    running = Running(
+        source=source,
+        flags=flags,
+        context=context,
+        jobs=jobs,
+        reference=reference,
+        no_cache=no_cache,
+        equivalence=equivalence,
+    )
+    run, interrupted = _evaluate(log, configurations, flags, running)
     if interrupted is not None:
         raise interrupted
     say("Answering questions about settings and days ...")
-    with share_done(console_for(sys.stderr), "") as tell:
+    with share_done("") as tell:
         document = learner_report(
             log,
             run,
@@ -135,7 +140,6 @@ def export(
     return SOME_FAILED if run.failed else FINE
 
 
-@takes(source=source_options)
 def inspect(source: Source, json: JsonOption = None) -> int:
     """Tell what a file holds and which of its entries count, and change nothing."""
     from srs_eval.report.inspection import inspect_log, render_inspection
@@ -147,79 +151,65 @@ def inspect(source: Source, json: JsonOption = None) -> int:
     return FINE
 
 
-@takes(source=source_options, equivalence=equivalence_option)
 def compare(
     source: Source,
     equivalence: float,
-    params: Annotated[
-        list[str] | None,
-        option(
-            "Parameters of your own to compare, 17, 19 or 21 numbers; may be repeated.",
-            metavar='"0.21, 1.29, ..."',
-        ),
-    ] = None,
-    predictions: Annotated[
-        Path | None,
-        option(
-            "Further candidates from a file: CSV or parquet with review_id (or card_id and "
-            "time_ms), p, model.",
-            metavar="FILE",
-        ),
-    ] = None,
-    question: Annotated[
-        str,
-        option(
-            "Which to answer.",
-            metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|wrong|all",
-        ),
-    ] = "all",
+    params: list[str] | None = option(
+        "Parameters of your own to compare, 17, 19 or 21 numbers; may be repeated.",
+        default=None,
+        metavar='"0.21, 1.29, ..."',
+    ),
+    predictions: Path | None = option(
+        "Further candidates from a file: CSV or parquet with review_id (or card_id and "
+        "time_ms), p, model.",
+        default=None,
+        metavar="FILE",
+    ),
+    question: str = option(
+        "Which to answer.",
+        default="all",
+        metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|wrong|all",
+    ),
     json: JsonOption = None,
 ) -> int:
     """Should I change anything? Your presets, judged on your own reviews.
 
     Without presets (SuperMemo, CSV): which model predicts best.
     """
+    from srs_eval.advice import questions
     from srs_eval.advice.candidates import judged_by_preset, knows_presets, too_few
-    from srs_eval.advice.questions import (
-        MODELS,
-        NEEDS_NO_PRESETS,
-        QUESTIONS,
-        STANDING,
-        WRONG,
-        answering,
-        questions_for,
-        rows_of,
-    )
+    from srs_eval.advice.population import FEWEST as STANDING_FEWEST
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
-    from srs_eval.advice.standing import FEWEST as STANDING_FEWEST
-    from srs_eval.report.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers, say
     from srs_eval.report.export import to_json
+    from srs_eval.report.findings import ANKI_ROWS, MODELS_ROWS
 
     check_targets([source.path, predictions], json)
-    asked = one_of("--question", question, (*QUESTIONS, MODELS, STANDING, WRONG, "all"))
+    every = (*questions.QUESTIONS, questions.MODELS, questions.STANDING, questions.WRONG, "all")
+    asked = one_of("--question", question, every)
     own = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
     log = source.load()
-    wanted = questions_for(log) if asked == "all" else (asked,)
+    wanted = questions.questions_for(log) if asked == "all" else (asked,)
+    rows = questions.rows_of(log, wanted)
     if asked == "all" and knows_presets(log) and not judged_by_preset(log):
         say(f"{too_few(log, NotEnoughData('Presets cannot be judged'))}.")
     try:
-        coming = answering(
+        coming = questions.answering(
             log, questions=wanted, parameters=own, predictions=predictions, equivalence=equivalence
         )
         if json == "-":
             answers = list(coming)
         else:
-            below = MODELS_ROWS if rows_of(log, wanted) == "benchmark" else ANKI_ROWS
+            below = MODELS_ROWS if rows == "benchmark" else ANKI_ROWS
             answers = print_answers(coming, console_for(sys.stdout), below)
     except NotEnoughData as error:
-        if not knows_presets(log) or not set(wanted) - NEEDS_NO_PRESETS:
+        if not knows_presets(log) or not set(wanted) - questions.NEEDS_NO_PRESETS:
             raise
         raise _of_presets(log, error) from None
     if not answers:
         raise NotEnoughData(f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on")
     if json is not None:
-        write(json, to_json(documents(answers, rows_of(log, wanted))))
+        write(json, to_json(documents(answers, rows)))
     return FINE
 
 
@@ -234,36 +224,29 @@ def _of_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
     return NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)")
 
 
-@takes(source=source_options)
 def workload(
     source: Source,
-    retention: Annotated[
-        str | None,
-        option(
-            "Desired retentions, 0.5 to 0.995; 0.70, 0.71 ... 0.99 if left out.",
-            metavar="0.8,0.85,0.9",
-        ),
-    ] = None,
-    days: Annotated[int, option("Number of days to simulate.")] = 365,
-    new: Annotated[int | None, option("New cards a day; as many as of late if left out.")] = None,
-    after: Annotated[int, option("Begin after so many days without reviews.", metavar="DAYS")] = 0,
-    budget: Annotated[
-        float | None, option("Minutes a day: how many days take more?", metavar="MIN")
-    ] = None,
-    params: Annotated[
-        str | None,
-        option(
-            "Parameters in place of those in force, 17, 19 or 21 numbers.",
-            metavar='"0.21, 1.29, ..."',
-        ),
-    ] = None,
-    states: Annotated[
-        str,
-        option(
-            "What you remember of each card now: from its history, or as Anki stored it.",
-            metavar="history|stored",
-        ),
-    ] = "history",
+    retention: str | None = option(
+        "Desired retentions, 0.5 to 0.995; 0.70, 0.71 ... 0.99 if left out.",
+        default=None,
+        metavar="0.8,0.85,0.9",
+    ),
+    days: int = option("Number of days to simulate.", default=365),
+    new: int | None = option("New cards a day; as many as of late if left out.", default=None),
+    after: int = option("Begin after so many days without reviews.", default=0, metavar="DAYS"),
+    budget: float | None = option(
+        "Minutes a day: how many days take more?", default=None, metavar="MIN"
+    ),
+    params: str | None = option(
+        "Parameters in place of those in force, 17, 19 or 21 numbers.",
+        default=None,
+        metavar='"0.21, 1.29, ..."',
+    ),
+    states: str = option(
+        "What you remember of each card now: from its history, or as Anki stored it.",
+        default="history",
+        metavar="history|stored",
+    ),
     json: JsonOption = None,
 ) -> int:
     """What does a desired retention cost? Reviews and minutes a day, and how sure that is.
@@ -275,23 +258,22 @@ def workload(
     from srs_eval.advice.shown.costs import OF_DRAWS
     from srs_eval.advice.workload.estimate import RETENTIONS, Question, beginning, document
     from srs_eval.advice.workload.estimate import workload as estimates
-    from srs_eval.report.console import console_for, print_answers, share_done
 
     check_targets([source.path], json)
-    chosen = one_of("--states", states, ("history", "stored"))
+    one_of("--states", states, ("history", "stored"))
     question = Question(
         retentions=RETENTIONS if retention is None else _retentions(retention),
         days=days,
         new_a_day=new,
         budget=budget,
-        states="stored" if chosen == "stored" else "history",
+        states="stored" if states == "stored" else "history",
         after=after,
     )
     parameters = None if params is None else parsed_parameters(params)
     found = None
     log = source.load()
     with (
-        share_done(console_for(sys.stderr), beginning()) as tell,
+        share_done(beginning()) as tell,
         closing(estimates(log, question=question, parameters=parameters)) as events,
     ):
         for found in events:
@@ -304,7 +286,6 @@ def workload(
     return FINE
 
 
-@takes(source=source_options, equivalence=equivalence_option)
 def state(
     source: Source, equivalence: float, rows: RowsOption = "benchmark", json: JsonOption = None
 ) -> int:
@@ -312,89 +293,38 @@ def state(
     from srs_eval.advice.over_time import learner_state
     from srs_eval.advice.shown import state_document
     from srs_eval.data.protocol import Protocol
-    from srs_eval.report.console import STATE_CLOSING, print_answers
+    from srs_eval.report.findings import STATE_CLOSING
 
     check_targets([source.path], json)
-    of_anki = one_of("--rows", rows, ("benchmark", "anki")) == "anki"
-    protocol = Protocol(rows="anki" if of_anki else "benchmark")
+    one_of("--rows", rows, ("benchmark", "anki"))
+    protocol = Protocol(rows="anki" if rows == "anki" else "benchmark")
     found = learner_state(source.load(), protocol, equivalence=equivalence)
     if console := json_and_console(json, state_document(found)):
         print_answers(found, console, STATE_CLOSING)
     return FINE
 
 
-@takes(
-    flags=protocol_options,
-    context=context_options,
-    running=demo_options,
-    equivalence=equivalence_option,
-)
-def demo(flags: Flags, context: Context, running: Running, equivalence: float) -> int:
+def demo(running: Running, models: ModelsOption = "fast") -> int:
     """Evaluate a simulated learner's collection."""
     from srs_eval.data.paths import DEMO_FILE
 
-    return _open_or_run(Source(DEMO_FILE), flags, context, running, equivalence)
+    return open_or_run(replace(running, source=Source(DEMO_FILE), models=models))
 
 
 # --- what commands do ----------------------------------------------------------
 
 
-def _open_or_run(
-    source: Source, flags: Flags, context: Context, running: Running, equivalence: float
-) -> int:
-    """The app where there is a terminal and nothing is asked for that only `run` does."""
-    terminal = sys.stdout.isatty() and sys.stdin.isatty()
-    if terminal and running.json is running.csv is running.setup is None:
-        return _open_app(source, flags, context, running, equivalence)
-    return _run(source, flags, context, running, equivalence)
-
-
-def _run(
-    source: Source, flags: Flags, context: Context, running: Running, equivalence: float
-) -> int:
-    from srs_eval.report.console import console_for, show_missing, show_run
-    from srs_eval.report.export import run_csv, run_document, to_json
-
-    year = names_of(running.names)
-    flags.resolve(running.models)  # refused before the file is read
-    check_targets([source.path], running.json, running.csv)
-    log = source.load()
-    flags = _as_the_log_allows(flags, log)
-    configurations = flags.resolve(running.models)
-    say_tuned_on_user(flags.ledger, source, log)
-    run, interrupted = _evaluate(log, configurations, flags, context, running, equivalence)
-    document = run_document(log, run, flags.protocol, **source.narrowed_to, names=year)
-    if running.json is not None:
-        write(running.json, to_json(document))
-    if running.csv is not None:
-        write(running.csv, run_csv(document, configurations, year))
-    if "-" in (running.json, running.csv):
-        show_missing(run)
-    else:
-        show_run(run, console_for(sys.stdout))
-    if interrupted is not None:
-        raise interrupted
-    return SOME_FAILED if run.failed else FINE
-
-
 def _evaluate(
-    log: ReviewLog,
-    configurations: list[Configuration],
-    flags: Flags,
-    context: Context,
-    running: Running,
-    equivalence: float,
+    log: ReviewLog, configurations: list[Configuration], flags: Flags, running: Running
 ) -> tuple[Run, BaseException | None]:
     """What an evaluation brings, with its progress on stderr, and what interrupted it.
 
     Raises InputError where flags do not go with the log and where nothing can be evaluated.
     """
-    from srs_eval.data.errors import counted
     from srs_eval.engine import evaluate as engine
     from srs_eval.engine.ranking import with_floors
     from srs_eval.engine.run import Run
     from srs_eval.models.configurations import untuned
-    from srs_eval.report.console import RunProgress, say
 
     if log.rows is not None:
         refuse_rows_of_anki(flags)
@@ -412,7 +342,7 @@ def _evaluate(
         evaluated,
         hidden=frozenset(each.name for each in evaluated if each.name not in asked),
         reference=held_against.name,
-        equivalence=equivalence,
+        equivalence=running.equivalence,
     )
     jobs = running.jobs
     if jobs is None:
@@ -420,7 +350,7 @@ def _evaluate(
     coming = engine.evaluate(
         *(log, evaluated, flags.protocol),
         jobs=jobs,
-        context=context,
+        context=running.context,
         use_cache=not running.no_cache,
     )
     interrupted: BaseException | None = None
@@ -461,7 +391,6 @@ def _retentions(text: str) -> tuple[float, ...]:
 
 
 def _sensible_jobs(configurations: list[Configuration], entries: int) -> int:
-    from srs_eval.data.errors import missing
     from srs_eval.engine.session import must_compile
     from srs_eval.engine.workers import cores
 
@@ -472,13 +401,11 @@ def _sensible_jobs(configurations: list[Configuration], entries: int) -> int:
     return 0 if quick else cores()
 
 
-def _open_app(
-    source: Source, flags: Flags, context: Context, running: Running, equivalence: float
-) -> int:
+def _open_app(running: Running) -> int:
     from srs_eval.app import run_app
     from srs_eval.tui.config import load_config
 
-    models = running.models
+    source, flags, models = running.source, running.flags, running.models
     if flags.fit != "trained":
         models = ",".join(each.name for each in flags.resolve(models))
     return run_app(
@@ -489,9 +416,9 @@ def _open_app(
         timezone=source.timezone,
         rollover=source.rollover,
         user=source.user,
-        decks=source.decks,
-        presets=source.presets,
-        context=context,
+        decks=source.deck or (),
+        presets=source.preset or (),
+        context=running.context,
         use_cache=not running.no_cache,
-        config=replace(load_config(), equivalence=equivalence),
+        config=replace(load_config(), equivalence=running.equivalence),
     )

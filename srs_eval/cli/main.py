@@ -14,22 +14,25 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from srs_eval.cli import folders, learner, research
-from srs_eval.cli.options import JsonOption, ModelFileOption, load_model_files, normalised
-from srs_eval.cli.output import (
+from srs_eval.cli.options import (
     BAD_INPUT,
     FINE,
     INTERRUPTED,
     SOME_FAILED,
+    JsonOption,
+    ModelFileOption,
     check_targets,
+    command,
     json_and_console,
 )
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.paths import VERSION
+from srs_eval.report.console import model_stories, models_table, say, show
 
 if TYPE_CHECKING:
     from typer.core import TyperGroup
@@ -37,28 +40,47 @@ if TYPE_CHECKING:
     from srs_eval.engine.conformance import Finding
     from srs_eval.models import Model
 
+_ALIASES = {
+    "binary": "two_buttons",
+    "dry": "default",
+    "dry_run": "default",
+    "pretrain": "S0",
+    "s0": "S0",
+}
+
+
+def _declared(name: str) -> str:
+    """An option's name as all spellings of it are: dashes are underscores, aliases are followed."""
+    name = name.replace("-", "_")
+    return _ALIASES.get(name, name)
+
+
 app = typer.Typer(
     name="srs-eval",
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "token_normalize_func": _declared,
+    },
     help="How well do memory models predict your own forgetting?\n\n"
     "`srs-eval [PATH]` opens the terminal app; without a terminal it is the same as "
     "`srs-eval run`, whose options it takes.",
 )
-app.command(hidden=True, name="open")(learner.open_or_run)
+app.command(hidden=True, name="open")(command(learner.open_or_run))
 for _command in (
-    learner.run,
-    research.batch,
-    learner.export,
-    research.report,
-    research.audit,
+    command(learner.run),
+    command(research.batch, keep=research.keep_options),
+    command(learner.export),
+    command(research.report),
+    command(research.audit, without=("png",)),
     folders.results,
     folders.dataset,
-    learner.inspect,
-    learner.compare,
-    learner.workload,
-    learner.state,
+    command(learner.inspect),
+    command(learner.compare),
+    command(learner.workload),
+    command(learner.state),
 ):
     app.command()(_command)
 
@@ -94,10 +116,8 @@ def _end_of(given: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except (BrokenPipeError, SystemExit) as end:
-        if not isinstance(end, BrokenPipeError) and not isinstance(
-            end.__context__,
-            BrokenPipeError,  # as typer and rich end after a closed pipe
-        ):
+        # Or in its context, as typer and rich end after a closed pipe.
+        if BrokenPipeError not in (type(end), type(end.__context__)):
             raise
         # The reader has what it wanted. Nothing may be flushed into the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -134,17 +154,28 @@ def _open_closed_streams() -> None:
 
 def _with_command(given: list[str], group: TyperGroup) -> list[str]:
     """The arguments with a command in front: `open` where none is named."""
-    names = {name for command in group.commands.values() for p in command.params for name in p.opts}
-    arguments = normalised(given, sorted(name for name in names if name.startswith("--")))
+    arguments = with_stdout(given)
     first = arguments[0] if arguments else ""
     if first in group.commands or first in ("--help", "-h", "--version"):
         return arguments
     return ["open", *arguments]
 
 
+def with_stdout(arguments: Sequence[str]) -> list[str]:
+    """The arguments; a `--json` or `--csv` that nothing follows means stdout."""
+    made: list[str] = []
+    for k, argument in enumerate(arguments):
+        if argument == "--":
+            return [*made, *arguments[k:]]
+        made.append(argument)
+        following = [*arguments[k + 1 : k + 2], "--"][0]
+        if argument in ("--json", "--csv") and following.startswith("--"):
+            made.append("-")
+    return made
+
+
 def _refuse(sentence: str) -> int:
     from srs_eval.data.errors import printable
-    from srs_eval.report.console import say
 
     say(f"srs-eval: {printable(sentence, None)}")
     return BAD_INPUT
@@ -158,12 +189,9 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def _about(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", help="Show the version and exit.", is_eager=True, callback=_show_version
-        ),
-    ] = False,
+    version: bool = typer.Option(
+        False, "--version", help="Show the version and exit.", is_eager=True, callback=_show_version
+    ),
 ) -> None:
     """Options before a command."""
     from srs_eval.data.readers.files import sweep_abandoned_copies
@@ -218,7 +246,6 @@ def sentence_of(finding: Finding) -> str:
 def _check_models(words: Sequence[str]) -> int:
     """Checks models by name, or those of a file; the exit code. Raises InputError."""
     from srs_eval.engine.conformance import findings
-    from srs_eval.report.console import say, show
 
     if not words:
         raise InputError("Name a model or a file: srs-eval models check my_model.py.")
@@ -245,25 +272,23 @@ def _meant(word: str) -> list[Model]:
 
 @app.command()
 def models(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Models to describe; all are listed if left out. After `check`: models, or a "
-            "file of your own, to find mistakes in.",
-            metavar="[check] NAME|FILE",
-        ),
-    ] = None,
+    names: list[str] | None = typer.Argument(
+        None,
+        help="Models to describe; all are listed if left out. After `check`: models, or a "
+        "file of your own, to find mistakes in.",
+        metavar="[check] NAME|FILE",
+    ),
     json: JsonOption = None,
     model_file: ModelFileOption = None,
 ) -> int:
     """List every model, describe one, or check one: `srs-eval models check my_model.py`."""
+    from srs_eval.models import load_model_file
     from srs_eval.models.configurations import GROUPS
-    from srs_eval.report.console import say
     from srs_eval.report.export import models_document
-    from srs_eval.report.terminal import model_stories, models_table
 
     check_targets([], json)
-    load_model_files(model_file)
+    for path in model_file or ():
+        load_model_file(path)
     if names and names[0] == "check":
         if json is not None:
             raise InputError("`models check` prints sentences; it has no --json.")
@@ -283,7 +308,6 @@ def models(
 @app.command()
 def config() -> int:
     """Print where your settings are read from, and the values in force."""
-    from srs_eval.report.console import show
     from srs_eval.tui.config import config_path, load_config
 
     path = config_path()
@@ -299,7 +323,7 @@ def config() -> int:
     return FINE
 
 
-app.command()(learner.demo)
+app.command()(command(learner.demo, without=("source", "setup", "names", "no_cache")))
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""Options that several commands share, in groups.
+"""Options that several commands share, in groups, and what commands leave.
 
 A group is a function or a dataclass: its parameters are the options, its value is what they mean.
-`takes` puts a group in the place of one parameter of a command.
+`command` puts groups in the place of parameters.
 """
 
 from __future__ import annotations
@@ -10,76 +10,79 @@ import difflib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, counted, harmless
 from srs_eval.data.protocol import Protocol
+from srs_eval.report.console import console_for, document_text, say
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.models.configurations import Configuration, Fit, Names
+    from srs_eval.report.document import Document
     from srs_eval.training.hyperparameters import Context
 
+FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
 _ROWS_PANEL = "Which reviews count"
 _RUN_PANEL = "How it runs"
 _OUTPUT_PANEL = "Output"
 
-# Spellings that are accepted besides the declared ones; dashes may stand for underscores.
 _DEVICES = ("cpu", "cuda", "mps", "xpu")  # kinds that PyTorch knows, without their number
-_ALIASES = {
-    "--binary": "--two_buttons",
-    "--dry": "--default",
-    "--dry_run": "--default",
-    "--pretrain": "--S0",
-    "--s0": "--S0",
-}
 
 
-def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Replace each named parameter of a command by the options of a group."""
+def command(
+    function: Callable[..., Any], without: Sequence[str] = (), **others: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A function as typer takes it: where a parameter is a group, with the group's options.
 
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        parameters: list[inspect.Parameter] = []
-        owners: dict[str, str] = {}
-        for name, parameter in inspect.signature(command).parameters.items():
-            if name not in groups:
-                parameters.append(_evaluated(parameter, command))
-                continue
-            for option in _options_of(groups[name]):
-                owners[option.name] = name
-                parameters.append(option)
+    Groups go by the names of parameters, also in groups: those of `_GROUPS`, and `others`.
+    `without` names what of groups this command does not have. An option of the command itself
+    stands for the group's of its name, with another default.
+    """
+    groups = {**_GROUPS, **others}
 
-        @functools.wraps(command)
-        def with_groups(**values: Any) -> Any:
-            given: dict[str, dict[str, Any]] = {name: {} for name in groups}
-            for option, group in owners.items():
-                given[group][option] = values.pop(option)
-            made = {name: groups[name](**options) for name, options in given.items()}
-            return command(**values, **made)
+    def is_group(name: str, of: Callable[..., Any]) -> bool:
+        return name in groups and name not in without and groups[name] is not of
 
-        ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-        with_groups.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
-        with_groups.__annotations__ = {each.name: each.annotation for each in ordered}
-        return with_groups
+    def options_of(group: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+        for name, each in inspect.signature(group).parameters.items():
+            if each.kind is inspect.Parameter.VAR_KEYWORD:
+                yield from _flags()
+            elif is_group(name, group):
+                yield from options_of(groups[name])
+            elif name not in without:
+                yield _evaluated(each, group)
 
-    return decorate
+    def made(group: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+        given: dict[str, Any] = {}
+        for name, each in inspect.signature(group).parameters.items():
+            if each.kind is inspect.Parameter.VAR_KEYWORD:
+                given |= {flag: values[flag] for flag in _FLAGS}
+            elif is_group(name, group):
+                given[name] = made(groups[name], values)
+            elif name in values:
+                given[name] = values[name]
+        return group(**given)
 
+    options = {each.name: each for each in options_of(function)}
 
-@functools.cache
-def _options_of(group: Callable[..., Any]) -> list[inspect.Parameter]:
-    """A group's options, which several commands share."""
-    made: list[inspect.Parameter] = []
-    for each in inspect.signature(group).parameters.values():
-        flags = each.kind is inspect.Parameter.VAR_KEYWORD
-        made += _flags() if flags else [_evaluated(each, group)]
-    return made
+    @functools.wraps(function)
+    def with_groups(**values: Any) -> Any:
+        return made(function, values)
+
+    ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options.values()]
+    with_groups.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    with_groups.__annotations__ = {each.name: each.annotation for each in ordered}
+    return with_groups
 
 
 def _evaluated(parameter: inspect.Parameter, of: Callable[..., Any]) -> inspect.Parameter:
@@ -89,14 +92,26 @@ def _evaluated(parameter: inspect.Parameter, of: Callable[..., Any]) -> inspect.
 
 
 def option(
-    meaning: str, *names: str, panel: str = _RUN_PANEL, metavar: str | None = None, **more: Any
+    meaning: str,
+    *names: str,
+    default: Any = ...,
+    panel: str = _RUN_PANEL,
+    metavar: str | None = None,
+    **more: Any,
 ) -> Any:
-    """An option of typer, with what nearly all of ours have."""
-    return typer.Option(*names, help=meaning, metavar=metavar, rich_help_panel=panel, **more)
+    """An option of typer, with what nearly all of ours have; as a default or an annotation."""
+    given = () if default is ... else (default,)
+    return typer.Option(
+        *given, *names, help=meaning, metavar=metavar, rich_help_panel=panel, **more
+    )
 
 
-rows_option = functools.partial(option, panel=_ROWS_PANEL)
-output_option = functools.partial(option, panel=_OUTPUT_PANEL)
+def rows_option(meaning: str, *names: str, **more: Any) -> Any:
+    return option(meaning, *names, panel=_ROWS_PANEL, **more)
+
+
+def output_option(meaning: str, *names: str, **more: Any) -> Any:
+    return option(meaning, *names, panel=_OUTPUT_PANEL, **more)
 
 
 @dataclass(frozen=True)
@@ -145,9 +160,7 @@ class Flags:
 
 
 def _refuse_untuned(
-    ledger: Ledger,
-    configurations: Sequence[Configuration],
-    said: str = "No model of --models is",
+    ledger: Ledger, configurations: Sequence[Configuration], said: str = "No model of --models is"
 ) -> None:
     """Raises InputError where a ledger names none of the models; `said` is of whom it is said."""
     if not any(each.name in ledger.entries or each.ledger for each in configurations):
@@ -221,38 +234,29 @@ ModelFileOption = Annotated[
 ]
 
 
-def load_model_files(paths: Sequence[Path] | None) -> None:
-    """Raises InputError."""
-    if paths:
-        from srs_eval.models import load_model_file
-
-        for path in paths:
-            load_model_file(path)
-
-
 def context_options(
-    sm2_target: Annotated[
-        float,
-        option(
-            "Retention that SM-2's intervals are taken to aim at.",
-            "--sm2-target",
-            panel=_PROTOCOL_PANEL,
-        ),
-    ] = 0.9,
-    weights: Annotated[
-        Path | None, option("Folder of pretrained network weights.", metavar="DIR")
-    ] = None,
-    device: Annotated[str, option("Where LSTM runs: cpu, cuda, mps, xpu.")] = "cpu",
+    sm2_target: float = option(
+        "Retention that SM-2's intervals are taken to aim at.",
+        "--sm2-target",
+        default=0.9,
+        panel=_PROTOCOL_PANEL,
+    ),
+    weights: Path | None = option(
+        "Folder of pretrained network weights.", default=None, metavar="DIR"
+    ),
+    device: str = option("Where LSTM runs: cpu, cuda, mps, xpu.", default="cpu"),
     model_file: ModelFileOption = None,
 ) -> Context:
     """Settings of single models."""
+    from srs_eval.models import load_model_file
     from srs_eval.training.hyperparameters import Context
 
     if not 0 < sm2_target < 1:
         raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")
     if weights is not None and not weights.is_dir():
         raise InputError(f'--weights: there is no folder "{weights}".')
-    load_model_files(model_file)
+    for path in model_file or ():
+        load_model_file(path)
     kind, colon, number = device.lower().partition(":")
     one_of("--device", kind, _DEVICES)
     if colon and not number.isdecimal():
@@ -264,17 +268,30 @@ def context_options(
 class Source:
     """A learner's file and how to read it."""
 
-    path: Path | None
-    user: int | None = None
-    timezone: str | None = None
-    rollover: int | None = None
-    decks: tuple[str, ...] = ()
-    presets: tuple[str, ...] = ()
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Collection, package, research export, CSV, or a data-set folder (with --user).",
+            show_default=False,
+        ),
+    ] = None
+    user: Annotated[int | None, rows_option("Which user of a data-set folder.")] = None
+    deck: Annotated[
+        list[str] | None, rows_option("Only this deck and those below it; may be repeated.")
+    ] = None
+    preset: Annotated[
+        list[str] | None, rows_option("Only decks with this preset; may be repeated.")
+    ] = None
+    timezone: Annotated[
+        str | None, rows_option("Where days begin: a zone such as Asia/Tokyo, UTC-7, or local.")
+    ] = None
+    rollover: Annotated[int | None, rows_option("Hour at which days begin, 0-23.")] = None
 
     @property
     def narrowed_to(self) -> dict[str, str | None]:
         """Decks and presets in words, None for all."""
-        return {"deck": ", ".join(self.decks) or None, "preset": ", ".join(self.presets) or None}
+        named = {"deck": self.deck, "preset": self.preset}
+        return {what: ", ".join(names or ()) or None for what, names in named.items()}
 
     def load(self) -> ReviewLog:
         from srs_eval.anki_import import find_profiles, load_log
@@ -285,85 +302,46 @@ class Source:
             hint = f" Found on this machine: {found}." if found else ""
             raise InputError(f"Which file? Give the path of a collection or export.{hint}")
         log = load_log(self.path, timezone=self.timezone, rollover=self.rollover, user=self.user)
-        if self.decks:
-            log = only_deck(log, *self.decks)
-        return only_preset(log, *self.presets) if self.presets else log
-
-
-def source_options(
-    path: Annotated[
-        Path | None,
-        typer.Argument(
-            help="Collection, package, research export, CSV, or a data-set folder (with --user).",
-            show_default=False,
-        ),
-    ] = None,
-    user: Annotated[int | None, rows_option("Which user of a data-set folder.")] = None,
-    deck: Annotated[
-        list[str] | None, rows_option("Only this deck and those below it; may be repeated.")
-    ] = None,
-    preset: Annotated[
-        list[str] | None, rows_option("Only decks with this preset; may be repeated.")
-    ] = None,
-    timezone: Annotated[
-        str | None,
-        rows_option("Where days begin: a zone such as Asia/Tokyo, UTC-7, or local."),
-    ] = None,
-    rollover: Annotated[int | None, rows_option("Hour at which days begin, 0-23.")] = None,
-) -> Source:
-    """The learner's file."""
-    return Source(path, user, timezone, rollover, tuple(deck or ()), tuple(preset or ()))
+        if self.deck:
+            log = only_deck(log, *self.deck)
+        return only_preset(log, *self.preset) if self.preset else log
 
 
 ModelsOption = Annotated[
     str,
     option(
         "Names, aliases and groups, separated by commas; `srs-eval models` lists them.",
-        "--models",
         metavar="A,B|fast|all",
     ),
 ]
 SetupOption = Annotated[
     Path | None,
-    option(
-        "Train what an audit's ledger names as it says, as NAME-tuned.", "--setup", metavar="LEDGER"
-    ),
+    option("Train what an audit's ledger names as it says, as NAME-tuned.", metavar="LEDGER"),
 ]
-JobsOption = Annotated[
-    int | None, option("Worker processes, one a core if left out.", "--jobs", min=0)
-]
+JobsOption = Annotated[int | None, option("Worker processes, one a core if left out.", min=0)]
 JsonOption = Annotated[
-    str | None,
-    output_option("Write JSON to a file, or to stdout with -.", "--json", metavar="FILE|-"),
+    str | None, output_option("Write JSON to a file, or to stdout with -.", metavar="FILE|-")
 ]
 _CsvOption = Annotated[
-    str | None,
-    output_option("Write CSV to a file, or to stdout with -.", "--csv", metavar="FILE|-"),
+    str | None, output_option("Write CSV to a file, or to stdout with -.", metavar="FILE|-")
 ]
 NamesOption = Annotated[
     str,
     output_option(
         "How files spell configurations: as srs-benchmark did in 2025, or since 2026.",
-        "--names",
         metavar="2025|2026",
     ),
 ]
 ReferenceOption = Annotated[
-    str,
-    option(
-        "The model that others are held against besides the best.", "--reference", metavar="NAME"
-    ),
+    str, option("The model that others are held against besides the best.", metavar="NAME")
 ]
 
 
 def equivalence_option(
-    equivalence: Annotated[
-        float | None,
-        option(
-            "Differences in log loss within it do not matter; if left out as in config.toml.",
-            "--equivalence",
-        ),
-    ] = None,
+    equivalence: float | None = option(
+        "Differences in log loss within it do not matter; if left out as in config.toml.",
+        default=None,
+    ),
 ) -> float:
     """What does not matter; raises InputError."""
     from srs_eval.tui.config import load_config
@@ -378,10 +356,13 @@ def equivalence_option(
 NoCacheOption = Annotated[bool, option("Neither use nor keep earlier results.", "--no-cache")]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Running:
     """How a ranking of one collection is made, and what is written of it."""
 
+    source: Source = Source()
+    flags: Flags
+    context: Context
     models: ModelsOption = "all"
     setup: SetupOption = None
     jobs: JobsOption = None
@@ -390,17 +371,7 @@ class Running:
     reference: ReferenceOption = "FSRS-6"
     names: NamesOption = "2025"
     no_cache: NoCacheOption = False
-
-
-def demo_options(
-    models: ModelsOption = "fast",
-    jobs: JobsOption = None,
-    json: JsonOption = None,
-    csv: _CsvOption = None,
-    reference: ReferenceOption = "FSRS-6",
-) -> Running:
-    """The same of `demo`."""
-    return Running(models, None, jobs, json, csv, reference)
+    equivalence: float
 
 
 def refuse_rows_of_anki(flags: Flags) -> None:
@@ -415,8 +386,7 @@ def names_of(year: str) -> Names:
     """The spelling that `--names` asks for; raises InputError."""
     from srs_eval.models.configurations import NAMES
 
-    chosen = one_of("--names", year, NAMES)
-    return next(each for each in NAMES if each == chosen)
+    return cast("Names", one_of("--names", year, NAMES))
 
 
 def one_of(option: str, value: str, allowed: Sequence[str]) -> str:
@@ -428,27 +398,102 @@ def one_of(option: str, value: str, allowed: Sequence[str]) -> str:
     raise InputError(f'{option} takes {", ".join(allowed)}, not "{value}".{hint}')
 
 
-def normalised(arguments: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Arguments with every option in its declared spelling.
+# --- what a command leaves
 
-    Dashes and underscores are the same, aliases become their option, and a `--json` or
-    `--csv` that nothing follows means stdout.
+
+@dataclass(frozen=True)
+class Outputs:
+    """The forms of a report that are asked for: files, `-` for stdout, and folders."""
+
+    html: Annotated[
+        str | None,
+        output_option(
+            "Write a page that opens offline to a file, or to stdout with -.", metavar="FILE|-"
+        ),
+    ] = None
+    md: Annotated[
+        str | None,
+        output_option("Write Markdown to a file, or to stdout with -.", metavar="FILE|-"),
+    ] = None
+    csv: Annotated[Path | None, output_option("Write every table to a folder.", metavar="DIR")] = (
+        None
+    )
+    png: Annotated[
+        Path | None, output_option("Write every picture to a folder.", metavar="DIR")
+    ] = None
+    json: JsonOption = None
+
+    def check(self, *read: Path | None) -> None:
+        """Refuse what cannot be written; `read` is what the work is on. Raises InputError."""
+        check_targets(read, self.html, self.md, self.json, csv=self.csv, png=self.png)
+
+    def write(self, document: Document) -> None:
+        """A report in the forms that were asked for; in the terminal's where none was."""
+        from srs_eval.report.files import as_text, write_as
+
+        for form, target in (("html", self.html), ("md", self.md), ("json", self.json)):
+            if target is not None:
+                write(target, as_text(document, form))
+        written: list[Path] = []
+        for form, folder in (("csv", self.csv), ("png", self.png)):
+            if folder is not None:
+                written += write_as(document, form, folder)
+        if written:
+            say(f"{counted(len(written), 'file')} written.")
+        if self == Outputs():
+            console = console_for(sys.stdout)
+            console.print(document_text(document, console.width))
+
+
+def check_targets(
+    read: Sequence[Path | None],
+    *files: str | None,
+    csv: Path | None = None,
+    png: Path | None = None,
+) -> None:
+    """Refuse what cannot be written, or would cost a person a file, before the work.
+
+    `read` is what the work is on. Raises InputError.
     """
-    declared = {option.replace("_", "-"): option for option in known}
-    made: list[str] = []
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
-        if argument == "--":
-            return [*made, argument, *rest]
-        if not argument.startswith("--"):
-            made.append(argument)
-            continue
-        name, equals, value = argument.partition("=")
-        name = _ALIASES.get(f"--{name[2:].replace('-', '_')}", name)
-        name = declared.get(f"--{name[2:].replace('_', '-')}", name)
-        made.append(name + equals + value)
-        bare = not equals and (not rest or rest[0].startswith("--"))
-        if name in ("--json", "--csv") and bare:
-            made.append("-")
-    return made
+    from srs_eval.data.paths import check_outputs
+
+    if files.count("-") > 1:
+        raise InputError("stdout can carry one document: give the others files.")
+    folders = [(ending, path) for ending, path in (("csv", csv), ("png", png)) if path is not None]
+    if Path("-") in (csv, png):
+        raise InputError("--csv and --png take a folder: name one for the files.")
+    named = [Path(each).expanduser() for each in files if each is not None and each != "-"]
+    check_outputs(named, folders, [each for each in read if each is not None])
+
+
+def json_and_console(target: str | None, document: Any) -> Console | None:
+    """Write JSON if it is asked for; where the rest is shown, None where stdout has the JSON."""
+    from srs_eval.report.export import to_json
+
+    if target is not None:
+        write(target, to_json(document))
+    return None if target == "-" else console_for(sys.stdout)
+
+
+def write(target: str, text: str) -> None:
+    """To a file, in one step, or to stdout for `-`; UTF-8 in any locale."""
+    if target == "-":
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+        sys.stdout.write(harmless(text))
+        sys.stdout.flush()
+        return
+    from srs_eval.data.paths import write_file
+
+    content = text.encode("utf-8", "replace")  # a path need not be text
+    write_file(Path(target).expanduser(), content)
+
+
+_GROUPS: dict[str, Callable[..., Any]] = {
+    "source": Source,
+    "flags": protocol_options,
+    "context": context_options,
+    "running": Running,
+    "equivalence": equivalence_option,
+    "outputs": Outputs,
+}

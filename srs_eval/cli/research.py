@@ -13,24 +13,24 @@ import typer
 
 from srs_eval.cli.folders import say_environments, users_chosen
 from srs_eval.cli.options import (
+    FINE,
+    SOME_FAILED,
     Flags,
     JobsOption,
     ModelsOption,
     NamesOption,
+    Outputs,
     SetupOption,
     Source,
-    context_options,
     names_of,
     one_of,
     option,
     output_option,
-    protocol_options,
     refuse_rows_of_anki,
     rows_option,
-    takes,
 )
-from srs_eval.cli.output import FINE, SOME_FAILED, Outputs, table_outputs
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, counted
+from srs_eval.report.console import BatchProgress, console_for, document_text, say
 
 if TYPE_CHECKING:
     from srs_eval.batch import Keeper
@@ -49,72 +49,60 @@ _MaxUserOption = Annotated[int | None, rows_option("Highest user id to include."
 _FreshOption = Annotated[bool, option("Delete what is there first.", "--fresh")]
 
 
-def _keep_options(
-    raw: Annotated[bool, output_option("Keep every prediction, as parquet.", "--raw")] = False,
-    file: Annotated[
-        bool, output_option("Keep every prediction with its history, as text.", "--file")
-    ] = False,
-    plot: Annotated[
-        bool,
-        output_option("Keep a picture of calibration for each user and configuration.", "--plot"),
-    ] = False,
+def keep_options(
+    raw: bool = output_option("Keep every prediction, as parquet.", "--raw", default=False),
+    file: bool = output_option(
+        "Keep every prediction with its history, as text.", "--file", default=False
+    ),
+    plot: bool = output_option(
+        "Keep a picture of calibration for each user and configuration.", "--plot", default=False
+    ),
 ) -> dict[str, Keeper]:
     """What is kept of each unit besides its results."""
     from srs_eval.benchmark.result_files import raw_parquet, raw_table
     from srs_eval.report.pictures import calibration_png
 
-    wanted: dict[str, tuple[bool, Keeper]] = {
-        "raw": (raw, raw_parquet),
-        "file": (file, raw_table),
-        "plot": (plot, calibration_png),
-    }
-    return {kind: make for kind, (asked_for, make) in wanted.items() if asked_for}
+    makers: dict[str, Keeper] = {"raw": raw_parquet, "file": raw_table, "plot": calibration_png}
+    wanted = {"raw": raw, "file": file, "plot": plot}
+    return {kind: make for kind, make in makers.items() if wanted[kind]}
 
 
-@takes(flags=protocol_options, context=context_options, keep=_keep_options)
 def batch(
     flags: Flags,
     context: Context,
     keep: dict[str, Keeper],
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            help="Folder in the anki-revlogs-10k layout, or the name of a downloaded data set.",
-            metavar="DIR",
-            show_default=False,
-        ),
-    ] = None,
+    dataset: str | None = typer.Option(
+        None,
+        help="Folder in the anki-revlogs-10k layout, or the name of a downloaded data set.",
+        metavar="DIR",
+        show_default=False,
+    ),
     users: _UsersOption = None,
     max_user_id: _MaxUserOption = None,
     models: ModelsOption = "all",
     setup: SetupOption = None,
-    out: Annotated[Path, output_option("Folder of the results.")] = Path("results"),
+    out: Path = output_option("Folder of the results.", default=Path("results")),
     jobs: JobsOption = None,
-    engine: Annotated[
-        str,
-        option("Where it runs: local, dask-local or dask://HOST:PORT.", metavar="ENGINE"),
-    ] = "local",
-    shard: Annotated[
-        str | None,
-        rows_option(
-            "Every Nth of the users only, from the Kth on: 3/16 is the third of 16 parts.",
-            metavar="K/N",
-        ),
-    ] = None,
+    engine: str = option(
+        "Where it runs: local, dask-local or dask://HOST:PORT.", default="local", metavar="ENGINE"
+    ),
+    shard: str | None = rows_option(
+        "Every Nth of the users only, from the Kth on: 3/16 is the third of 16 parts.",
+        default=None,
+        metavar="K/N",
+    ),
     names: NamesOption = "2025",
     fresh: _FreshOption = False,
-    merge: Annotated[
-        list[Path] | None,
-        option(
-            "Take over the results of another batch folder first; may be repeated.", metavar="DIR"
-        ),
-    ] = None,
+    merge: list[Path] | None = option(
+        "Take over the results of another batch folder first; may be repeated.",
+        default=None,
+        metavar="DIR",
+    ),
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
     from srs_eval.batch import run_batch
     from srs_eval.benchmark.plan import is_engine
     from srs_eval.data.datasets import shard_of
-    from srs_eval.report.console import say
 
     flags = flags.set_up_by(setup, models)
     if dataset is None:
@@ -156,7 +144,6 @@ def _followed(
     `say_what_is_known` is given the fingerprint of the data set once that is known.
     """
     from srs_eval.benchmark.plan import Ended, Planned, UnitDone
-    from srs_eval.report.console import BatchProgress, say
 
     plan: Planned | None = None
     finished = failed = 0
@@ -195,54 +182,43 @@ def _followed(
 
 def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) -> None:
     """The report's first tables of what was asked for; the folder may hold more."""
-    from srs_eval.report.comparison import leaderboards
-    from srs_eval.report.console import console_for
-    from srs_eval.report.terminal import leaderboard_text
+    from srs_eval.report.dataset import leaderboards
+    from srs_eval.report.document import Document
 
     if any((out / "result").glob("*.jsonl")):
         console = console_for(sys.stdout)
-        for section in leaderboards(out, configurations, users):
-            console.print(leaderboard_text(section, console.width, out))
+        document = Document("", (), tuple(leaderboards(out, configurations, users)))
+        console.print(document_text(document, console.width, f"`srs-eval report {out}`"))
 
 
-@takes(outputs=Outputs)
 def report(
-    folders: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Folders of results, of `srs-eval batch` or of srs-benchmark.",
-            metavar="DIR...",
-            show_default=False,
-        ),
-    ],
     outputs: Outputs,
-    baseline: Annotated[
-        Path | None, option("Results of another run: tell what changed.", metavar="DIR")
-    ] = None,
-    users: Annotated[
-        str,
-        option(
-            "Means over the users that all have, or over each one's own.", metavar="common|each"
-        ),
-    ] = "common",
-    metric: Annotated[
-        str,
-        option("The metric that pairs, sizes and distributions are of.", metavar="NAME"),
-    ] = "LogLoss",
-    columns: Annotated[
-        str,
-        option(
-            "Columns of the tables: metrics of result files (ICI, smECE, ...) and seconds.",
-            metavar="A,B",
-        ),
-    ] = "LogLoss,RMSE(bins),AUC",
-    average: Annotated[
-        str,
-        option(
-            "Side by side: global, user, deck, card. All but user need predictions in raw/.",
-            metavar="A,B",
-        ),
-    ] = "user",
+    folders: list[Path] = typer.Argument(
+        help="Folders of results, of `srs-eval batch` or of srs-benchmark.",
+        metavar="DIR...",
+        show_default=False,
+    ),
+    baseline: Path | None = option(
+        "Results of another run: tell what changed.", default=None, metavar="DIR"
+    ),
+    users: str = option(
+        "Means over the users that all have, or over each one's own.",
+        default="common",
+        metavar="common|each",
+    ),
+    metric: str = option(
+        "The metric that pairs, sizes and distributions are of.", default="LogLoss", metavar="NAME"
+    ),
+    columns: str = option(
+        "Columns of the tables: metrics of result files (ICI, smECE, ...) and seconds.",
+        default="LogLoss,RMSE(bins),AUC",
+        metavar="A,B",
+    ),
+    average: str = option(
+        "Side by side: global, user, deck, card. All but user need predictions in raw/.",
+        default="user",
+        metavar="A,B",
+    ),
 ) -> int:
     """Tables, pairs and pictures of results of many users."""
     from srs_eval.report.dataset import dataset_report
@@ -260,29 +236,24 @@ def report(
     return FINE
 
 
-@takes(flags=protocol_options, context=context_options, outputs=table_outputs)
 def audit(
-    dataset: Annotated[
-        str,
-        typer.Argument(
-            help="Folder of a data set, or the name of a downloaded one.", show_default=False
-        ),
-    ],
     flags: Flags,
     context: Context,
     outputs: Outputs,
+    dataset: str = typer.Argument(
+        help="Folder of a data set, or the name of a downloaded one.", show_default=False
+    ),
     models: ModelsOption = "fast",
-    trials: Annotated[
-        int,
-        option("Set-ups that are tried for each configuration, besides the published one.", min=1),
-    ] = 30,
-    repeats: Annotated[
-        int, option("Seeds that are judged, where a training has seeds.", min=1)
-    ] = 3,
-    seed: Annotated[int, option("Random seed of the search.", min=0)] = 0,
+    trials: int = option(
+        "Set-ups that are tried for each configuration, besides the published one.",
+        default=30,
+        min=1,
+    ),
+    repeats: int = option("Seeds that are judged, where a training has seeds.", default=3, min=1),
+    seed: int = option("Random seed of the search.", default=0, min=0),
     users: _UsersOption = None,
     max_user_id: _MaxUserOption = None,
-    out: Annotated[Path, output_option("Folder of what is found.")] = Path("audit"),
+    out: Path = output_option("Folder of what is found.", default=Path("audit")),
     jobs: JobsOption = None,
     fresh: _FreshOption = False,
 ) -> int:
@@ -290,8 +261,7 @@ def audit(
     from srs_eval.batch import run_batch
     from srs_eval.benchmark.audit import Audit, run_audit
     from srs_eval.benchmark.plan import Ended, Planned, UnitDone
-    from srs_eval.report.audit import audit_document
-    from srs_eval.report.console import BatchProgress, say
+    from srs_eval.report.dataset import audit_document
 
     opened = _opened(dataset, flags)
     outputs.check(out, opened.folder)
@@ -336,7 +306,6 @@ def audit(
 def _opened(dataset: str, flags: Flags) -> Dataset:
     """A data set that the flags can be used on; raises InputError."""
     from srs_eval.data.datasets import open_dataset
-    from srs_eval.report.console import say
 
     refuse_rows_of_anki(flags)
     opened = open_dataset(dataset)
@@ -369,8 +338,6 @@ def say_tuned_on(
 
     `data` is the fingerprint of the users' data set; `others` says how to take other users.
     """
-    from srs_eval.data.errors import counted
-    from srs_eval.report.console import say
 
     seen = ledger.users.intersection(users) if ledger is not None and ledger.data == data else ()
     if ledger is not None and seen:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import Any, Literal, TypeVar
 from typing import Protocol as Interface
 from weakref import WeakKeyDictionary
@@ -386,8 +387,7 @@ def _group(
             against_floor=None if held is None else _share(_loss(result), _loss(held)),
         )
 
-    lines = (line(*pair) for pair in members)
-    return Group(rows, learns, tuple(_by_verdict(lines)), equivalence)
+    return Group(rows, learns, tuple(_by_verdict(starmap(line, members))), equivalence)
 
 
 def _by_verdict(lines: Iterable[Ranked]) -> Iterator[Ranked]:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
-from srs_eval.benchmark.leaderboard import PERCENTILES, Comparison, Standing, Standings, compare
-from srs_eval.benchmark.result_files import ResultFile, read_folders
-from srs_eval.data.errors import counted
+from srs_eval.benchmark.leaderboard import (
+    PERCENTILES,
+    WEIGHTINGS,
+    Change,
+    Comparison,
+    Standing,
+    Standings,
+    changes,
+)
+from srs_eval.benchmark.result_files import ResultFile, ResultFolder
+from srs_eval.data.errors import InputError, counted
 from srs_eval.data.reviews import FloatArray
 from srs_eval.metrics import KEYS, better
 from srs_eval.report import pictures
@@ -28,7 +35,8 @@ from srs_eval.report.document import (
     with_ends,
     written,
 )
-from srs_eval.stats.users import CONFIDENCE, MODES, Averages, places
+from srs_eval.stats.users import COLUMNS, CONFIDENCE, MODES, Averages, places, read_predictions
+from srs_eval.stats.users import averages as averages_of
 
 SECONDS = "seconds"
 METRICS = ("LogLoss", "RMSE(bins)", "AUC")
@@ -56,6 +64,7 @@ _WEIGHTED = {"reviews": "Weighted by the number of reviews", "users": "Every use
 
 
 _StandingColumn = tuple[str | Column, Callable[[Standing], Cell]]
+_ChangeColumn = tuple[str | Column, Callable[[Change], Cell]]
 
 
 def heading(metric: str) -> str:
@@ -81,28 +90,10 @@ def listed(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(names) if len(names) < 2 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[Section]:
-    """The first table on each set of judged reviews, of some configurations and users."""
-    files = [
-        _only(file, users)
-        for found in read_folders([folder])
-        for file in found.files
-        if file.name in names and not users.isdisjoint(file.users.tolist())
-    ]
-    return [
-        Section(
-            title_of(each),
-            (_over_whom(each, False), _means(each.tables[0], each, METRICS, "", False)),
-        )
-        for each in compare(files)
-    ]
-
-
-def _only(file: ResultFile, users: Set[int]) -> ResultFile:
-    """Results of some users, the rest as it is."""
-    there = np.isin(file.users, list(users))
-    metrics = {name: values[there] for name, values in file.metrics.items()}
-    return replace(file, users=file.users[there], sizes=file.sizes[there], metrics=metrics)
+def leaderboard(comparison: Comparison) -> Section:
+    """The first table of a comparison."""
+    means = _means(comparison.tables[0], comparison, METRICS, "", False)
+    return Section(title_of(comparison), (_over_whom(comparison, False), means))
 
 
 def comparison_section(
@@ -112,15 +103,16 @@ def comparison_section(
     own_users: bool,
     averages: Sequence[Averages],
 ) -> Section:
-    blocks: list[Block] = [_over_whom(comparison, own_users)]
-    for table in comparison.tables:
-        blocks.append(_means(table, comparison, columns, name, own_users))
-    blocks.append(_means_picture(comparison, name))
-    if len(comparison.files) > 1:
-        blocks.append(_pairs(comparison, heading(comparison.metric), name))
-    blocks += [_sizes(comparison, name), _distribution(comparison, name)]
-    if averages:
-        blocks.append(_averages(averages, name))
+    """Everything about one set of judged reviews; `name` begins the names of its tables."""
+    blocks: list[Block] = [
+        _over_whom(comparison, own_users),
+        *(_means(table, comparison, columns, name, own_users) for table in comparison.tables),
+        _means_picture(comparison, name),
+        *([_pairs(comparison, name)] if len(comparison.files) > 1 else []),
+        _sizes(comparison, name),
+        _distribution(comparison, name),
+        *([_averages(averages, name)] if averages else []),
+    ]
     return Section(title_of(comparison), tuple(blocks))
 
 
@@ -144,11 +136,7 @@ def _over_whom(comparison: Comparison, own_users: bool) -> str:
 
 
 def _means(
-    table: Standings,
-    comparison: Comparison,
-    columns: Sequence[str],
-    name: str,
-    own_users: bool,
+    table: Standings, comparison: Comparison, columns: Sequence[str], name: str, own_users: bool
 ) -> Table:
     def mean(metric: str) -> _StandingColumn:
         """In the form of srs-benchmark's tables, although intervals need not be symmetric."""
@@ -186,16 +174,13 @@ def _means(
 
 def _means_picture(comparison: Comparison, name: str) -> Picture:
     metric = comparison.metric
-    by_reviews, by_users = (
-        {line.file.label: line.means[metric] for line in table.lines} for table in comparison.tables
-    )
     labels = [file.label for file in comparison.files]
-    series = [
-        (f"by {weighting}", [(m.estimate, m.low, m.high) for m in map(means.__getitem__, labels)])
-        for weighting, means in (("users", by_users), ("reviews", by_reviews))
-    ]
-    labelled = [file.label for file in comparison.files if file.is_floor][:1]
-    floors = [means[label].estimate for label in labelled for means in (by_users, by_reviews)]
+    series, floors = [], []
+    for table in reversed(comparison.tables):
+        means = {line.file.label: line.means[metric] for line in table.lines}
+        bounds = [(means[each].estimate, means[each].low, means[each].high) for each in labels]
+        series.append((f"by {table.weighting}", bounds))
+        floors += [line.means[metric].estimate for line in table.lines if line.file.is_floor][:1]
     return Picture(
         f"{name}means",
         f"Mean {heading(metric)} with 99 % intervals" + (", the floor as lines" if floors else ""),
@@ -206,48 +191,49 @@ def _means_picture(comparison: Comparison, name: str) -> Picture:
 # Pairs of models
 
 
-def _pairs(comparison: Comparison, words: str, name: str) -> Section:
-    """Matrices of superiority and effect sizes of each pair; `words` is the metric for people."""
-    blocks: list[Block] = [_CAVEAT, _SET_UP]
+def _pairs(comparison: Comparison, name: str) -> Section:
+    """Matrices of superiority and effect sizes of each pair."""
+    words = heading(comparison.metric)
     title = f"Superiority: users for whom the row's model has the better {words}, in per cent"
-    blocks += _matrices(comparison, comparison.superiority, None, f"{name}superiority", title)
+    blocks: list[Block] = [_CAVEAT, _SET_UP]
+    blocks += _matrices(comparison, f"{name}superiority", title, comparison.superiority)
     for kind, test, effects in (
         ("wilcoxon", "r of Wilcoxon's signed-rank test", comparison.wilcoxon),
         ("cohens-d", "Cohen's d of the paired t-test", comparison.t_test),
     ):
         title = f"{test} of {words}: green where the row's model is better, grey where p > {SURE}"
-        blocks += _matrices(comparison, effects.effect, effects.p_value, f"{name}{kind}", title)
-        p_values = _pair_table(comparison, effects.p_value, f"{name}{kind}-p", "p-values", 3)
-        blocks.append(replace(p_values, shown=False))
+        blocks += _matrices(comparison, f"{name}{kind}", title, effects.effect, effects.p_value)
+        every = range(len(comparison.files))
+        p_values = (f"{name}{kind}-p", "p-values", effects.p_value, Column("", 3), every)
+        blocks.append(replace(_pair_table(comparison, *p_values), shown=False))
     return Section(f"Pairs of models by {words}", tuple(blocks))
 
 
 def _matrices(
     comparison: Comparison,
-    values: FloatArray,
-    p_values: FloatArray | None,
     name: str,
     title: str,
+    values: FloatArray,
+    p_values: FloatArray | None = None,
 ) -> list[Block]:
     """Values of pairs as a picture and a table: of readable models and, folded, of all.
 
     With p-values they are effects, without shares.
     """
-
-    shares = p_values is None
-    shown = Column("", 1, percent=True) if shares else Column("", 2)
+    of_table = Column("", 1, percent=True) if p_values is None else Column("", 3)
+    of_square = of_table if p_values is None else Column("", 2)
 
     def square(pair: tuple[int, int]) -> tuple[str, str] | None:
         value = float(values[pair])
         if not math.isfinite(value):
             return None
-        text = written(Figure(value), shown).removesuffix(" %")
+        text = written(Figure(value), of_square).removesuffix(" %")
         if p_values is None:
             return text, _share_colour(value)
         return text, _effect_colour(value, float(p_values[pair]))
 
     def matrix(chosen: Sequence[int], name: str) -> Picture:
-        table = _pair_table(comparison, values, name, title, 1 if shares else 3, shares, chosen)
+        table = _pair_table(comparison, name, title, values, of_table, chosen)
         labels = [comparison.files[k].label for k in chosen]
         squares = [[square((row, column)) for column in chosen] for row in chosen]
         return Picture(name, title, pictures.matrix(labels, squares), table)
@@ -262,25 +248,20 @@ def _matrices(
 
 def _pair_table(
     comparison: Comparison,
-    values: FloatArray,
     name: str,
     title: str,
-    digits: int,
-    shares: bool = False,
-    chosen: Sequence[int] = (),
+    values: FloatArray,
+    column: Column,
+    chosen: Sequence[int],
 ) -> Table:
-    """Of chosen models, or of all."""
-    chosen = chosen or range(len(comparison.files))
+    """A row and a column for each of the chosen models; `column` tells how figures are written."""
     labels = [comparison.files[k].label for k in chosen]
-    return Table(
-        name,
-        title,
-        (Column("model"), *(Column(label, digits, percent=shares) for label in labels)),
-        tuple(
-            (label, *(None if math.isnan(value) else Figure(value) for value in row))
-            for label, row in zip(labels, values[np.ix_(chosen, chosen)].tolist(), strict=True)
-        ),
-    )
+    heads = [Column("model"), *(replace(column, title=label) for label in labels)]
+    rows: list[tuple[Cell, ...]] = [
+        (label, *map(Figure, row))
+        for label, row in zip(labels, values[np.ix_(chosen, chosen)].tolist(), strict=True)
+    ]
+    return Table(name, title, tuple(heads), tuple(rows))
 
 
 def _readable(comparison: Comparison) -> list[int]:
@@ -321,11 +302,6 @@ def _sizes(comparison: Comparison, name: str) -> Section:
     groups = comparison.by_size
     words = heading(comparison.metric)
     labels = [file.label for file in comparison.files]
-    chosen = _readable(comparison)[:_LINES]
-    floor = next((k for k, file in enumerate(comparison.files) if file.is_floor), None)
-    if floor is not None and floor not in chosen:
-        chosen = [*chosen[: _LINES - 1], floor]
-    title = f"Mean {words} over collection size"
     table = Table(
         f"{name}by-size",
         f"Mean {words} by size of the collection, every user counting the same",
@@ -335,6 +311,12 @@ def _sizes(comparison: Comparison, name: str) -> Section:
             for sizes, means in groups
         ),
     )
+    if len(groups) < 2:
+        return Section("By size of the collection", (table,))
+    chosen = _readable(comparison)[:_LINES]
+    floor = next((k for k, file in enumerate(comparison.files) if file.is_floor), None)
+    if floor is not None and floor not in chosen:
+        chosen = [*chosen[: _LINES - 1], floor]
     drawn = pictures.lines(
         [float(np.median(sizes)) for sizes, _ in groups],
         [(labels[k], [float(means[k]) for _, means in groups]) for k in chosen],
@@ -342,56 +324,48 @@ def _sizes(comparison: Comparison, name: str) -> Section:
         f"mean {words}",
         logarithmic=True,
     )
-    picture = Picture(table.name, title, drawn, table)
-    return Section("By size of the collection", (picture if len(groups) > 1 else table,))
+    picture = Picture(table.name, f"Mean {words} over collection size", drawn, table)
+    return Section("By size of the collection", (picture,))
 
 
 def _distribution(comparison: Comparison, name: str) -> Section:
     words = heading(comparison.metric)
     labels = [file.label for file in comparison.files]
     heads = ["median" if each == 50 else f"{each} %" for each in PERCENTILES]
+    columns = zip(labels, comparison.percentiles.T.tolist(), strict=True)
     table = Table(
         f"{name}percentiles",
         f"Percentiles of {words} over users",
         tuple(map(Column, ("model", *heads))),
-        tuple(
-            (label, *map(Figure, column))
-            for label, column in zip(labels, comparison.percentiles.T.tolist(), strict=True)
-        ),
+        tuple((label, *map(Figure, column)) for label, column in columns),
     )
-    picture = Picture(
-        f"{name}distribution",
-        f"{words[0].upper()}{words[1:]} over users: 1 to 99 %, 5 to 95 %, 25 to 75 %, median",
-        pictures.spreads(labels, comparison.percentiles, words),
-        table,
+    title = f"{words[0].upper()}{words[1:]} over users: 1 to 99 %, 5 to 95 %, 25 to 75 %, median"
+    drawn = pictures.spreads(labels, comparison.percentiles, words)
+    return Section(
+        "Distribution over users", (Picture(f"{name}distribution", title, drawn, table),)
     )
-    return Section("Distribution over users", (picture,))
 
 
 def _averages(averages: Sequence[Averages], name: str) -> Section:
     """Averaging modes side by side."""
     modes = [mode for mode in MODES if any(mode in each.means for each in averages)]
-    if not modes:
-        return Section("Averaging", ("No predictions here tell what is to be averaged over.",))
     metrics = list(dict.fromkeys(m for each in averages for of in each.means.values() for m in of))
     blocks: list[Block] = [
         "The same predictions, averaged in different ways: over all reviews at once (global), over "
         "the figures of users, of decks or of cards. Groups for which a figure is not defined are "
         "left out of its mean (Pelánek, 2017, Measuring predictive performance of user models). "
-        "Over the users of whom all models that are listed have every judged review's prediction.",
+        "Over the users of whom all models that are listed have every judged review's prediction."
     ]
     for metric in metrics:
         by_mode = {mode: places(averages, mode, metric) for mode in modes}
+        heads = ["model"]
         rows: list[list[Cell]] = [[each.label] for each in averages]
-        heads = [Column("model")]
-        for mode in modes:
-            heads += [Column(f"by {mode}" if mode != "global" else mode), Column(f"place, {mode}")]
-            for k, (row, each) in enumerate(zip(rows, averages, strict=True)):
-                row += [figure(each.means.get(mode, {}).get(metric)), by_mode[mode][k]]
-        table = Table(
-            f"{name}averages-{metric}", _arrow(metric), tuple(heads), tuple(map(tuple, rows))
-        )
-        blocks.append(table)
+        for mode, of_mode in by_mode.items():
+            heads += [mode if mode == "global" else f"by {mode}", f"place, {mode}"]
+            for row, each, place in zip(rows, averages, of_mode, strict=True):
+                row += [figure(each.means.get(mode, {}).get(metric)), place]
+        table = f"{name}averages-{metric}", _arrow(metric)
+        blocks.append(Table(*table, tuple(map(Column, heads)), tuple(map(tuple, rows))))
         changing = [
             each.label
             for k, each in enumerate(averages)
@@ -416,3 +390,101 @@ def _averages(averages: Sequence[Averages], name: str) -> Section:
         ),
     )
     return Section("Averaging", (*blocks, counts))
+
+
+def averaged(
+    folders: Sequence[ResultFolder], comparisons: Sequence[Comparison], modes: Sequence[str]
+) -> list[list[Averages]]:
+    """By comparison: averages of those of its files that have predictions.
+
+    Over the users of whom all of these hold every judged review, and no others.
+    """
+    if list(modes) == ["user"]:
+        return [[] for _ in comparisons]
+    homes = {file.path: folder.path for folder in folders for file in folder.files}
+    found: list[list[Averages]] = []
+    for comparison in comparisons:
+        users = comparison.users
+        sizes = dict(zip(users.tolist(), comparison.sizes.tolist(), strict=True))
+        files = list(comparison.files)
+        made: dict[str, tuple[int, Averages]] = {}  # with the number of users that it is over
+        # Users only drop out, so that a second turn is needed only where some did.
+        while stale := [f for f in files if f.label not in made or made[f.label][0] > len(users)]:
+            for file in stale:
+                predictions = read_predictions(homes[file.path], file.spelled)
+                if predictions is None:
+                    files.remove(file)
+                    continue
+                here = np.array([sizes[user] for user in users.tolist()])
+                users = predictions.complete(users, here)
+                if not len(users):
+                    raise InputError(
+                        f'--average: the predictions of {file.label} in "{homes[file.path]}" are '
+                        "not of the reviews and users that results and other predictions are of: "
+                        "evaluate again with --raw."
+                    )
+                averaged = averages_of(
+                    file.label, predictions.of(users), modes, is_floor=file.is_floor
+                )
+                made[file.label] = len(users), averaged
+        found.append([made[file.label][1] for file in files])
+    if not any(found):
+        raise InputError(
+            f"--average {','.join(modes)} needs predictions, and there are none in a folder raw "
+            f'beside the results of "{folders[0].path}": evaluate with --raw.'
+        )
+    for mode in modes:
+        if not any(mode in each.means for averaged in found for each in averaged):
+            raise InputError(
+                f"--average {mode}: no predictions in raw tell the {mode}s of reviews; parquet "
+                f"files with a column {COLUMNS[mode]} do."
+            )
+    return found
+
+
+# Against a baseline
+
+
+def changes_section(
+    files: Sequence[ResultFile],
+    baseline: Sequence[ResultFolder],
+    metric: str,
+    metrics: Sequence[str],
+) -> Section:
+    old = [file for folder in baseline for file in folder.files]
+    found = changes(files, old, metric, metrics)
+    shown = dict.fromkeys((metric, *metrics))
+
+    def difference(metric: str, place: int) -> _ChangeColumn:
+        head = Column(f"{heading(metric)} by {WEIGHTINGS[place]}", signed=True)
+        return head, lambda change: with_ends(change.differences[metric][place])
+
+    columns: list[_ChangeColumn] = [
+        ("model", lambda change: change.file.label),
+        (Column("users", note="in both runs, judged on as many reviews"), lambda c: c.users),
+        (Column("verdict by users", note=f"on {heading(metric)}"), lambda c: c.verdict("users")),
+        ("by reviews", lambda change: change.verdict("reviews")),
+        *(difference(each, place) for each in shown for place in (1, 0)),
+        ("users better", lambda change: change.better),
+        ("worse", lambda change: change.worse),
+        ("only before", lambda change: change.only_before),
+        ("only now", lambda change: change.only_now),
+        (
+            Column("other reviews", note="users judged on another number of reviews"),
+            lambda change: change.other_reviews,
+        ),
+    ]
+    blocks: list[Block] = [
+        "New minus old, paired by user, with the ends of the 99 % interval in brackets; a verdict "
+        "needs an interval that leaves out 0."
+    ]
+    if found:
+        blocks.append(table_of("changes", "", found, columns))
+    now, before = ({file.name: file.label for file in each} for each in (files, old))
+    for words, missing in (
+        ("Only in the baseline", [before[name] for name in before if name not in now]),
+        ("Not in the baseline", [now[name] for name in now if name not in before]),
+    ):
+        if missing:
+            blocks.append(f"{words}: {listed(sorted(missing), 20)}.")
+    return Section("What changed against the baseline", tuple(blocks))

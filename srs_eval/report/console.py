@@ -1,29 +1,44 @@
 """What the command line shows: rich tables on stdout, live progress on stderr.
 
-Without a terminal there are no control codes and no progress, and widths are fixed.
+Without a terminal there are no control codes and no progress, and widths are fixed. Rich is loaded
+by what draws with it, so that a sentence on stderr waits for nothing.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from srs_eval.data.errors import counted, harmless
+from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table, table_of
 from srs_eval.report.formats import clock
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.console import Console, RenderableType
+    from rich.table import Table as RichTable
 
     from srs_eval.advice.findings import Finding
     from srs_eval.benchmark.plan import BatchEvent, Planned
+    from srs_eval.engine.ranking import Group as Ranking
     from srs_eval.engine.run import Event, Run
 
 _PLAIN_WIDTH = 80
 _PLAIN_SECONDS = 60.0  # between lines of progress without a terminal
+_ELSEWHERE = "--html, --md and --csv"  # where columns are that do not fit
+_LONGEST_CELL = 40
+_LEAST_NAME = 14  # of a column that folds
+_SENTENCE_WIDTH = 80
+_INPUTS = {
+    "IL": "interval lengths in days",
+    "FIL": "interval lengths in fractions of a day",
+    "G": "grades",
+    "SR": "reviews of the same day",
+    "AT": "answer times",
+}
 
 
 def console_for(stream: IO[str]) -> Console:
@@ -61,44 +76,141 @@ def show(text: str) -> None:
     print(harmless(text))
 
 
-# --- run -----------------------------------------------------------------------
+def spans(ranges: Sequence[tuple[int, int]], most: int = 5) -> str:
+    """First and last ids in words: "3, 7-9 and more"."""
+    named = [str(a) if a == b else f"{a}-{b}" for a, b in ranges[:most]]
+    return ", ".join(named) + (" and more" if len(ranges) > most else "")
 
 
-def _bars(console: Console, *, left: bool = True, stays: bool = False) -> Progress:
-    """A line for each task: its description, a bar, how much is done, the time, the time left.
+# --- tables --------------------------------------------------------------------
 
-    `stays`: the lines are not removed at the end.
+
+def document_text(document: Document, width: int, elsewhere: str = _ELSEWHERE) -> RenderableType:
+    """A report's sentences and tables; what is folded on a page is left out.
+
+    Of a table that is too wide the last columns are left out, and it is told where they are.
     """
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.console import Group
+    from rich.text import Text
 
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=None),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        *([TextColumn("left"), TimeRemainingColumn()] if left else []),
-        console=console,
-        transient=not stays,
-        expand=True,
-        disable=not console.is_terminal,
-        speed_estimate_period=300,
+    parts: list[RenderableType] = [Text(document.title, "bold"), ""] if document.title else []
+    parts += map(Text, document.lead)
+    for section in document.sections:
+        parts += _section_text(section, width, elsewhere)
+    return Group(*parts)
+
+
+def _section_text(section: Section, width: int, elsewhere: str) -> list[RenderableType]:
+    from rich.text import Text
+
+    if section.folded:
+        return []
+    parts: list[RenderableType] = ["", Text(section.title, "bold underline")]
+    for block in section.blocks:
+        table = block.table if isinstance(block, Picture) else block
+        if isinstance(table, str):
+            parts += ["", Text(table)]
+        elif isinstance(table, Table) and table.shown:
+            parts += ["", *table_text(table, width, elsewhere=elsewhere)]
+        elif isinstance(table, Section):
+            parts += _section_text(table, width, elsewhere)
+    return parts
+
+
+def table_text(
+    table: Table, width: int, *, gap: int = 2, elsewhere: str | None = _ELSEWHERE
+) -> list[RenderableType]:
+    """A table below its title.
+
+    Where some columns can give room they do; else the last are left out, and it is told where
+    they are. Without `elsewhere` all give room.
+    """
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    made = RichTable(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0)
     )
+    texts, right = table.texts(), table.right
+    wide = [k for k, column in enumerate(table.columns) if width >= column.from_width]
+    can_give = elsewhere is None or any(table.columns[k].gives for k in wide)
+    room = width
+    shown: list[int] = []
+    for k in wide:
+        column = table.columns[k]
+        longest = max((len(row[k]) for row in texts), default=0)
+        room -= min(max(len(column.title), longest), _LONGEST_CELL) + gap
+        if len(shown) >= 2 and room < 0 and not can_give:
+            break
+        folds = column.gives == "fold" or (longest > _LONGEST_CELL and not can_give)
+        made.add_column(
+            Text(column.title),
+            justify="right" if right[k] else "left",
+            overflow="fold",
+            no_wrap=elsewhere is not None and not folds and not column.gives,
+            min_width=min(_LEAST_NAME, width // 2) if column.gives == "fold" else None,
+            max_width=_LONGEST_CELL if folds and not column.gives else None,
+        )
+        shown.append(k)
+    for number, (row, cells) in enumerate(zip(table.rows, texts, strict=True)):
+        drawn = [Text(cells[k], "bold" if _is_strong(row[k]) else "") for k in shown]
+        for k, text in zip(shown, drawn, strict=True):
+            if table.columns[k].gives == "cut":
+                text.no_wrap, text.overflow = True, "ellipsis"
+        made.add_row(*drawn, style="dim" if number in table.faint else None)
+    parts: list[RenderableType] = [Text(table.title, "bold")] if table.title else []
+    parts.append(made)
+    if left_out := len(wide) - len(shown):
+        parts.append(Text(f"{counted(left_out, 'column')} more in {elsewhere}", "dim"))
+    return parts
+
+
+def _is_strong(cell: object) -> bool:
+    return isinstance(cell, Figure) and cell.strong
+
+
+def facts_text(facts: Iterable[tuple[str, str]]) -> RichTable:
+    """What is known of something, a line each."""
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    made = RichTable(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    made.add_column(no_wrap=True, style="dim")
+    made.add_column(overflow="fold")
+    for what, told in facts:
+        made.add_row(what, Text(told))
+    return made
+
+
+# --- progress ------------------------------------------------------------------
 
 
 class _Progress:
-    """Lines of progress on stderr, while the block lasts; none without a terminal."""
+    """Lines on stderr while the block lasts: what is done, a bar, the time, the time left.
 
-    def __init__(self, **how: bool) -> None:
-        self._progress = _bars(console_for(sys.stderr), **how)
-        self._live = self._progress.console.is_terminal
-        self._tasks: dict[str, TaskID] = {}
+    None without a terminal. `stays`: they are not removed at the end.
+    """
+
+    def __init__(self, *, left: bool = True, stays: bool = False) -> None:
+        from rich import progress
+
+        console = console_for(sys.stderr)
+        columns = [progress.TextColumn("left"), progress.TimeRemainingColumn()] if left else []
+        self._progress = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(bar_width=None),
+            progress.TaskProgressColumn(),
+            progress.TimeElapsedColumn(),
+            *columns,
+            console=console,
+            transient=not stays,
+            expand=True,
+            disable=not console.is_terminal,
+            speed_estimate_period=300,
+        )
+        self._live = console.is_terminal
+        self._tasks: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -107,10 +219,12 @@ class _Progress:
         if self._live:
             self._progress.stop()
 
-    def _begin(self, task: str, words: str, total: float) -> None:
-        if self._live:
-            self._progress.start()
+    def _begin(self, task: str, words: str, total: float = 1.0) -> None:
+        self._progress.start()
         self._tasks[task] = self._progress.add_task(words, total=total)
+
+    def _update(self, task: str, words: str, done: float) -> None:
+        self._progress.update(self._tasks[task], description=words, completed=done)
 
 
 class RunProgress(_Progress):
@@ -132,55 +246,13 @@ class RunProgress(_Progress):
         name, words = event.configuration.name, event.configuration.words
         match event:
             case Started():
-                note = " (preparing, first run only)" if event.compiles else ""
-                self._begin(name, words + note, 1.0)
+                self._begin(name, words + " (preparing, first run only)" * event.compiles)
             case Progress(fraction=fraction):
-                self._progress.update(self._tasks[name], description=words, completed=fraction)
+                self._update(name, words, fraction)
             case _:
                 if name in self._tasks:
                     self._progress.remove_task(self._tasks.pop(name))
                 self._progress.advance(self._tasks[""])
-
-
-def show_run(run: Run, console: Console) -> None:
-    """The ranking with its answer in words; notes, failures and skips on stderr."""
-    from srs_eval.report.terminal import run_table
-
-    groups = run.groups()
-    for group in groups:
-        console.print(run_table(group, console.width))
-    notes: dict[str, list[str]] = {}
-    for line in (line for group in groups for line in group.lines):
-        for note in line.result.notes:
-            notes.setdefault(note, []).append(line.configuration.words)
-    for note, names in notes.items():
-        say(f"* {', '.join(names)}: {note}.")
-    if groups:
-        say("± is a 95 % interval. `srs-eval models NAME` tells what to know about a model.")
-    show_missing(run)
-
-
-def show_missing(run: Run) -> None:
-    """Failed and skipped configurations, on stderr; equal reasons are told once."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for name, failed in run.failed.items():
-        groups.setdefault(("failed", failed.reason), []).append(name)
-    for name, skipped in run.skipped.items():
-        groups.setdefault(("skipped", skipped.reason), []).append(name)
-    for (what, reason), names in groups.items():
-        listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-        say(f"{what}: {listed}: {reason}")
-
-
-# --- batch ---------------------------------------------------------------------
-
-
-def say_absent_users(gaps: Sequence[tuple[int, int]], shown: int = 5) -> None:
-    """Which of the users that were asked for are not there."""
-    if gaps:
-        named = [str(first) if first == last else f"{first}-{last}" for first, last in gaps[:shown]]
-        more = " and more" if len(gaps) > shown else ""
-        say(f"Not in this data set, and left out: {', '.join(named)}{more}.")
 
 
 class BatchProgress(_Progress):
@@ -196,38 +268,14 @@ class BatchProgress(_Progress):
 
         match event:
             case Planned():
-                self._say(event)
+                self._units, self._start = event.units, time.monotonic()
+                for line in _plan_in_words(event):
+                    say(line)
+                if event.units:
+                    self._begin("", "starting")
             case UnitDone():
                 self._failed += event.unit.status == "failed"
                 self._advance(event.finished, event.share)
-
-    def _say(self, plan: Planned) -> None:
-        self._units, self._start = plan.units, time.monotonic()
-        before = plan.present + plan.skipped_before
-        words = (
-            f"{counted(plan.users, 'user')}, "
-            f"{counted(len(plan.configurations), 'configuration')}: "
-            f"{counted(plan.units, 'unit')} to evaluate"
-        )
-        notes = [f"{before:,} are there"] if before else []
-        if plan.retried:
-            notes.append(f"{plan.retried:,} failed before and are tried again")
-        if notes:
-            words += f" ({', '.join(notes)})"
-        if plan.units:
-            jobs = (
-                counted(plan.jobs, "job") if plan.jobs else "one worker (the cluster has none yet)"
-            )
-            words += f", about {clock(plan.expected_seconds)} with {jobs}"
-        if plan.compile_seconds:
-            words += f"; kernels are compiled first, once: {clock(plan.compile_seconds)} of it"
-        say(words)
-        if plan.damaged:
-            are = "is" if plan.damaged == 1 else "are"
-            lines = counted(plan.damaged, "damaged line")
-            say(f"{lines} of the journal {are} ignored and evaluated again")
-        if plan.units:
-            self._begin("", "starting", 1.0)
 
     def _advance(self, finished: int, share: float) -> None:
         now = time.monotonic()
@@ -235,49 +283,90 @@ class BatchProgress(_Progress):
         words = f"{finished:,}/{self._units:,} units  {finished / gone:,.1f}/s"
         if self._failed:
             words += f"  {self._failed:,} failed"
-        if self._live:
-            self._progress.update(self._tasks[""], completed=share, description=words)
-        elif now - self._told >= _PLAIN_SECONDS:
+        self._update("", words, share)
+        if not self._live and now - self._told >= _PLAIN_SECONDS:
             self._told = now
             say(f"{words}  about {clock(gone * (1 - share) / max(share, 1e-9))} left")
 
 
+def _plan_in_words(plan: Planned) -> Iterator[str]:
+    there = plan.present + plan.skipped_before
+    words = (
+        f"{counted(plan.users, 'user')}, {counted(len(plan.configurations), 'configuration')}: "
+        f"{counted(plan.units, 'unit')} to evaluate"
+    )
+    notes = [f"{there:,} are there"] if there else []
+    if plan.retried:
+        notes.append(f"{plan.retried:,} failed before and are tried again")
+    if notes:
+        words += f" ({', '.join(notes)})"
+    if plan.units:
+        jobs = counted(plan.jobs, "job") if plan.jobs else "one worker (the cluster has none yet)"
+        words += f", about {clock(plan.expected_seconds)} with {jobs}"
+    if plan.compile_seconds:
+        words += f"; kernels are compiled first, once: {clock(plan.compile_seconds)} of it"
+    yield words
+    if plan.damaged:
+        are = "is" if plan.damaged == 1 else "are"
+        lines = counted(plan.damaged, "damaged line")
+        yield f"{lines} of the journal {are} ignored and evaluated again"
+
+
 @contextmanager
-def share_done(console: Console, words: str) -> Iterator[Callable[[str, float], None]]:
-    """One line of progress on a terminal: what is being done, how much of it, the time left.
+def share_done(words: str) -> Iterator[Callable[[str, float], None]]:
+    """One line of progress on stderr: what is being done, how much of it, the time left.
 
     Gives a function of these words and the share (0-1) that lies behind.
     """
-    with _bars(console) as progress:
-        task = progress.add_task(words, total=1.0)
-
-        def tell(words: str, share: float) -> None:
-            progress.update(task, description=words, completed=share)
-
-        yield tell
+    with _Progress() as progress:
+        progress._begin("", words)
+        yield lambda words, share: progress._update("", words, share)
 
 
-# --- compare -------------------------------------------------------------------
-
-ANKI_ROWS = (
-    "Reviews are those that Anki's optimizer takes (--rows anki); "
-    "a verdict speaks of reviews like these. An interval beyond 0 is none yet where "
-    "several are judged together (Holm), nor below 1,000 reviews or 20 days."
-)
-MODELS_ROWS = (
-    "Reviews are those of the benchmark (--rows benchmark); a verdict speaks of reviews like "
-    "these. FSRS-6 is fitted to the reviews before each fold."
-)
-STATE_CLOSING = (
-    "STATE-FSRS-6 knows every answer before the one it predicts; a scheduler cannot. "
-    "Intervals are 95 %, over days."
-)
-_SENTENCE_WIDTH = 80
+# --- what was found ------------------------------------------------------------
 
 
-def print_answers(
-    answers: Iterable[Finding], console: Console, closing: str = ANKI_ROWS
-) -> list[Finding]:
+def run_table(group: Ranking, width: int) -> RenderableType:
+    """The ranking on one set of reviews, the floor as a line between the places."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from srs_eval.report.export import ranking_table
+
+    table = ranking_table(group)
+    model, place, *others = table.columns
+    table = replace(table, columns=(model, replace(place, title="#"), *others))
+    return Group(*table_text(table, width, gap=1), Text(group.answer), "")
+
+
+def show_run(run: Run, console: Console) -> None:
+    """The ranking with its answer in words; notes, failures and skips on stderr."""
+    groups = run.groups()
+    notes: dict[str, list[str]] = {}
+    for group in groups:
+        console.print(run_table(group, console.width))
+        for line in group.lines:
+            for note in line.result.notes:
+                notes.setdefault(note, []).append(line.configuration.words)
+    for note, names in notes.items():
+        say(f"* {', '.join(names)}: {note}.")
+    if groups:
+        say("± is a 95 % interval. `srs-eval models NAME` tells what to know about a model.")
+    show_missing(run)
+
+
+def show_missing(run: Run) -> None:
+    """Failed and skipped configurations, on stderr; equal reasons are told once."""
+    for what, missing in (("failed", run.failed), ("skipped", run.skipped)):
+        reasons: dict[str, list[str]] = {}
+        for name, model in missing.items():
+            reasons.setdefault(model.reason, []).append(name)
+        for reason, names in reasons.items():
+            more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+            say(f"{what}: {', '.join(names[:6])}{more}: {reason}")
+
+
+def print_answers(answers: Iterable[Finding], console: Console, closing: str) -> list[Finding]:
     """Sentences as each answer comes, then the figures behind them in tables of 80 columns.
 
     Returns the answers.
@@ -289,7 +378,6 @@ def print_answers(
     from srs_eval.advice.sentences import parameter_line
     from srs_eval.advice.shown import sentences, tables
     from srs_eval.report.findings import figures
-    from srs_eval.report.terminal import table_text
 
     width = min(console.width, _SENTENCE_WIDTH)
     question = None
@@ -300,16 +388,84 @@ def print_answers(
             question = answer.question
             console.print(Text(f"\n{REGISTRY[question].title}", "bold"))
         console.print(Text(f"\n{answer.subject}", "bold"))
-        for sentence in sentences(answer):
-            console.print(Padding(Text(sentence), (0, 0, 0, 2), expand=False), width=width)
+        lines = list(sentences(answer))
         if answer.parameters is not None:
-            line = Text(f"FSRS parameters: {parameter_line(answer.parameters)}")
-            console.print(Padding(line, (0, 0, 0, 2), expand=False), width=width)
-    for answer in shown:
-        for table in tables(answer):
-            console.print()
-            for part in table_text(figures(table, ""), width, elsewhere=None):
-                console.print(part, width=width)
+            lines.append(f"FSRS parameters: {parameter_line(answer.parameters)}")
+        for line in lines:
+            console.print(Padding(Text(line), (0, 0, 0, 2), expand=False), width=width)
+    for table in (table for answer in shown for table in tables(answer)):
+        console.print()
+        for part in table_text(figures(table, ""), width, elsewhere=None):
+            console.print(part, width=width)
     if shown:
         console.print(f"\n{closing}", width=width, style="dim")
     return shown
+
+
+# --- models --------------------------------------------------------------------
+
+
+def models_table(listed: Iterable[Mapping[str, Any]], width: int) -> RenderableType:
+    """One line for each model, cut where room ends."""
+
+    def also(model: list[Mapping[str, Any]]) -> str:
+        first, *others = model
+        if first["needs"]:
+            return f"needs {first['needs'].partition(':')[0]} (see models {first['model']})"
+        return ", ".join(each["words"].removeprefix(f"{first['model']} ") for each in others)
+
+    table = table_of(
+        "models",
+        "",
+        _by_model(listed),
+        (
+            ("model", lambda model: model[0]["model"]),
+            ("family", lambda model: model[0]["family"]),
+            ("inputs", lambda model: model[0]["inputs"]),
+            ("params", lambda model: model[0]["parameters"]),
+            (
+                Column("s/10k", in_words=lambda cell: f"{cell.value:g}"),
+                lambda model: Figure(model[0]["seconds_per_10k"]),
+            ),
+            (Column("also", gives="cut"), also),
+        ),
+    )
+    return table_text(table, width, gap=1)[0]
+
+
+def model_stories(listed: Iterable[Mapping[str, Any]]) -> RenderableType:
+    """What there is to know about models, one after another."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    stories: list[RenderableType] = []
+    for first, *others in _by_model(listed):
+        inputs = [_INPUTS[each] for each in first["inputs"].split(", ") if each in _INPUTS]
+        apart = "apart: it learns from each review that it is judged on"
+        facts = {
+            "needs": first["needs"],
+            "family": first["family"],
+            "inputs": ", ".join(inputs) or "none",
+            "parameters": f"{first['parameters']:,}",
+            "judged on": first["judged_on"],
+            "time": f"about {first['seconds_per_10k']:g} s for 10,000 reviews",
+            "source": first["source"],
+            "formula": first["file"],
+            "to know": first["note"],
+            "ranked": apart if first["learns_while_judged"] else "",
+        }
+        told = [(what, fact) for what, fact in facts.items() if fact]
+        for each in (first, *others):
+            told.append(("names" if each is first else "", each["title"]))
+            if each["aliases"]:
+                told.append(("", f"  also {', '.join(each['aliases'])}"))
+        stories += [Text(first["model"], "bold"), Padding(facts_text(told), (0, 0, 1, 2))]
+    return Group(*stories)
+
+
+def _by_model(listed: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    models: dict[str, list[Mapping[str, Any]]] = {}
+    for each in listed:
+        models.setdefault(each["model"], []).append(each)
+    return list(models.values())

@@ -1,20 +1,16 @@
-"""The report on result files of many users, as `srs-eval report` shows it."""
+"""The reports on many users: on result files, and on an audit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 
-from srs_eval.benchmark.leaderboard import (
-    WEIGHTINGS,
-    Change,
-    Comparison,
-    Standing,
-    changes,
-    compare,
-)
+from srs_eval.benchmark.audit import Audit, Ranking, Tuned
+from srs_eval.benchmark.leaderboard import WEIGHTINGS, Change, Comparison, Standing, compare
 from srs_eval.benchmark.result_files import ResultFile, ResultFolder, read_folders
 from srs_eval.data.errors import InputError, counted
 from srs_eval.data.paths import VERSION
@@ -22,24 +18,29 @@ from srs_eval.report.comparison import (
     METRICS,
     SECONDS,
     SURE,
+    averaged,
+    changes_section,
     comparison_section,
     heading,
+    leaderboard,
     listed,
     title_of,
 )
-from srs_eval.report.document import Block, Cell, Column, Document, Section, table_of, with_ends
-from srs_eval.stats.users import (
-    COLUMNS,
-    CONFIDENCE,
-    FEWEST_USERS,
-    MODES,
-    RESAMPLES,
-    Averages,
-    averages,
-    read_predictions,
+from srs_eval.report.document import (
+    Cell,
+    Column,
+    Document,
+    Figure,
+    Section,
+    Table,
+    figure,
+    table_of,
+    with_ends,
 )
+from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, MODES, RESAMPLES
+from srs_eval.training.hyperparameters import setup_in_words
 
-_ChangeColumn = tuple[str | Column, Callable[[Change], Cell]]
+_NOBODY = "no user to choose by"
 
 
 def dataset_report(
@@ -67,20 +68,13 @@ def dataset_report(
     metrics = [each for each in columns if each != SECONDS]
     own_users = users == "each"
     comparisons = compare(files, metric, metrics=metrics, users="each" if own_users else "common")
-    sections = [
-        comparison_section(
-            comparison,
-            columns,
-            f"{number}-" if len(comparisons) > 1 else "",
-            own_users,
-            averages,
-        )
-        for number, (comparison, averages) in enumerate(
-            zip(comparisons, _averaged(folders, comparisons, modes), strict=True), start=1
-        )
-    ]
+    sections = []
+    found = zip(comparisons, averaged(folders, comparisons, modes), strict=True)
+    for number, (comparison, means) in enumerate(found, start=1):
+        name = f"{number}-" if len(comparisons) > 1 else ""
+        sections.append(comparison_section(comparison, columns, name, own_users, means))
     if before:
-        sections.insert(0, _changes(files, before, metric, metrics))
+        sections.insert(0, changes_section(files, before, metric, metrics))
     most = max(len(comparison.users) for comparison in comparisons)
     return Document(
         title=f"{counted(len(files), 'configuration')}, {counted(most, 'user')}",
@@ -96,6 +90,18 @@ def dataset_report(
     )
 
 
+def leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[Section]:
+    """The first table on each set of judged reviews, of some configurations and users."""
+    files = []
+    for file in (file for found in read_folders([folder]) for file in found.files):
+        there = np.isin(file.users, list(users))
+        if file.name in names and there.any():
+            metrics = {name: values[there] for name, values in file.metrics.items()}
+            users_there, sizes = file.users[there], file.sizes[there]
+            files.append(replace(file, users=users_there, sizes=sizes, metrics=metrics))
+    return list(map(leaderboard, compare(files)))
+
+
 def _named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> str:
     """The one of some names that is meant, case and spaces aside."""
     for each in known:
@@ -106,56 +112,6 @@ def _named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> st
 
 def _plain(name: str) -> str:
     return "".join(name.lower().split()).replace("_", "")
-
-
-def _averaged(
-    folders: Sequence[ResultFolder], comparisons: Sequence[Comparison], modes: Sequence[str]
-) -> list[list[Averages]]:
-    """By comparison: averages of those of its files that have predictions.
-
-    Over the users of whom all of these hold every judged review, and no others.
-    """
-    if list(modes) == ["user"]:
-        return [[] for _ in comparisons]
-    homes = {file.path: folder.path for folder in folders for file in folder.files}
-    found: list[list[Averages]] = []
-    for comparison in comparisons:
-        users = comparison.users
-        sizes = dict(zip(users.tolist(), comparison.sizes.tolist(), strict=True))
-        files = list(comparison.files)
-        made: dict[str, tuple[int, Averages]] = {}  # with the number of users that it is over
-        # Users only drop out, so that a second turn is needed only where some did.
-        while stale := [f for f in files if f.label not in made or made[f.label][0] > len(users)]:
-            for file in stale:
-                predictions = read_predictions(homes[file.path], file.spelled)
-                if predictions is None:
-                    files.remove(file)
-                    continue
-                here = np.array([sizes[user] for user in users.tolist()])
-                users = predictions.complete(users, here)
-                if not len(users):
-                    raise InputError(
-                        f'--average: the predictions of {file.label} in "{homes[file.path]}" are '
-                        "not of the reviews and users that results and other predictions are of: "
-                        "evaluate again with --raw."
-                    )
-                averaged = averages(
-                    file.label, predictions.of(users), modes, is_floor=file.is_floor
-                )
-                made[file.label] = len(users), averaged
-        found.append([made[file.label][1] for file in files])
-    if not any(found):
-        raise InputError(
-            f"--average {','.join(modes)} needs predictions, and there are none in a folder raw "
-            f'beside the results of "{folders[0].path}": evaluate with --raw.'
-        )
-    for mode in modes:
-        if not any(mode in each.means for averaged in found for each in averaged):
-            raise InputError(
-                f"--average {mode}: no predictions in raw tell the {mode}s of reviews; parquet "
-                f"files with a column {COLUMNS[mode]} do."
-            )
-    return found
 
 
 # What it comes to
@@ -177,37 +133,32 @@ def _data_sets(folders: Sequence[ResultFolder]) -> list[str]:
 def _lead(comparison: Comparison) -> list[str]:
     """Who is ahead, and what that depends on."""
     by_reviews, by_users = (
-        [line for line in table.lines if line.place] for table in comparison.tables
+        [line.file.label for line in table.lines if line.place] for table in comparison.tables
     )
     if not by_users:
         return []
-    title = title_of(comparison)
-    firsts = [lines[0] for lines in (by_reviews, by_users)]
+    title, first = title_of(comparison), by_reviews[0]
     if len(comparison.files) == 1:
-        return [f"{title}: {firsts[0].file.label} has no other to be compared with."]
-    labels = [first.file.label for first in firsts]
-    ahead = f"{labels[0]} has the lowest mean log loss by reviews, {labels[1]} by users."
-    if labels[0] == labels[1]:
-        ahead = f"{labels[0]} has the lowest mean log loss, by reviews and by users."
-    below = [
-        f"by {weighting}"
-        for weighting, table in zip(WEIGHTINGS, comparison.tables, strict=True)
-        if table.lines[0].file.is_floor
-    ]
+        return [f"{title}: {first} has no other to be compared with."]
     if len(by_users) == 1:
-        ahead = f"{firsts[0].file.label} has no other to be compared with than the floor."
+        ahead = f"{first} has no other to be compared with than the floor."
+    elif first == by_users[0]:
+        ahead = f"{first} has the lowest mean log loss, by reviews and by users."
+    else:
+        ahead = f"{first} has the lowest mean log loss by reviews, {by_users[0]} by users."
+    below = [f"by {table.weighting}" for table in comparison.tables if table.lines[0].file.is_floor]
     if below:
         ahead += f" The floor has a lower mean log loss {' and '.join(below)}."
     said = [f"{title}: {ahead}"]
     users = len(comparison.users)
     if 2 * users < comparison.most_users:
         fewest = min(comparison.files, key=lambda file: len(file.users))
-        why = (
-            f"{fewest.label} has results of {counted(len(fewest.users), 'user')}; --users each "
-            "gives means over each one's own"
-            if len(fewest.users) < comparison.most_users
-            else "of the others they were judged on different numbers of reviews"
-        )
+        why = "of the others they were judged on different numbers of reviews"
+        if len(fewest.users) < comparison.most_users:
+            why = (
+                f"{fewest.label} has results of {counted(len(fewest.users), 'user')}; --users each "
+                "gives means over each one's own"
+            )
         said.append(
             f"This is over {counted(users, 'user')} only, of {comparison.most_users:,}, for all "
             f"models are compared on the same reviews: {why}."
@@ -238,11 +189,8 @@ def _best_by(comparison: Comparison) -> str:
     same = set(by_reviews) == set(by_users)
     if same and len(by_users) == 1:
         return f"By {words} none but {by_users[0]} can be the best, with 99 % confidence."
-    told = (
-        listed(by_users)
-        if same
-        else f"by reviews: {listed(by_reviews)}; by users: {listed(by_users)}"
-    )
+    told = "" if same else f"by reviews: {listed(by_reviews)}; by users: "
+    told += listed(by_users)
     return f"By {words} one of these is the best, with 99 % confidence: {told}."
 
 
@@ -266,51 +214,6 @@ def _median_parameters(files: Sequence[ResultFile]) -> list[Section]:
         ),
     )
     return [Section("Median parameters", (table,), folded=True)] if fits else []
-
-
-def _changes(
-    files: Sequence[ResultFile],
-    baseline: Sequence[ResultFolder],
-    metric: str,
-    metrics: Sequence[str],
-) -> Section:
-    old = [file for folder in baseline for file in folder.files]
-    found = changes(files, old, metric, metrics)
-    shown = dict.fromkeys((metric, *metrics))
-
-    def difference(metric: str, place: int) -> _ChangeColumn:
-        head = Column(f"{heading(metric)} by {WEIGHTINGS[place]}", signed=True)
-        return head, lambda change: with_ends(change.differences[metric][place])
-
-    columns: list[_ChangeColumn] = [
-        ("model", lambda change: change.file.label),
-        (Column("users", note="in both runs, judged on as many reviews"), lambda c: c.users),
-        (Column("verdict by users", note=f"on {heading(metric)}"), lambda c: c.verdict("users")),
-        ("by reviews", lambda change: change.verdict("reviews")),
-        *(difference(each, place) for each in shown for place in (1, 0)),
-        ("users better", lambda change: change.better),
-        ("worse", lambda change: change.worse),
-        ("only before", lambda change: change.only_before),
-        ("only now", lambda change: change.only_now),
-        (
-            Column("other reviews", note="users judged on another number of reviews"),
-            lambda change: change.other_reviews,
-        ),
-    ]
-    blocks: list[Block] = [
-        "New minus old, paired by user, with the ends of the 99 % interval in brackets; a verdict "
-        "needs an interval that leaves out 0."
-    ]
-    if found:
-        blocks.append(table_of("changes", "", found, columns))
-    now, before = ({file.name: file.label for file in each} for each in (files, old))
-    for words, missing in (
-        ("Only in the baseline", [before[name] for name in before if name not in now]),
-        ("Not in the baseline", [now[name] for name in now if name not in before]),
-    ):
-        if missing:
-            blocks.append(f"{words}: {listed(sorted(missing), 20)}.")
-    return Section("What changed against the baseline", tuple(blocks))
 
 
 # The card
@@ -393,3 +296,180 @@ def _to_know(folder: ResultFolder, role: str) -> str:
 def _folder_name(path: Path) -> str:
     """The end of a path, which tells nobody where somebody works."""
     return path.name or path.absolute().name
+
+
+# An audit
+
+
+def audit_document(audit: Audit) -> Document:
+    """What tuning has changed, and whether the ranking survives it."""
+    failures = tuple(f"{counted(n, 'fit')}: {reason}" for reason, n in audit.failed.items())
+    return Document(
+        title=f"Audit of {counted(len(audit.tuned), 'configuration')} on "
+        f"{counted(audit.users, 'user')}",
+        lead=tuple(_audit_lead(audit)),
+        sections=(
+            Section("As published and tuned", (_tuned(audit), _how_to_read(audit))),
+            *(_ranking(ranking, number) for number, ranking in enumerate(audit.rankings, start=1)),
+            Section("Set-ups", (_setups(audit),)),
+            *([Section("Failed", failures)] if failures else []),
+        ),
+    )
+
+
+def _audit_lead(audit: Audit) -> list[str]:
+    said = []
+    for ranking in audit.rankings:
+        over = f"{ranking.rows}, {counted(ranking.users, 'user')}"
+        if ranking.survives:
+            unsure = sum(pair.verdict == "no sure lead any more" for pair in ranking.pairs)
+            though = f", but {counted(unsure, 'lead')} in it no longer sure" if unsure else ""
+            said.append(f"Judged on {over}: the ranking survives tuning{though}.")
+        else:
+            moved = [pair for pair in ranking.pairs if pair.tuned.estimate > 0]
+            surely = [pair for pair in moved if pair.verdict == "turned round"]
+            said.append(
+                f"Judged on {over}: the ranking does not survive tuning. It was "
+                f"{', '.join(ranking.published)}; it is {', '.join(ranking.tuned)}. "
+                f"{counted(len(moved), 'pair')} changed places, {len(surely)} of them surely."
+            )
+        if ranking.users < FEWEST_USERS:
+            said.append(
+                f"{counted(ranking.users, 'user')} are too few to be sure of any difference: "
+                f"{FEWEST_USERS} are needed."
+            )
+    tuned = {each.configuration.words: each for each in audit.tuned}
+    better = [name for name, each in tuned.items() if each.change and _verdict(each) == "better"]
+    if better:
+        listing = ", ".join(better)
+        said.append(f"Surely better with another set-up than the published one: {listing}.")
+    said += [
+        f"{', '.join(each.left_out)} of {name} was not searched: it is 0 as published, and numbers "
+        "are searched on a logarithmic scale."
+        for name, each in tuned.items()
+        if each.left_out
+    ]
+    edges = [name for name, each in tuned.items() if any(found.on_edge for found in each.found)]
+    if edges:
+        listing = ", ".join(edges)
+        said.append(f"Best at an end of what was tried, so that more --trials may tell: {listing}.")
+    return said
+
+
+def _tuned(audit: Audit) -> Table:
+    def of_change(read: Callable[[Change], Cell]) -> Callable[[Tuned], Cell]:
+        return lambda each: None if each.change is None else read(each.change)
+
+    def difference(each: Tuned) -> Figure | None:
+        chosen = each.found and all(half.users for half in each.found)
+        of_losses = each.change.differences["LogLoss"] if each.change and chosen else None
+        return with_ends(of_losses[WEIGHTINGS.index("users")]) if of_losses else None
+
+    spread = Column("spread, published", digits=5, note="standard deviation over seeds")
+    return table_of(
+        "audit",
+        "Log loss on the judged reviews, every user counting the same",
+        audit.tuned,
+        (
+            ("configuration", lambda each: each.configuration.words),
+            ("tuning", _verdict),
+            ("published", of_change(lambda c: Figure(c.before.log_loss(c.file.users).mean()))),
+            ("tuned", of_change(lambda c: Figure(c.file.metrics["LogLoss"].mean()))),
+            (Column("tuned − published", by_half_width=False, signed=True), difference),
+            ("users", of_change(lambda change: change.users)),
+            (spread, lambda each: figure(each.spread and each.spread[0])),
+            (
+                replace(spread, title="spread, tuned", note="the same"),
+                lambda each: figure(each.spread and each.spread[1]),
+            ),
+        ),
+    )
+
+
+def _verdict(each: Tuned) -> str:
+    if each.change is None:
+        return "no results"
+    if not each.found:
+        return "nothing to tune"
+    without = [half for half, found in enumerate(each.found, start=1) if not found.users]
+    if without:
+        return _NOBODY if len(without) == len(each.found) else f"{_NOBODY} in half {without[0]}"
+    if not any(found.hyperparameters for found in each.found):
+        return "found nothing better"
+    return each.change.verdict("users")
+
+
+def _how_to_read(audit: Audit) -> str:
+    return (
+        f"Each configuration had {counted(audit.trials, 'trial')} for each half of the users; a "
+        "user is judged with the set-up that the other half's training parts chose. Differences "
+        f"are paired by user, with the ends of their {CONFIDENCE * 100:.0f} % interval in "
+        "brackets; verdicts go by these. Spread: the "
+        f"standard deviation of the mean over {counted(audit.repeats, 'seed')}, where a training "
+        "has seeds. The figures compared are of the first seed, the published one."
+    )
+
+
+def _ranking(ranking: Ranking, number: int) -> Section:
+    moved = [pair for pair in ranking.pairs if pair.verdict != "kept"]
+    table = table_of(
+        f"pairs-{number}",
+        f"{counted(len(ranking.pairs), 'pair')}, {len(moved)} of them changed by tuning",
+        sorted(ranking.pairs, key=lambda pair: pair.verdict == "kept"),
+        (
+            ("ahead as published", lambda pair: pair.first),
+            ("behind", lambda pair: pair.second),
+            ("lead", lambda pair: pair.verdict),
+            (
+                Column("as published", by_half_width=False, signed=True),
+                lambda pair: with_ends(pair.published),
+            ),
+            (Column("tuned", by_half_width=False, signed=True), lambda p: with_ends(p.tuned)),
+        ),
+    )
+    places = Table(
+        f"places-{number}",
+        "Places by mean log loss over users",
+        tuple(map(Column, ("place", "as published", "tuned"))),
+        tuple(zip(count(1), ranking.published, ranking.tuned, strict=False)),
+    )
+    return Section(f"Judged on {ranking.rows}, {counted(ranking.users, 'user')}", (places, table))
+
+
+def _setups(audit: Audit) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for each in audit.tuned:
+        for half, found in enumerate(each.found, start=1):
+            moved = ", ".join(f"{name} {way}" for name, (way,) in found.limits_moved.items())
+            rows.append(
+                (
+                    each.configuration.words,
+                    half,
+                    found.users,
+                    found.trials,
+                    setup_in_words(found.hyperparameters) if found.users else _NOBODY,
+                    figure(found.published_log_loss),
+                    figure(found.log_loss),
+                    moved or "none",
+                    ", ".join(found.on_edge) or "none",
+                )
+            )
+        if any(found.users for found in each.found):
+            best = setup_in_words(each.best)
+            rows.append((each.configuration.words, "best", None, None, best, *[None] * 4))
+    return Table(
+        "set-ups",
+        "What each half of the users found",
+        (
+            Column("configuration"),
+            Column("half"),
+            Column("users"),
+            Column("trials"),
+            Column("set-up", note="what is not as published"),
+            Column("published", digits=4, note="held-out training rows"),
+            Column("tuned", digits=4, note="held-out training rows"),
+            Column("limits moved"),
+            Column("on an edge"),
+        ),
+        tuple(rows),
+    )

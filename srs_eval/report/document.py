@@ -193,6 +193,16 @@ class Section:
     said: str = ""  # what it says in one line, beside the title
     side_by_side: bool = False  # its pictures, where there is room
 
+    def all_blocks(self) -> Iterator[str | Table | Picture | Code]:
+        """What it holds, of sections in it and tables of pictures too."""
+        for each in self.blocks:
+            if isinstance(each, Section):
+                yield from each.all_blocks()
+                continue
+            yield each
+            if isinstance(each, Picture) and each.table is not None:
+                yield each.table
+
 
 Block = str | Table | Picture | Code | Section
 
@@ -207,21 +217,14 @@ class Document:
 
     def tables(self) -> Iterator[Table]:
         """All tables, folded and unshown ones too."""
-        return (each for each in _all_blocks(self.sections) if isinstance(each, Table))
+        return (each for each in self._blocks() if isinstance(each, Table))
 
     def pictures(self) -> Iterator[Picture]:
         """All pictures."""
-        return (each for each in _all_blocks(self.sections) if isinstance(each, Picture))
+        return (each for each in self._blocks() if isinstance(each, Picture))
 
-
-def _all_blocks(sections: tuple[Block, ...]) -> Iterator[str | Table | Picture | Code]:
-    for each in sections:
-        if isinstance(each, Section):
-            yield from _all_blocks(each.blocks)
-            continue
-        yield each
-        if isinstance(each, Picture) and each.table is not None:
-            yield each.table
+    def _blocks(self) -> Iterator[str | Table | Picture | Code]:
+        return Section(self.title, self.sections).all_blocks()
 
 
 def with_commands(text: str) -> Iterator[tuple[str, bool]]:

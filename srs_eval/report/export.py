@@ -5,35 +5,36 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from srs_eval.data.dataset_hub import Description
-from srs_eval.data.errors import csv_text, escaped, missing
+from srs_eval.data.errors import counted, csv_text, escaped, missing
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.ranking import Group, Ranked
-from srs_eval.engine.run import Run
+from srs_eval.engine.run import ModelRun, Run
 from srs_eval.metrics import KEYS
 from srs_eval.models import Model, all_models
 from srs_eval.models.configurations import Configuration, Names, listed_names, resolve
 from srs_eval.models.published import spelled
-from srs_eval.report.document import Cell, Column, Table, figure, table_of
+from srs_eval.report.console import spans
+from srs_eval.report.document import Column, Table, figure, table_of
 from srs_eval.report.formats import THAN_AVERAGE, against_floor, better
 from srs_eval.stats.intervals import Interval
 
-_JSON_LAYOUT = 2
+_HEAD = {"layout": 2, "srs_eval": VERSION}
 # Columns from which a terminal shows the more of a ranking.
 _WIDE, _PLAIN, _BROAD = 115, 80, 70
-_DIFFERENCES = ("to_best", "to_floor", "to_reference")
+DIFFERENCES = ("to_best", "to_floor", "to_reference")
 _CSV_COLUMNS = (
     *("group", "place", "configuration", "words", "model"),
     *("parameters", "status", "reason", "size"),
     *KEYS,
     *("log_loss_half_width", "standing"),
-    *(column for name in _DIFFERENCES for column in (name, f"{name}_half_width")),
+    *(column for name in DIFFERENCES for column in (name, f"{name}_half_width")),
     *("against_floor_percent", "seconds"),
 )
 
@@ -50,8 +51,7 @@ def run_document(
     """Everything about a run but the predictions, as JSON-ready values; names as of a year."""
     groups = run.groups()
     return {
-        "layout": _JSON_LAYOUT,
-        "srs_eval": VERSION,
+        **_HEAD,
         "source": {
             "path": log.receipt.path,
             "format": log.receipt.format,
@@ -71,53 +71,61 @@ def run_document(
             for line in group.lines
             if line.configuration.name not in run.hidden
         ],
-        "failed": [
-            {"configuration": spelled(name, names), "reason": model.reason, "detail": model.detail}
-            for name, model in run.failed.items()
-            if name not in run.hidden
-        ],
-        "skipped": [
-            {"configuration": spelled(name, names), "reason": model.reason}
-            for name, model in run.skipped.items()
-            if name not in run.hidden
-        ],
+        "failed": _missing(run.failed, run, names, ("reason", "detail")),
+        "skipped": _missing(run.skipped, run, names, ("reason",)),
     }
+
+
+def _missing(
+    models: Mapping[str, ModelRun], run: Run, names: Names, told: Iterable[str]
+) -> list[dict[str, Any]]:
+    return [
+        {"configuration": spelled(name, names), **{key: getattr(model, key) for key in told}}
+        for name, model in models.items()
+        if name not in run.hidden
+    ]
 
 
 def _group(group: Group, reference: str, names: Names) -> dict[str, Any]:
     there = {line.configuration.name for line in group.lines}
+    floor = None
+    if group.floor is not None:
+        loss = group.floor.log_loss
+        floor = {
+            "configuration": spelled(group.floor.configuration.name, names),
+            "log_loss": _rounded(loss.estimate),
+            "half_width": _rounded(loss.half_width),
+        }
     return {
         "title": group.title,
         "reviews": group.reviews,
         "learns_while_judged": group.learns,
         "best": spelled(group.best.configuration.name, names) if group.best else None,
-        "floor": None
-        if group.floor is None
-        else {
-            "configuration": spelled(group.floor.configuration.name, names),
-            "log_loss": _rounded(group.floor.log_loss.estimate),
-            "half_width": _rounded(group.floor.log_loss.half_width),
-        },
+        "floor": floor,
         "reference": spelled(reference, names) if reference in there else None,
         "answer": group.answer,
     }
 
 
 def _ranked(group: int, line: Ranked, names: Names) -> dict[str, Any]:
-    share = line.against_floor
+    configuration, share = line.configuration, line.against_floor
+    training = {  # what of it is not as published, and where that is from; nothing as a rule
+        "hyperparameters": dict(configuration.hyperparameters),
+        "ledger": configuration.ledger,
+    }
     return {
         "group": group,
         "place": line.place,
-        "configuration": spelled(line.configuration.name, names),
-        "words": line.configuration.words,
-        "model": line.configuration.model.name,
-        "parameter_count": line.configuration.parameters,
-        **_training(line.configuration),
+        "configuration": spelled(configuration.name, names),
+        "words": configuration.words,
+        "model": configuration.model.name,
+        "parameter_count": configuration.parameters,
+        **(training if configuration.ledger else {}),
         **line.result.to_upstream(),
         "log_loss_half_width": _rounded(line.log_loss.half_width),
         "standing": line.standing,
         "flattered_reviews": line.result.flattered,
-        **{name: _difference(getattr(line, name)) for name in _DIFFERENCES},
+        **{name: _difference(getattr(line, name)) for name in DIFFERENCES},
         "against_floor_percent": None if share is None else _rounded(100 * share, 3),
         "seconds": round(line.result.seconds, 6),
         "cached": line.result.cached,
@@ -125,30 +133,16 @@ def _ranked(group: int, line: Ranked, names: Names) -> dict[str, Any]:
     }
 
 
-def _training(configuration: Configuration) -> dict[str, Any]:
-    """What of its training is not as published, and where that is from; nothing as a rule."""
-    if not configuration.ledger:
-        return {}
-    return {
-        "hyperparameters": dict(configuration.hyperparameters),
-        "ledger": configuration.ledger,
-    }
-
-
 def _difference(interval: Interval | None) -> dict[str, float | None] | None:
     if interval is None:
         return None
-    return {
-        "difference": _rounded(interval.estimate),
-        "half_width": _rounded(interval.half_width),
-    }
+    return {"difference": _rounded(interval.estimate), "half_width": _rounded(interval.half_width)}
 
 
 def dataset_document(found: Description) -> dict[str, Any]:
     """What `srs-eval dataset info` found."""
     return {
-        "layout": _JSON_LAYOUT,
-        "srs_eval": VERSION,
+        **_HEAD,
         "folder": str(found.folder),
         "data_set": found.layout,
         "users": len(found.users),
@@ -162,6 +156,35 @@ def dataset_document(found: Description) -> dict[str, Any]:
     }
 
 
+def dataset_lines(found: Description) -> list[str]:
+    """A data set in a few lines of plain text."""
+    layout = "anki-revlogs-10k" if found.layout == "parquet" else "FSRS-Anki-20k"
+    lines = [
+        f"{found.folder}: {found.layout} in the layout of {layout}",
+        f"users     {len(found.users):,}, {found.users[0]} to {found.users[-1]}",
+    ]
+    known = sorted(found.known_reviews.tolist())
+    if known:
+        lines.append(
+            f"reviews   {sum(known):,}; a user {known[0]:,} to {known[-1]:,}, half have "
+            f"{known[len(known) // 2]:,} or more"
+        )
+    sizes = [f"{name} {size / 1e6:,.1f} MB" for name, size in found.table_bytes.items() if size]
+    lacking = []
+    if unread := len(found.users) - len(known):
+        lacking.append(
+            f"{counted(unread, 'user')} whose file cannot be read (`srs-eval dataset verify`)"
+        )
+    for table, users in found.without.items():
+        if users:
+            whose = "all users" if len(users) == len(found.users) else counted(len(users), "user")
+            lacking.append(f"{table} of {whose}")
+    if found.gaps:
+        lacking.append(f"the ids {spans(found.gaps)}")
+    missing = "; ".join(lacking) or "nothing"
+    return [*lines, f"on disk   {', '.join(sizes)}", f"missing   {missing}"]
+
+
 def models_document(names: Iterable[str] = ()) -> dict[str, Any]:
     """Every listed configuration of the models that are named; without names, of all."""
     wanted = {each.model.name for each in resolve(names)} if names else set(all_models())
@@ -173,8 +196,7 @@ def models_document(names: Iterable[str] = ()) -> dict[str, Any]:
         for each in resolve([name])
     ]
     return {
-        "layout": _JSON_LAYOUT,
-        "srs_eval": VERSION,
+        **_HEAD,
         "models": [
             {
                 "configuration": each.name,
@@ -230,7 +252,7 @@ def run_csv(
     for result in document["results"]:
         line = {key: value for key, value in result.items() if key in _CSV_COLUMNS}
         line["parameters"] = result["parameter_count"]
-        for name in _DIFFERENCES:
+        for name in DIFFERENCES:
             difference = result[name] or {}
             line[name] = difference.get("difference")
             line[f"{name}_half_width"] = difference.get("half_width")
@@ -246,49 +268,43 @@ def run_csv(
 
 def ranking_table(group: Group) -> Table:
     """The ranking on one set of reviews, the floor as a line between the places."""
-    columns: list[tuple[str | Column, Callable[[Ranked], Cell]]] = [
-        (Column("model", gives="fold"), lambda line: line.configuration.words),
-        (Column("place", from_width=52), lambda line: line.place),
+    to_best = Column(
+        "to the best",
+        in_words=lambda cell: better(Interval(cell.value, cell.half_width)),
+        note="paired difference in log loss",
+        minor=True,
+        from_width=_WIDE,
+    )
+    than_average = Column(
+        THAN_AVERAGE,
+        in_words=lambda cell: against_floor(cell.value).strip(),
+        note="how much less or more log loss than the average has",
+        minor=True,
+        from_width=_PLAIN,
+    )
+    loss = Column("log loss", by_half_width=False, note="with its 95 % interval over days")
+    rmse = Column("RMSE(bins)", 2, percent=True, minor=True, from_width=_BROAD)
+    auc = Column("AUC", 3, minor=True, from_width=_BROAD)
+    return table_of(
+        "ranking",
+        group.title,
+        group.lines,
         (
-            Column("log loss", by_half_width=False, note="with its 95 % interval over days"),
-            lambda line: figure(line.log_loss, line.place == 1),
-        ),
-        (
-            Column(
-                "to the best",
-                in_words=lambda cell: better(Interval(cell.value, cell.half_width)),
-                note="paired difference in log loss",
-                minor=True,
-                from_width=_WIDE,
+            (Column("model", gives="fold"), lambda line: line.configuration.words),
+            (Column("place", from_width=52), lambda line: line.place),
+            (loss, lambda line: figure(line.log_loss, line.place == 1)),
+            (to_best, lambda line: figure(line.to_best)),
+            (rmse, lambda line: figure(line.result.metrics.rmse_bins)),
+            (auc, lambda line: figure(line.result.metrics.auc)),
+            (than_average, lambda line: figure(line.against_floor)),
+            (
+                Column("parameters", minor=True, from_width=_WIDE),
+                lambda line: line.configuration.parameters,
             ),
-            lambda line: figure(line.to_best),
+            (Column("verdict", from_width=50), lambda line: line.verdict_words),
         ),
-        (
-            Column("RMSE(bins)", 2, percent=True, minor=True, from_width=_BROAD),
-            lambda line: figure(line.result.metrics.rmse_bins),
-        ),
-        (
-            Column("AUC", 3, minor=True, from_width=_BROAD),
-            lambda line: figure(line.result.metrics.auc),
-        ),
-        (
-            Column(
-                THAN_AVERAGE,
-                in_words=lambda cell: against_floor(cell.value).strip(),
-                note="how much less or more log loss than the average has",
-                minor=True,
-                from_width=_PLAIN,
-            ),
-            lambda line: figure(line.against_floor),
-        ),
-        (
-            Column("parameters", minor=True, from_width=_WIDE),
-            lambda line: line.configuration.parameters,
-        ),
-        (Column("verdict", from_width=50), lambda line: line.verdict_words),
-    ]
-    floors = tuple(number for number, line in enumerate(group.lines) if line.is_floor)
-    return table_of("ranking", group.title, group.lines, columns, faint=floors)
+        faint=tuple(number for number, line in enumerate(group.lines) if line.is_floor),
+    )
 
 
 def _flags(protocol: Protocol) -> dict[str, Any]:

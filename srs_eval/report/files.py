@@ -1,18 +1,24 @@
-"""A document as files: a page, Markdown, JSON, CSV for its tables, PNG for its pictures."""
+"""A document as files: a page, Markdown, JSON, CSV for its tables, PNG for its pictures.
+
+A page is self-contained: it opens offline and asks nobody for anything. Its pictures are SVG, which
+its style inverts where the reader's system is dark. Tables sort by a click on a heading; what does
+that is the only script.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from base64 import b64encode
+from html import escape
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from srs_eval.data.errors import csv_text, harmless
-from srs_eval.data.paths import MADE_BY, VERSION, write_file, write_folder
+from srs_eval.data.paths import GENERATOR, MADE_BY, VERSION, write_file, write_folder
 from srs_eval.report.document import (
     Block,
-    Cell,
     Code,
     Column,
     Document,
@@ -21,18 +27,18 @@ from srs_eval.report.document import (
     Section,
     Table,
     with_commands,
-    written,
 )
 
-_WIDEST = 14  # columns of a table that stands for a picture
+_WIDEST = 14  # columns of a table that stands for a picture in Markdown
+_DENSE = 900  # points from which a picture is read at its full width only
+_LONG = 60  # characters from which a cell of a page is wrapped
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 FOLDERS = ("csv", "png")  # forms that are a folder of files; html, md and json are one file
 
 
 def as_text(document: Document, form: str) -> str:
     """A document as a page ("html"), as Markdown ("md") or as JSON ("json")."""
     if form == "html":
-        from srs_eval.report.page import page
-
         return harmless(page(document))
     if form == "md":
         return harmless(_markdown(document))
@@ -84,8 +90,8 @@ def _plain(table: Table) -> list[tuple[Any, ...]]:
         columns.append([column.title, *values])
         more: dict[str, list[float]] = {}
         if any(each.ends is not None for each in figures):
-            ends = [each.ends or (math.nan, math.nan) for each in figures]
-            more = {"low": [low for low, _ in ends], "high": [high for _, high in ends]}
+            ends = zip(*(each.ends or (math.nan, math.nan) for each in figures), strict=True)
+            more = dict(zip(("low", "high"), map(list, ends), strict=True))
         elif not all(math.isnan(each.half_width) for each in figures):
             more = {"half-width": [each.half_width for each in figures]}
         columns += ([f"{column.title} {name}", *map(_digits, more[name])] for name in more)
@@ -136,50 +142,36 @@ def _section(section: Section, level: int) -> list[str]:
 
 def _to_copy(section: Section) -> list[str]:
     """The lines to copy of a folded section, folded where a forum can."""
-    lines = _codes(section.blocks)
+    lines = [each.text for each in section.all_blocks() if isinstance(each, Code)]
     if not lines:
         return []
     summary = f"<details><summary>{_escaped(section.title)}</summary>"
     return [summary, *(f"```\n{each}\n```" for each in lines), "</details>"]
 
 
-def _codes(blocks: Sequence[Block]) -> list[str]:
-    found = []
-    for block in blocks:
-        if isinstance(block, Code):
-            found.append(block.text)
-        elif isinstance(block, Section):
-            found += _codes(block.blocks)
-    return found
-
-
 def _table(table: Table) -> list[str]:
     places = range(len(table.rows)) if table.brief is None else table.brief
     if not places and table.rows:
         return []
-    lines = [
-        f"| {' | '.join(_escaped(column.title) for column in table.columns)} |",
-        f"| {' | '.join('---:' if each else '---' for each in table.right)} |",
+    rows = [
+        [_escaped(column.title) for column in table.columns],
+        ["---:" if each else "---" for each in table.right],
     ]
+    texts = table.texts()
     for place in places:
-        cells = [
-            _cell(cell, column)
-            for cell, column in zip(table.rows[place], table.columns, strict=True)
-        ]
+        cells = list(map(_escaped, texts[place]))
+        for k, cell in enumerate(table.rows[place]):
+            if isinstance(cell, Figure) and cell.strong:
+                cells[k] = f"**{cells[k]}**"
         if place == table.own:
             cells[0] = f"★ **{cells[0]}**"
-        lines.append(f"| {' | '.join(cells)} |")
+        rows.append(cells)
     left_out = len(table.rows) - len(places)
     return [
         *([f"**{_escaped(table.title)}**"] if table.title else []),
-        "\n".join(lines),
+        "\n".join(f"| {' | '.join(cells)} |" for cells in rows),
         *([f"{left_out} more rows are left out."] if left_out else []),
     ]
-
-
-def _cell(cell: Cell, column: Column) -> str:
-    text = _escaped(written(cell, column))
-    return f"**{text}**" if isinstance(cell, Figure) and cell.strong else text
 
 
 def _escaped(text: str) -> str:
@@ -191,3 +183,136 @@ def _escaped(text: str) -> str:
         f"`{part}`" if code else re.sub(r"([\\`*_|<>\[\]])", r"\\\1", part)
         for part, code in with_commands(" ".join(text.split()))
     )
+
+
+# --- a page
+
+
+def page(document: Document) -> str:
+    """The whole page as text."""
+    numbered = [(f"s{number}", section) for number, section in enumerate(document.sections, 1)]
+    links = "".join(
+        f'<li><a href="#{place}">{escape(section.title)}</a></li>' for place, section in numbered
+    )
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        "<head>",
+        GENERATOR,
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{escape(document.title)}</title>",
+        '<link rel="icon" href="data:,">',
+        f"<style>\n{_beside('page.css')}</style>",
+        "</head>",
+        "<body>",
+        "<main>",
+        f"<h1>{escape(document.title)}</h1>",
+        f'<div class="lead">{"".join(map(_paragraph, document.lead))}</div>',
+        f"<nav><ul>{links}</ul></nav>" if len(numbered) > 2 else "",
+        *(_html(section, 1, place) for place, section in numbered),
+        f"<footer>{MADE_BY}</footer>",
+        "</main>",
+        f"<script>\n{_beside('page.js')}</script>",
+        "</body>",
+        "</html>",
+    ]
+    return "\n".join(part for part in parts if part) + "\n"
+
+
+def _beside(name: str) -> str:
+    """A text that stands beside this module."""
+    return resources.files("srs_eval.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _html(block: Block, level: int, place: str = "") -> str:
+    """A block below a heading of some level; `place` is what links name."""
+    match block:
+        case str():
+            return _paragraph(block)
+        case Table():
+            return _html_table(block) if block.shown else ""
+        case Picture():
+            return _html_figure(block)
+        case Code():
+            return f"<pre>{escape(block.text)}</pre>"
+    blocks = "\n".join(_html(each, level + 1) for each in block.blocks)
+    title = escape(block.title)
+    name = f' id="{place}"' if place else ""
+    if block.folded:
+        colon = "" if title.endswith("?") else ":"
+        beside = f"<span>{colon} {_inline(block.said)}</span>" if block.said else ""
+        return f"<details{name}><summary>{title}{beside}</summary>\n{blocks}\n</details>"
+    said = f"{_paragraph(block.said)}\n" if block.said else ""
+    tag = f"h{min(level + 1, 4)}"
+    if block.side_by_side:
+        blocks = f'<div class="grid">\n{blocks}\n</div>'
+    return f"<section{name}>\n<{tag}>{title}</{tag}>\n{said}{blocks}\n</section>"
+
+
+def _paragraph(text: str) -> str:
+    return f"<p>{_inline(text)}</p>"
+
+
+def _inline(text: str) -> str:
+    return "".join(
+        f"<code>{escape(part)}</code>" if code else escape(part)
+        for part, code in with_commands(text)
+    )
+
+
+def _html_figure(picture: Picture) -> str:
+    from srs_eval.report.pictures import svg
+
+    content, width = svg(picture)
+    least = width * (0.75 if width < _DENSE else 1)  # then it scrolls
+    drawn = (
+        f'<img alt="{escape(picture.title)}" '
+        f'style="max-width:{width:.0f}px;min-width:{least:.0f}px" '
+        f'src="data:image/svg+xml;base64,{b64encode(content).decode()}">'
+    )
+    table = ""
+    if picture.table is not None:
+        folded = "<details><summary>The same as a table</summary>"
+        table = f"\n{folded}\n{_html_table(picture.table)}\n</details>"
+    return (
+        f"<figure><figcaption>{escape(picture.title)}</figcaption>"
+        f'<div class="scroll">{drawn}</div>{table}</figure>'
+    )
+
+
+def _html_table(table: Table) -> str:
+    columns = list(zip(table.columns, table.right, strict=True))
+    heads = "".join(
+        f'<th scope="col"{_kind(column, right)}{_given("title", column.note)}>'
+        f"<button>{escape(column.title)}</button></th>"
+        for column, right in columns
+    )
+    rows = ""
+    for place, (row, texts) in enumerate(zip(table.rows, table.texts(), strict=True)):
+        rows += f"<tr{_given('class', 'own' if place == table.own else '')}>"
+        for cell, text, (column, right) in zip(row, texts, columns, strict=True):
+            value, shown = "", escape(text)
+            if not isinstance(cell, str):
+                number = cell.value if isinstance(cell, Figure) else cell
+                known = number is not None and not math.isnan(number)
+                value = f' data-v="{number:.10g}"' if known else ' data-v=""'
+            if isinstance(cell, Figure) and cell.strong:
+                shown = f"<b>{shown}</b>"
+            rows += f"<td{_kind(column, right, text)}{value}>{shown}</td>"
+        rows += "</tr>\n"
+    caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    return (
+        f'<div class="scroll"><table>{caption}\n<thead><tr>{heads}</tr></thead>\n'
+        f"<tbody>\n{rows}</tbody></table></div>"
+    )
+
+
+def _kind(column: Column, right: bool, text: str = "") -> str:
+    kinds = {"n": right, "long": not right and len(text) > _LONG, "minor": column.minor}
+    return _given("class", " ".join(name for name, is_so in kinds.items() if is_so))
+
+
+def _given(attribute: str, value: str) -> str:
+    return f' {attribute}="{escape(value)}"' if value else ""

@@ -27,6 +27,19 @@ _FROM_BENCHMARK = (
     "Reviews are those of the benchmark. A verdict speaks of reviews like these. FSRS-6 is fitted "
     "to the reviews before each fold."
 )
+ANKI_ROWS = (
+    "Reviews are those that Anki's optimizer takes (--rows anki); "
+    "a verdict speaks of reviews like these. An interval beyond 0 is none yet where "
+    "several are judged together (Holm), nor below 1,000 reviews or 20 days."
+)
+MODELS_ROWS = (
+    "Reviews are those of the benchmark (--rows benchmark); a verdict speaks of reviews like "
+    "these. FSRS-6 is fitted to the reviews before each fold."
+)
+STATE_CLOSING = (
+    "STATE-FSRS-6 knows every answer before the one it predicts; a scheduler cannot. "
+    "Intervals are 95 %, over days."
+)
 
 
 def presets_section(lines: Sequence[Line]) -> list[Section]:
@@ -60,10 +73,7 @@ def presets_section(lines: Sequence[Line]) -> list[Section]:
 
 
 def answers_section(
-    answers: Sequence[Finding] | str,
-    rows: str,
-    lines: Sequence[Line],
-    workload: Workload | str,
+    answers: Sequence[Finding] | str, rows: str, lines: Sequence[Line], workload: Workload | str
 ) -> list[Section]:
     """A line for each question, opened for what it rests on."""
     if isinstance(answers, str):
@@ -98,12 +108,7 @@ def answers_section(
             for number, answer in enumerate(of_question, start=1 + said_before)
         ]
         blocks.append(
-            Section(
-                about.title,
-                _flat(rests_on),
-                folded=True,
-                said=said.get(question, first),
-            )
+            Section(about.title, _flat(rests_on), folded=True, said=said.get(question, first))
         )
     blocks += _workload(workload)
     blocks.append(_FROM_ANKI if rows == "anki" else _FROM_BENCHMARK)

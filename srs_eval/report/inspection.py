@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _KIND_NAMES = ("learning", "review", "relearning", "filtered", "manual", "rescheduled")
-_ROW_KINDS: tuple[RowKind, ...] = ("benchmark", "anki")
 
 
 @dataclass(frozen=True)
@@ -112,6 +111,12 @@ class Inspection:
     presets: tuple[PresetReport, ...]
     notes: tuple[str, ...]
 
+    @property
+    def span(self) -> str:
+        """The first and the last date; "" where they are not known."""
+        dates = [each[:10] for each in (self.first_review, self.last_review) if each]
+        return " to ".join(dates)
+
     def document(self) -> dict[str, Any]:
         """As JSON-ready values."""
         return {"layout": 1, "srs_eval": VERSION, **asdict(self)}
@@ -121,13 +126,11 @@ def inspect_log(log: ReviewLog) -> Inspection:
     """Count what a log holds and what each rule keeps (vectorised; no reviews are changed)."""
     source = log.entries if log.entries is not None else log.rows
     assert source is not None
-    card_id = source.card_id
     # Data sets hold rows already, by the benchmark's rule.
-    kinds_of_rows = _ROW_KINDS if log.entries is not None else _ROW_KINDS[:1]
-    selections = {kind: select_rows(log, kind) for kind in kinds_of_rows}
-    existing = np.isin(card_id, log.cards.card_id)
+    rules: tuple[RowKind, ...] = ("benchmark",) if log.entries is None else ("benchmark", "anki")
+    selections = {kind: select_rows(log, kind) for kind in rules}
     knows_cards = bool(len(log.cards.card_id))
-    deleted = card_id[~existing] if knows_cards else card_id[:0]
+    deleted = source.card_id[knows_cards & ~np.isin(source.card_id, log.cards.card_id)]
     benchmark_days = selections["benchmark"].rows.day_offset
     kinds: dict[str, int] = {}
     first = last = None
@@ -135,11 +138,7 @@ def inspect_log(log: ReviewLog) -> Inspection:
         found = np.bincount(log.entries.kind, minlength=len(_KIND_NAMES)).tolist()
         kinds = {name: count for name, count in zip(_KIND_NAMES, found, strict=True) if count}
         first, last = (_iso(int(log.entries.time_ms[place])) for place in (0, -1))
-    ratings, counts = np.unique(source.rating, return_counts=True)
-    deck_reports: tuple[DeckReport, ...] = ()
-    preset_reports: tuple[PresetReport, ...] = ()
-    if knows_cards:
-        deck_reports, preset_reports = _groups(log, card_id, selections)
+    decks, presets = _groups(log, source.card_id, selections) if knows_cards else ((), ())
     return Inspection(
         path=log.receipt.path,
         format=log.receipt.format,
@@ -153,14 +152,14 @@ def inspect_log(log: ReviewLog) -> Inspection:
         next_day_at=log.day_grid.next_day_at_s if log.day_grid else None,
         day_boundaries=log.day_grid.source if log.day_grid else "settled by the source",
         entries_by_kind=kinds,
-        entries_by_rating=dict(zip(ratings.tolist(), counts.tolist(), strict=True)),
+        entries_by_rating=dict(sorted(Counter(source.rating.tolist()).items())),
         cards=len(log.cards.card_id),
         suspended_cards=int(log.cards.suspended.sum()),
         deleted_cards=len(np.unique(deleted)),
         entries_of_deleted_cards=len(deleted),
         rows={kind: _row_counts(selection) for kind, selection in selections.items()},
-        decks=deck_reports,
-        presets=preset_reports,
+        decks=decks,
+        presets=presets,
         notes=(*log.receipt.notes, *why_left_out(log).values()),
     )
 
@@ -179,76 +178,52 @@ def _groups(
     log: ReviewLog, card_id: IntArray, selections: Mapping[RowKind, Selection]
 ) -> tuple[tuple[DeckReport, ...], tuple[PresetReport, ...]]:
     """Counts by home deck and by its preset, in order of name; groups without name last."""
-    deck_ids = {
-        "entries": log.deck_of(card_id),
-        "cards": log.cards.deck_id,
-        "benchmark_rows": log.deck_of(selections["benchmark"].rows.card_id),
-    }
-    if "anki" in selections:
-        deck_ids["anki_rows"] = log.deck_of(selections["anki"].rows.card_id)
-    by_deck = _counts_by_group(deck_ids, log.decks)
-    by_preset = _counts_by_group(
-        {what: log.preset_of(decks) for what, decks in deck_ids.items()}, log.presets
-    )
-    decks = [_deck(log, key, counts) for key, counts in by_deck.items()]
+    deck_ids = {"entries": log.deck_of(card_id), "cards": log.cards.deck_id}
+    for kind, selection in selections.items():
+        deck_ids[f"{kind}_rows"] = log.deck_of(selection.rows.card_id)
+    preset_ids = {what: log.preset_of(decks) for what, decks in deck_ids.items()}
+    decks = []
+    for key, counts in _counts_by_group(deck_ids, log.decks).items():
+        deck = log.decks.get(key) or Deck(key, _unknown("deck", key, "deleted cards"), None)
+        preset = None if deck.preset_id is None else log.presets.get(deck.preset_id)
+        name = preset.name if preset else ""
+        decks.append(DeckReport(**_common(deck, DeckReport), preset=name, counts=counts))
     in_use = Counter(deck.preset_id for deck in log.decks.values())
-    presets = [_preset(log, key, in_use[key], counts) for key, counts in by_preset.items()]
+    nobody = "deleted cards and missing decks"
+    presets = []
+    for key, counts in _counts_by_group(preset_ids, log.presets).items():
+        preset = log.presets.get(key) or Preset(key, _unknown("preset", key, nobody))
+        fault = fault_of(preset.parameters_in_force)
+        parameters = () if fault else preset.parameters_in_force
+        presets.append(
+            PresetReport(
+                **_common(preset, PresetReport),
+                decks=in_use[key],
+                parameters=parameters,
+                parameters_version={17: 4, 19: 5, 21: 6}.get(len(parameters)),
+                unusable=fault,
+                stored_versions=tuple(sorted(preset.fsrs_parameters)),
+                counts=counts,
+            )
+        )
     return (
         tuple(sorted(decks, key=lambda deck: (deck.id not in log.decks, deck.name, deck.id))),
         tuple(sorted(presets, key=lambda one: (one.id not in log.presets, one.name, one.id))),
     )
 
 
-def _deck(log: ReviewLog, key: int, counts: GroupCounts) -> DeckReport:
-    deck = log.decks.get(key) or Deck(key, _unknown("deck", key, "deleted cards"), None)
-    preset = None if deck.preset_id is None else log.presets.get(deck.preset_id)
-    return DeckReport(
-        id=key,
-        name=deck.name,
-        preset_id=deck.preset_id,
-        preset=preset.name if preset else "",
-        filtered=deck.filtered,
-        desired_retention=deck.desired_retention,
-        counts=counts,
-    )
-
-
-def _preset(log: ReviewLog, key: int, decks: int, counts: GroupCounts) -> PresetReport:
-    nobody = "deleted cards and missing decks"
-    preset = log.presets.get(key) or Preset(key, _unknown("preset", key, nobody))
-    fault = fault_of(preset.parameters_in_force)
-    parameters = () if fault else preset.parameters_in_force
-    return PresetReport(
-        id=key,
-        name=preset.name,
-        decks=decks,
-        parameters=parameters,
-        parameters_version={17: 4, 19: 5, 21: 6}.get(len(parameters)),
-        unusable=fault,
-        stored_versions=tuple(sorted(preset.fsrs_parameters)),
-        desired_retention=preset.desired_retention,
-        historical_retention=preset.historical_retention,
-        ignore_before=preset.ignore_before,
-        learning_steps=preset.learning_steps,
-        relearning_steps=preset.relearning_steps,
-        maximum_interval=preset.maximum_interval,
-        search=preset.search,
-        counts=counts,
-    )
+def _common(of: Deck | Preset, report: type) -> dict[str, Any]:
+    """What a report takes from a deck or a preset as it is."""
+    return {each.name: getattr(of, each.name) for each in fields(report) if hasattr(of, each.name)}
 
 
 def _counts_by_group(
-    groups: Mapping[str, IntArray], known: Mapping[int, object]
+    groups: Mapping[str, IntArray], known: Iterable[int]
 ) -> dict[int, GroupCounts]:
-    found: dict[int, dict[str, int]] = {key: {} for key in known}
-    for what, column in groups.items():
-        for key, count in zip(
-            *(part.tolist() for part in np.unique(column, return_counts=True)), strict=True
-        ):
-            found.setdefault(key, {})[what] = count
+    found = {what: Counter(column.tolist()) for what, column in groups.items()}
     return {
-        key: GroupCounts(**{what: counts.get(what, 0) for what in groups})
-        for key, counts in found.items()
+        key: GroupCounts(**{what: counts[key] for what, counts in found.items()})
+        for key in {*known, *(key for counts in found.values() for key in counts)}
     }
 
 
@@ -262,43 +237,38 @@ def _iso(time_ms: int) -> str:
 
 def _entries_table(inspection: Inspection) -> Table:
     """What each rule keeps of the entries, and why it leaves out the others."""
-    of_kinds = list(inspection.rows.values())
-    reasons = dict.fromkeys(reason for counts in of_kinds for reason in counts.dropped)
+    kinds = inspection.rows.values()
     rows: list[tuple[Cell, ...]] = [
-        ("kept", *(counts.kept for counts in of_kinds)),
-        ("kept, on a later day", *(counts.later_days for counts in of_kinds)),
+        ("kept", *(counts.kept for counts in kinds)),
+        ("kept, on a later day", *(counts.later_days for counts in kinds)),
     ]
-    for reason in reasons:
-        rows.append((reason, *(counts.dropped.get(reason, 0) for counts in of_kinds)))
+    for reason in dict.fromkeys(reason for counts in kinds for reason in counts.dropped):
+        rows.append((reason, *(counts.dropped.get(reason, 0) for counts in kinds)))
     columns = (Column("entries", gives="fold"), *map(Column, inspection.rows))
     return Table("rows", "Which entries count", columns, tuple(rows))
 
 
 def summary_section(inspection: Inspection, with_notes: bool) -> Section:
     """What was read, as a section of a report."""
-    span = [each[:10] for each in (inspection.first_review, inspection.last_review) if each]
-    facts = [
-        f"{inspection.format}, {inspection.entries_read:,} entries"
-        + (f", {span[0]} to {span[1]}" if len(span) == 2 else "")
-        + f", {counted(inspection.days, 'day')} from first to last.",
-        f"Days begin as: {inspection.day_boundaries}.",
-    ]
-    presets = Table(
+    span = f", {inspection.span}" if inspection.span else ""
+    presets = table_of(
         "presets",
         "Presets",
-        tuple(map(Column, ("preset", "decks", "cards", "entries", "parameters"))),
-        tuple(
-            (
-                preset.name or str(preset.id),
-                preset.decks,
-                preset.counts.cards,
-                preset.counts.entries,
-                parameter_line(preset.parameters) if preset.parameters else preset.schedules_with,
-            )
-            for preset in inspection.presets
+        inspection.presets,
+        (
+            ("preset", lambda preset: preset.name or str(preset.id)),
+            ("decks", lambda preset: preset.decks),
+            ("cards", lambda preset: preset.counts.cards),
+            ("entries", lambda preset: preset.counts.entries),
+            ("parameters", lambda one: parameter_line(one.parameters) or one.schedules_with),
         ),
     )
-    blocks: list[Block] = [*facts, _entries_table(inspection)]
+    blocks: list[Block] = [
+        f"{inspection.format}, {inspection.entries_read:,} entries{span}, "
+        f"{counted(inspection.days, 'day')} from first to last.",
+        f"Days begin as: {inspection.day_boundaries}.",
+        _entries_table(inspection),
+    ]
     if inspection.presets:
         blocks.append(Section("Presets", (presets,), folded=True))
     return Section("What was read", (*blocks, *(inspection.notes if with_notes else ())))
@@ -309,19 +279,20 @@ def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType
     from rich.console import Group
     from rich.text import Text
 
-    from srs_eval.report.terminal import facts_text, table_text
+    from srs_eval.report.console import facts_text, table_text
 
+    cards = (
+        f"{inspection.cards:,}, {inspection.suspended_cards:,} suspended; "
+        f"{inspection.deleted_cards:,} deleted ones have "
+        f"{inspection.entries_of_deleted_cards:,} entries"
+    )
     facts = {
         "file": printable(inspection.path, None),
         "format": inspection.format,
         "entries": f"{inspection.entries_read:,}",
-        "reviewed": _span_words(inspection),
+        "reviewed": ", ".join(filter(None, (inspection.span, f"{inspection.days:,} days"))),
         "days": inspection.day_boundaries,
-        "cards": f"{inspection.cards:,}, {inspection.suspended_cards:,} suspended; "
-        f"{inspection.deleted_cards:,} deleted ones have "
-        f"{inspection.entries_of_deleted_cards:,} entries"
-        if inspection.cards
-        else "not told",
+        "cards": cards if inspection.cards else "not told",
         "FSRS": {True: "on", False: "off", None: "not told"}[inspection.fsrs_enabled],
     }
     counts: list[tuple[str, Callable[[DeckReport | PresetReport], Cell]]] = [
@@ -330,43 +301,24 @@ def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType
         ("benchmark", lambda one: one.counts.benchmark_rows),
         ("anki", lambda one: one.counts.anki_rows),
     ][: 2 + len(inspection.rows)]
-    decks = table_of(
-        "decks",
-        "Decks",
-        inspection.decks,
-        [
-            (Column("deck", gives="fold"), lambda deck: deck.name or str(deck.id)),
-            (
-                Column("preset", gives="fold"),
-                lambda deck: "filtered" if deck.filtered else deck.preset or _id(deck.preset_id),
-            ),
-            *counts,
-        ],
-    )
-    presets = table_of(
-        "presets",
-        "Presets",
-        inspection.presets,
-        [
-            (Column("preset", gives="fold"), lambda preset: preset.name or str(preset.id)),
-            ("parameters", lambda preset: preset.schedules_with),
-            (Column("retention", 2), lambda preset: figure(preset.desired_retention)),
-            *counts,
-        ],
-    )
+    decks: list[tuple[Column, Callable[[DeckReport], Cell]]] = [
+        (Column("deck", gives="fold"), lambda deck: deck.name or str(deck.id)),
+        (
+            Column("preset", gives="fold"),
+            lambda deck: "filtered" if deck.filtered else deck.preset or str(deck.preset_id or ""),
+        ),
+    ]
+    presets: list[tuple[Column, Callable[[PresetReport], Cell]]] = [
+        (Column("preset", gives="fold"), lambda preset: preset.name or str(preset.id)),
+        (Column("parameters"), lambda preset: preset.schedules_with),
+        (Column("retention", 2), lambda preset: figure(preset.desired_retention)),
+    ]
     parts: list[RenderableType] = [facts_text(facts.items())]
-    for table in (_entries_table(inspection), decks, presets):
+    for table in (
+        _entries_table(inspection),
+        table_of("decks", "Decks", inspection.decks, [*decks, *counts]),
+        table_of("presets", "Presets", inspection.presets, [*presets, *counts]),
+    ):
         if table.rows:
             parts += ["", *table_text(table, width)]
     return Group(*parts, *(Text(f"• {note}") for note in inspection.notes))
-
-
-def _id(preset: int | None) -> str:
-    return "" if preset is None else str(preset)
-
-
-def _span_words(inspection: Inspection) -> str:
-    days = f"{inspection.days:,} days"
-    if inspection.first_review is None or inspection.last_review is None:
-        return days
-    return f"{inspection.first_review[:10]} to {inspection.last_review[:10]}, {days}"

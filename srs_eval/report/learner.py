@@ -4,27 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.findings import Days, Month
-from srs_eval.advice.over_time import dates, months
+from srs_eval.advice import questions
+from srs_eval.advice.findings import Days, Finding, Month
 from srs_eval.advice.overview import Overview
-from srs_eval.advice.questions import (
-    DAYS,
-    MODELS,
-    OF_PRESETS,
-    OVER_ALL,
-    REGISTRY,
-    Asked,
-    Finding,
-    ask,
-    questions_for,
-    rows_of,
-    tasks_of,
-)
+from srs_eval.advice.questions import Asked
 from srs_eval.advice.shown import sentences, tables
 from srs_eval.advice.shown.memory import days_table
 from srs_eval.advice.workload.estimate import MINUTES, Workload, workload
@@ -35,10 +24,10 @@ from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import anonymous as without_names
 from srs_eval.engine.ranking import Group, own_scheduler
 from srs_eval.engine.run import Run
+from srs_eval.engine.session import Result
 from srs_eval.engine.workers import send
 from srs_eval.report import formats as words
 from srs_eval.report import pictures
-from srs_eval.report.console import STATE_CLOSING
 from srs_eval.report.document import (
     Block,
     Cell,
@@ -49,17 +38,19 @@ from srs_eval.report.document import (
     Section,
     Table,
     figure,
+    table_of,
 )
 from srs_eval.report.export import ranking_table
 from srs_eval.report.files import write_as
 from srs_eval.report.findings import (
+    STATE_CLOSING,
     answers_section,
     evidence,
     figures,
     presets_section,
 )
-from srs_eval.report.inspection import Inspection, inspect_log, summary_section
-from srs_eval.stats.intervals import CalibrationGraph, Interval, calibration_graph
+from srs_eval.report.inspection import inspect_log, summary_section
+from srs_eval.stats.intervals import Interval, calibration_graph
 from srs_eval.training.hyperparameters import Context
 
 _FIRST_ROWS = 15  # of a ranking in a forum, with one's own and the average
@@ -69,25 +60,6 @@ _PICTURED = (
 )
 _CALIBRATION_BINS = 20
 _MONTHS_IN_BRIEF = 6  # the latest, in a forum
-
-
-@dataclass(frozen=True)
-class _Learner:
-    """What a report on a learner tells; a sentence where something could not be found out."""
-
-    inspection: Inspection
-    protocol: Protocol
-    run: Run
-    rows: str  # that the answers rest on
-    answers: Sequence[Finding] | str
-    state: Sequence[Finding] | str
-    workload: Workload | str  # of the preset with the most reviews
-    calibration: Mapping[str, CalibrationGraph]  # by words of a configuration
-    predictor: str  # in words: the model whose months are told
-    months: Sequence[Month]
-    narrowed_to: Mapping[str, str | None]
-    anonymous: bool
-    own: str | None = None  # the configuration that stands for the learner's scheduler
 
 
 def learner_report(
@@ -111,89 +83,75 @@ def learner_report(
     """
     if anonymous:
         log, known, costs = without_names(log), (), None
-    asked_of = {each for task in tasks_of(log) for each in task}
-    over_all = [each for each in OVER_ALL if each in asked_of]
-    questions = list(dict.fromkeys([*over_all, *questions_for(log)]))
-    every = [*questions, "day", "workload"]
+    asked_of = {each for task in questions.tasks_of(log) for each in task}
+    over_all = [each for each in questions.OVER_ALL if each in asked_of]
+    wanted = list(dict.fromkeys([*over_all, *questions.questions_for(log)]))
+    every = [*wanted, "day", "workload"]
 
     def at(question: str) -> None:
         tell(every.index(question) + 1, len(every), question)
 
     asked = Asked(log, context, run.equivalence)
-    answers, state = _answers(asked, questions, at, known), _answers(asked, ["day"], at, known)
+    answers, state = _answers(asked, wanted, at, known), _answers(asked, ["day"], at, known)
     at("workload")
     costs_or_why = costs or _workload(log, context, at_once=bool(known))
-    groups = run.groups()
+    rows = questions.rows_of(log, wanted)
+    overview = Overview(rows, answers=answers) if isinstance(answers, list) else None
+    lines = overview.lines if overview else []
+    groups, results, own = run.groups(), run.results(), own_scheduler(log)
     best = groups[0].best if groups else None
-    own = own_scheduler(log)
-    shown = [name for name in (own, best and best.configuration.name) if name in run.results()]
     by_name = {each.name: each.words for each in run.configurations}
-    return _learner_document(
-        _Learner(
-            inspection=inspect_log(log),
-            protocol=protocol,
-            run=run,
-            rows=rows_of(log, questions),
-            answers=answers,
-            state=state,
-            workload=costs_or_why,
-            calibration={
-                by_name[name]: calibration_graph(
-                    run.results()[name].y, run.results()[name].p, _CALIBRATION_BINS
-                )
-                for name in dict.fromkeys(shown)
-            },
-            predictor=by_name[shown[0]] if shown else "",
-            months=months(run.results()[shown[0]], dates(log, protocol)) if shown else (),
-            narrowed_to=narrowed_to or {},
-            anonymous=anonymous,
-            own=own,
-        )
+    names = [own, best.configuration.name if best else None]
+    shown = {by_name[name]: results[name] for name in names if name in results}
+    of_months: Sequence[Month] = ()
+    predictor = next(iter(shown), "")
+    if shown:
+        of_months = questions.months_of(log, protocol, shown[predictor])
+    drawn = (*_calibration(shown), *_recall_by_month(predictor, of_months), *_curve(costs_or_why))
+    return Document(
+        _title(log, narrowed_to or {}, anonymous),
+        tuple(_lead(run, overview)),
+        (
+            *presets_section(lines),
+            *([Section("In pictures", drawn, said=_PICTURED, side_by_side=True)] if drawn else []),
+            *answers_section(answers, rows, lines, costs_or_why),
+            *(
+                _group(group, f"{number}-" if len(groups) > 1 else "", run.so_far, own)
+                for number, group in enumerate(groups, start=1)
+            ),
+            *_over_time(predictor, of_months),
+            *_state(state),
+            summary_section(inspect_log(log), with_notes=not anonymous),
+            _card(run, protocol),
+        ),
     )
 
 
 def _answers(
-    asked: Asked, questions: Sequence[str], at: Callable[[str], None], known: Sequence[Finding]
+    asked: Asked, wanted: Sequence[str], at: Callable[[str], None], known: Sequence[Finding]
 ) -> list[Finding] | str:
     """The answers to all questions, or why there are none."""
     found: list[Finding] = []
     try:
-        for question in questions:
+        for question in wanted:
             at(question)
-            told_by = DAYS if question in DAYS else (question,)
-            found += [each for each in known if each.question in told_by] or ask(question, asked)
+            told_by = questions.DAYS if question in questions.DAYS else (question,)
+            answers = [each for each in known if each.question in told_by]
+            found += answers or questions.ask(question, asked)
     except NotEnoughData as error:
         return f"Too little data to answer: {error}."
     return found
 
 
 def export_learner(
-    log: ReviewLog,
-    run: Run,
-    protocol: Protocol,
-    *,
-    form: str,
-    path: Path,
-    context: Context | None = None,
-    narrowed_to: Mapping[str, str | None] | None = None,
-    anonymous: bool = False,
-    known: Sequence[Finding] = (),
-    costs: Workload | None = None,
+    log: ReviewLog, run: Run, protocol: Protocol, *, form: str, path: Path, **how: Any
 ) -> list[Path]:
-    """Write the report on one learner in a form of `report.files.write_as`; what was written.
+    """Write `learner_report` in a form of `report.files.write_as`; what was written.
 
-    Works first on the questions of which nothing is `known` (`learner_report`): call it in a
-    worker. Raises InputError where the files cannot be written.
+    Works first on the questions of which nothing is `known`: call it in a worker. Raises
+    InputError where the files cannot be written.
     """
-    document = learner_report(
-        *(log, run, protocol),
-        context=context,
-        narrowed_to=narrowed_to,
-        anonymous=anonymous,
-        known=known,
-        costs=costs,
-    )
-    return write_as(document, form, path)
+    return write_as(learner_report(log, run, protocol, **how), form, path)
 
 
 def _workload(log: ReviewLog, context: Context | None, *, at_once: bool = False) -> Workload | str:
@@ -201,7 +159,7 @@ def _workload(log: ReviewLog, context: Context | None, *, at_once: bool = False)
 
     `at_once`: a first estimate.
     """
-    if rows_of(log, (OF_PRESETS,)) == "benchmark":
+    if questions.rows_of(log, (questions.OF_PRESETS,)) == "benchmark":
         return ""
     try:
         coming = workload(log, context=context)
@@ -217,32 +175,11 @@ def _workload(log: ReviewLog, context: Context | None, *, at_once: bool = False)
     return found
 
 
-def _learner_document(learner: _Learner) -> Document:
-    """Answers first, then what they rest on."""
-    groups = learner.run.groups()
-    overview = _overview(learner)
-    lines = [] if overview is None else overview.lines
-    sections = [
-        *presets_section(lines),
-        *_in_pictures(learner),
-        *answers_section(learner.answers, learner.rows, lines, learner.workload),
-        *(
-            _group(group, number, len(groups), learner)
-            for number, group in enumerate(groups, start=1)
-        ),
-        *_over_time(learner.predictor, learner.months),
-        *_state(learner.state),
-        summary_section(learner.inspection, with_notes=not learner.anonymous),
-        _card(learner),
-    ]
-    return Document(_title(learner), tuple(_lead(learner.run, overview)), tuple(sections))
-
-
-def _title(learner: _Learner) -> str:
-    only = [f"{what} {name}" for what, name in learner.narrowed_to.items() if name]
-    if learner.anonymous:
+def _title(log: ReviewLog, narrowed_to: Mapping[str, str | None], anonymous: bool) -> str:
+    if anonymous:
         return "A collection"
-    name = learner.inspection.path.replace("\\", "/").rpartition("/")[2]
+    only = [f"{what} {name}" for what, name in narrowed_to.items() if name]
+    name = log.receipt.path.replace("\\", "/").rpartition("/")[2]
     return f"{name}, {' and '.join(only)}" if only else name
 
 
@@ -250,31 +187,19 @@ def _lead(run: Run, overview: Overview | None) -> list[str]:
     """How well FSRS predicts, and which model predicts best."""
     lead = []
     if overview is not None:
-        models = (sentences(each)[0] for each in overview.of(MODELS))
+        models = (sentences(each)[0] for each in overview.of(questions.MODELS))
         lead = [each for each in (overview.headline, *models) if each]
     so_far = f" (so far: {run.so_far})" if run.so_far else ""
     groups = run.groups()[:1]
     return [*lead, *(f"{each.title}{so_far}: {each.answer}" for each in groups if each.answer)]
 
 
-# Answers
-
-
-def _overview(learner: _Learner) -> Overview | None:
-    """The answers as the app has them."""
-    if isinstance(learner.answers, str):
-        return None
-    return Overview(learner.rows, answers=list(learner.answers))
-
-
 # Ranking
 
 
-def _group(group: Group, number: int, groups: int, learner: _Learner) -> Section:
-    so_far = learner.run.so_far
-    name = f"{number}-" if groups > 1 else ""
+def _group(group: Group, prefix: str, so_far: str, scheduler: str | None) -> Section:
     names = [line.configuration.name for line in group.lines]
-    own = names.index(learner.own) if learner.own in names else None
+    own = names.index(scheduler) if scheduler in names else None
     floor = None if group.floor is None else names.index(group.floor.configuration.name)
     brief = sorted({*range(min(_FIRST_ROWS, len(names))), *({own, floor} - {None})})
     drawn = pictures.intervals(
@@ -288,10 +213,10 @@ def _group(group: Group, number: int, groups: int, learner: _Learner) -> Section
     blocks: list[Block] = [f"So far: {so_far}."] if so_far else []
     blocks += [group.answer] if group.answer else []
     table = ranking_table(group)
-    blocks.append(replace(table, name=f"{name}ranking", title="", own=own, brief=tuple(brief)))
+    blocks.append(replace(table, name=f"{prefix}ranking", title="", own=own, brief=tuple(brief)))
     if len(group.lines) > 1:
         title = "Log loss, the average as a line"
-        blocks.append(Picture(f"{name}ranking", title, drawn))
+        blocks.append(Picture(f"{prefix}ranking", title, drawn))
     return Section(group.title, tuple(blocks))
 
 
@@ -302,73 +227,33 @@ def _bounds(interval: Interval) -> tuple[float, float, float]:
 # Calibration, months, days
 
 
-def _in_pictures(learner: _Learner) -> list[Section]:
-    drawn = (
-        *_calibration(learner.calibration),
-        *_recall_by_month(learner.predictor, learner.months),
-        *_curve(learner.workload),
-    )
-    return [Section("In pictures", drawn, said=_PICTURED, side_by_side=True)] if drawn else []
-
-
-def _calibration(graphs: Mapping[str, CalibrationGraph]) -> list[Picture]:
-    if not graphs:
+def _calibration(shown: Mapping[str, Result]) -> list[Picture]:
+    if not shown:
         return []
+    graphs = {
+        name: calibration_graph(result.y, result.p, _CALIBRATION_BINS)
+        for name, result in shown.items()
+    }
     rows: list[tuple[Cell, ...]] = []
     for name, graph in graphs.items():
         columns = graph.predicted, graph.observed, graph.low, graph.high
-        rows += [
-            (
-                name,
-                f"{100 * graph.edges[k]:.0f} to {100 * graph.edges[k + 1]:.0f} %",
-                int(graph.count[k]),
-                *(Figure(float(each[k])) for each in columns),
-            )
-            for k in range(len(graph.count))
-            if graph.count[k]
-        ]
+        for k in np.flatnonzero(graph.count).tolist():
+            low, high = 100 * graph.edges[k], 100 * graph.edges[k + 1]
+            cells = (Figure(float(each[k])) for each in columns)
+            rows.append((name, f"{low:.0f} to {high:.0f} %", int(graph.count[k]), *cells))
+    shares = ("predicted", "recalled", "95 % from", "to")
     table = Table(
         "calibration",
         "Recalled over predicted recall",
         (
-            Column("model"),
-            Column("predicted between"),
-            Column("reviews"),
-            *(
-                Column(each, digits=1, percent=True)
-                for each in ("predicted", "recalled", "95 % from", "to")
-            ),
+            *map(Column, ("model", "predicted between", "reviews")),
+            *(Column(each, digits=1, percent=True) for each in shares),
         ),
         tuple(rows),
         brief=(),
     )
     drawn = pictures.calibration(list(graphs.items()), pictures.SMALL)
     return [Picture("calibration", "Calibration", drawn, table)]
-
-
-def _months_table(name: str, months: Sequence[Month]) -> Table:
-    return Table(
-        "months",
-        f"Month by month, by {name}",
-        (
-            Column("month"),
-            Column("reviews"),
-            Column("recalled", digits=1, percent=True, by_half_width=False),
-            Column("predicted", digits=1, percent=True),
-            Column("log loss", by_half_width=False),
-        ),
-        tuple(
-            (
-                month.name,
-                month.reviews,
-                figure(month.recalled),
-                figure(month.predicted),
-                figure(month.log_loss),
-            )
-            for month in months
-        ),
-        brief=tuple(range(len(months))[-_MONTHS_IN_BRIEF:]),
-    )
 
 
 def _recall_by_month(name: str, months: Sequence[Month]) -> list[Picture]:
@@ -385,14 +270,26 @@ def _recall_by_month(name: str, months: Sequence[Month]) -> list[Picture]:
         ticks=[month.name for month in months],
         half_widths={"recalled": [100 * month.recalled.half_width for month in months]},
     )
-    title = "Month by month: recalled and predicted"
-    return [Picture("recall-by-month", title, drawn)]
+    return [Picture("recall-by-month", "Month by month: recalled and predicted", drawn)]
 
 
 def _over_time(name: str, months: Sequence[Month]) -> list[Section]:
     if not months:
         return []
-    table = _months_table(name, months)
+    recalled = Column("recalled", digits=1, percent=True, by_half_width=False)
+    table = table_of(
+        "months",
+        f"Month by month, by {name}",
+        months,
+        (
+            ("month", lambda month: month.name),
+            ("reviews", lambda month: month.reviews),
+            (recalled, lambda month: figure(month.recalled)),
+            (replace(recalled, title="predicted"), lambda month: figure(month.predicted)),
+            (Column("log loss", by_half_width=False), lambda month: figure(month.log_loss)),
+        ),
+        brief=tuple(range(len(months))[-_MONTHS_IN_BRIEF:]),
+    )
     made: Block = table
     if len(months) > 1:
         drawn = pictures.lines(
@@ -413,20 +310,10 @@ def _curve(found: Workload | str) -> list[Picture]:
         return []
     low, high = found.band if found.drawn else (found.median, found.median)
     minutes = np.stack([each[:, MINUTES] for each in (found.median, low, high)], axis=1)
-    drawn = pictures.band(
-        minutes.tolist(),
-        [f"{100 * each:.0f} %" for each in found.retentions],
-        "minutes a day",
-        mark=found.at(found.desired),
-    )
-    return [
-        Picture(
-            "workload",
-            f"Minutes a day by desired retention, {found.preset}; the line is today's",
-            drawn,
-            figures(tables(found.finding)[0], "workload-1"),
-        )
-    ]
+    ticks = [f"{100 * each:.0f} %" for each in found.retentions]
+    drawn = pictures.band(minutes.tolist(), ticks, "minutes a day", mark=found.at(found.desired))
+    title = f"Minutes a day by desired retention, {found.preset}; the line is today's"
+    return [Picture("workload", title, drawn, figures(tables(found.finding)[0], "workload-1"))]
 
 
 def _state(state: Sequence[Finding] | str) -> list[Section]:
@@ -435,36 +322,23 @@ def _state(state: Sequence[Finding] | str) -> list[Section]:
     blocks: list[Block] = []
     for number, answer in enumerate(state, start=1):
         rests_on = evidence(answer, f"{answer.question}-{number}").blocks[1:]
-        title = REGISTRY[answer.question].title
+        title = questions.REGISTRY[answer.question].title
         blocks.append(Section(title, rests_on, folded=True, said=sentences(answer)[0]))
     by_day = [each.evidence.days for each in state if isinstance(each.evidence, Days)]
-    for days in by_day:
-        if len(days) < 2:
-            continue
-        drawn = pictures.band(
-            [_bounds(each.state) for each in days],
-            [each.name for each in days],
-            "state in logits",
-            zero=True,
-        )
-        blocks.append(
-            Picture(
-                "state",
-                "Your state, day by day",
-                drawn,
-                replace(figures(days_table(days), "days"), brief=()),
-            )
-        )
+    for days in (each for each in by_day if len(each) > 1):
+        bounds = [_bounds(each.state) for each in days]
+        drawn = pictures.band(bounds, [each.name for each in days], "state in logits", zero=True)
+        table = replace(figures(days_table(days), "days"), brief=())
+        blocks.append(Picture("state", "Your state, day by day", drawn, table))
     return [Section("Your days", (*blocks, STATE_CLOSING))]
 
 
-def _card(learner: _Learner) -> Section:
+def _card(run: Run, protocol: Protocol) -> Section:
     from importlib.metadata import version
 
-    run = learner.run
     facts = [
         f"srs-eval {VERSION}, numpy {version('numpy')}. Rows and flags of the ranking: "
-        f"{words.protocol(learner.protocol)}.",
+        f"{words.protocol(protocol)}.",
         "Every figure of the ranking is over held-out reviews: five folds in order of time, each "
         "model fitted on what came before. Intervals are 95 %, over days; verdicts on one question "
         "are held to 5 % together (Holm).",
@@ -476,10 +350,7 @@ def _card(learner: _Learner) -> Section:
         )
     reasons: dict[str, list[str]] = {}
     for name, without in {**run.failed, **run.skipped}.items():
-        reasons.setdefault(without.reason, []).append(name)
-    facts += [
-        f"Not evaluated: {', '.join(names)}: {reason.rstrip('.')}."
-        for reason, names in reasons.items()
-    ]
+        reasons.setdefault(without.reason.rstrip("."), []).append(name)
+    facts += [f"Not evaluated: {', '.join(each)}: {why}." for why, each in reasons.items()]
     facts.append("What the metrics and verdicts mean is defined in the documentation of srs-eval.")
     return Section("Metric card", tuple(facts))

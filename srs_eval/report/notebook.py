@@ -18,11 +18,12 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import evaluate as engine_evaluate
-from srs_eval.engine.ranking import REFERENCE, Group, Ranked, with_floors
+from srs_eval.engine.ranking import REFERENCE, Group, with_floors
 from srs_eval.engine.run import Event, Run
 from srs_eval.engine.session import Result
 from srs_eval.models.configurations import resolve
-from srs_eval.stats.intervals import EQUIVALENT, Interval
+from srs_eval.report.export import DIFFERENCES
+from srs_eval.stats.intervals import EQUIVALENT
 from srs_eval.training.hyperparameters import Context
 
 if TYPE_CHECKING:
@@ -66,30 +67,27 @@ class Results(Mapping[str, Result]):
         """
         import pandas as pd
 
-        rows = [
-            {
-                "configuration": line.configuration.name,
-                "words": line.configuration.words,
-                "group": number,
-                "place": line.place,
-                "standing": line.standing,
-                "parameters": line.configuration.parameters,
-                "size": line.result.size,
-                **line.result.metrics.to_upstream(),
-                "log_loss_half_width": line.log_loss.half_width,
-                **{
-                    name: math.nan if interval is None else interval.estimate
-                    for name, interval in _differences(line)
-                },
-                **{
-                    f"{name}_half_width": math.nan if interval is None else interval.half_width
-                    for name, interval in _differences(line)
-                },
-            }
-            for number, group in enumerate(self.groups)
-            for line in group.lines
-            if line.configuration.name in self.results
-        ]
+        rows = []
+        for number, group in enumerate(self.groups):
+            for line in group.lines:
+                if line.configuration.name not in self.results:
+                    continue
+                row = {
+                    "configuration": line.configuration.name,
+                    "words": line.configuration.words,
+                    "group": number,
+                    "place": line.place,
+                    "standing": line.standing,
+                    "parameters": line.configuration.parameters,
+                    "size": line.result.size,
+                    **line.result.metrics.to_upstream(),
+                    "log_loss_half_width": line.log_loss.half_width,
+                }
+                intervals = {name: getattr(line, name) for name in DIFFERENCES}
+                for end, field in (("", "estimate"), ("_half_width", "half_width")):
+                    for name, each in intervals.items():
+                        row[f"{name}{end}"] = math.nan if each is None else getattr(each, field)
+                rows.append(row)
         if not rows:
             return pd.DataFrame()
         return pd.DataFrame(rows).set_index("configuration").astype({"place": "Int64"})
@@ -98,15 +96,10 @@ class Results(Mapping[str, Result]):
         """One row for each judged review and configuration: review_th, fold, y and p."""
         import pandas as pd
 
+        columns = ("review_th", "fold", "y", "p")
         parts = [
             pd.DataFrame(
-                {
-                    "configuration": name,
-                    "review_th": result.review_th,
-                    "fold": result.fold,
-                    "y": result.y,
-                    "p": result.p,
-                }
+                {"configuration": name, **{each: getattr(result, each) for each in columns}}
             )
             for name, result in self.results.items()
         ]
@@ -198,12 +191,4 @@ def evaluate(
         },
         {name: model.reason for name, model in run.failed.items() if name in asked},
         {name: model.reason for name, model in run.skipped.items() if name in asked},
-    )
-
-
-def _differences(line: Ranked) -> tuple[tuple[str, Interval | None], ...]:
-    return (
-        ("to_best", line.to_best),
-        ("to_floor", line.to_floor),
-        ("to_reference", line.to_reference),
     )

@@ -54,6 +54,7 @@ _STYLE: dict[Any, Any] = {
 }
 _GUIDE: dict[str, Any] = {"color": _SOFT, "linewidth": 1, "linestyle": (0, (4, 3))}
 """How a line to be held against is drawn."""
+_BESIDE: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 10, "color": _INK}
 _MARKERS = "osD^vPX*"
 _NARROW_LABEL = 30  # letters of a line of a label, in a narrow picture
 _TICKS = 5  # words below an axis
@@ -124,7 +125,7 @@ def intervals(
     """
     from matplotlib.ticker import MaxNLocator
 
-    last, unit_said = _last_that_matters(series), unit
+    least, last = _limits(series)
     step = 17.0 * len(series) + 7
     shown = labels if width >= _WIDTH else [fill(each, _NARROW_LABEL) for each in labels]
     figure, axes = _canvas(width, 70 + step * len(labels))
@@ -138,24 +139,15 @@ def intervals(
             estimate, where, _MARKERS[number], color=colour, markersize=6, label=name, zorder=3
         )
         for place in np.flatnonzero(estimate > last):
-            axes.annotate(
-                f"{estimate[place]:.2f} →",
-                (last, where[place]),
-                (-2, 0),
-                textcoords="offset points",
-                ha="right",
-                va="center",
-                fontsize=10,
-                color=_INK,
-            )
+            at = last, where[place]
+            told = f"{estimate[place]:.2f} →"
+            axes.annotate(told, at, (-2, 0), textcoords="offset points", **_BESIDE)
         if number == 0 and own is not None:
-            standing_out = _COLOURS[1]
-            axes.hlines(where[own], low[own], high[own], color=standing_out, linewidth=3)
-            axes.plot(estimate[own], where[own], "*", color=standing_out, markersize=13, zorder=4)
+            axes.hlines(where[own], low[own], high[own], color=_COLOURS[1], linewidth=3)
+            axes.plot(estimate[own], where[own], "*", color=_COLOURS[1], markersize=13, zorder=4)
     if np.isfinite(last):
-        least = _least(series)
         axes.set_xlim(least - 0.04 * (last - least), last)
-        unit_said = f"{unit}; →: beyond the axis"
+        unit = f"{unit}; →: beyond the axis"
     for number, floor in enumerate(floors):
         of_series = {"color": _colour(number)} if len(series) > 1 else {}
         axes.axvline(floor, **{**_GUIDE, **of_series}, zorder=0)
@@ -163,30 +155,27 @@ def intervals(
     if width < _WIDTH:
         axes.tick_params(axis="y", labelsize=9)
         axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.set(ylim=(len(labels) - 0.4, -0.6), xlabel=unit)
     if own is not None:
         axes.get_yticklabels()[own].set(color=_COLOURS[1], weight="bold")
-    axes.set_xlabel(unit_said)
     axes.grid(axis="x")
     if len(series) > 1:
         _legend(axes)
     return figure
 
 
-def _last_that_matters(series: _Series) -> float:
-    """Where an axis ends so that what is far off does not hide the rest; inf: nothing is."""
+def _limits(series: _Series) -> tuple[float, float]:
+    """The least of all, and where an axis ends so that what is far off does not hide the rest.
+
+    Inf where nothing is far off.
+    """
     values = np.array([each for _, of_one in series for each in of_one], dtype=float).reshape(-1, 3)
-    values = values[np.isfinite(values[:, 0])]
-    if len(values) < _LEAST_CUT:
-        return math.inf
-    ends = np.fmax(values[:, 0], values[:, 2])
-    low, middle = _least(series), float(np.median(ends))
-    last = middle + _FAR_OFF * (middle - low)
-    return last if values[:, 0].max() > last else math.inf
-
-
-def _least(series: _Series) -> float:
-    return float(np.nanmin([each for _, of_one in series for each in of_one]))
+    known = values[np.isfinite(values[:, 0])]
+    if len(known) < _LEAST_CUT:
+        return math.nan, math.inf
+    least, middle = np.nanmin(known), float(np.median(np.fmax(known[:, 0], known[:, 2])))
+    last = middle + _FAR_OFF * (middle - least)
+    return least, last if known[:, 0].max() > last else math.inf
 
 
 @_drawn
@@ -226,8 +215,7 @@ def lines(
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     if ticks:
         _name_ticks(axes, ticks)
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
+    axes.set(xlabel=x_label, ylabel=y_label)
     axes.grid()
     if len(series) > 1:
         _legend(axes)
@@ -262,8 +250,7 @@ def band(
 
 @_drawn
 def calibration(
-    graphs: Sequence[tuple[str, CalibrationGraph]],
-    size: tuple[float, float] = (520, 480),
+    graphs: Sequence[tuple[str, CalibrationGraph]], size: tuple[float, float] = (520, 480)
 ) -> Figure:
     """Recalled over predicted recall with 95 % intervals; the diagonal is perfect."""
     figure, axes = _canvas(*size)
@@ -272,25 +259,16 @@ def calibration(
         filled = graph.count >= _FEWEST_IN_BIN
         colour = _colour(number)
         axes.vlines(graph.predicted[filled], graph.low[filled], graph.high[filled], color=colour)
-        axes.plot(
-            graph.predicted[filled],
-            graph.observed[filled],
-            marker=_MARKERS[number],
-            markersize=6,
-            linewidth=0.8,
-            color=colour,
-            label=name,
-        )
+        look: dict[str, Any] = {"marker": _MARKERS[number], "markersize": 6, "label": name}
+        predicted, observed = graph.predicted[filled], graph.observed[filled]
+        axes.plot(predicted, observed, color=colour, linewidth=0.8, **look)
         least = min([least, *graph.predicted[filled], *graph.low[filled]])
     least = max(0.0, least - 0.03)
     axes.plot([least, 1], [least, 1], **_GUIDE)
-    axes.set_xlim(least, 1.005)
-    axes.set_ylim(least, 1.005)
-    axes.set_aspect("equal")
-    axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    axes.set_xlabel("predicted recall")
-    axes.set_ylabel("recalled")
+    axes.set(xlim=(least, 1.005), ylim=(least, 1.005), aspect="equal")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    axes.set(xlabel="predicted recall", ylabel="recalled")
     axes.grid()
     _legend(axes)
     return figure
@@ -308,11 +286,7 @@ def calibration_png(
 
 
 @_drawn
-def spreads(
-    labels: Sequence[str],
-    percentiles: FloatArray,
-    unit: str,
-) -> Figure:
+def spreads(labels: Sequence[str], percentiles: FloatArray, unit: str) -> Figure:
     """A bar for each label from percentiles (7, k): thin 1-99, thicker 5-95, box 25-75, median."""
     figure, axes = _canvas(_WIDTH, 70 + 24 * len(labels))
     places = np.arange(len(labels))
@@ -323,8 +297,7 @@ def spreads(
     axes.barh(places, p75 - p25, left=p25, height=0.55, color=colour)
     axes.vlines(p50, places - 0.4, places + 0.4, color=_INK, linewidth=2.5)
     axes.set_yticks(places, labels)
-    axes.set_ylim(len(labels) - 0.4, -0.6)
-    axes.set_xlabel(unit)
+    axes.set(ylim=(len(labels) - 0.4, -0.6), xlabel=unit)
     axes.grid(axis="x")
     return figure
 
@@ -340,21 +313,17 @@ def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, str] | N
     size = 10.0 if count <= 14 else cell * 0.31
     side = cell * count + 8.5 * size + 40
     figure, axes = _canvas(side, side)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.spines[:].set_visible(False)
     for row, of_row in enumerate(squares):
         for column, square in enumerate(of_row):
             if square is None:
                 continue
             text, shade = square
-            place = column - 0.48, row - 0.48
-            axes.add_patch(Rectangle(place, 0.96, 0.96, color=shade, linewidth=0))
-            dark = np.dot(to_rgb(shade), (0.299, 0.587, 0.114)) < 0.55
-            ink = "#ffffff" if dark else "#000000"
+            corner = column - 0.48, row - 0.48
+            axes.add_patch(Rectangle(corner, 0.96, 0.96, color=shade, linewidth=0))
+            ink = "w" if np.dot(to_rgb(shade), (0.299, 0.587, 0.114)) < 0.55 else "k"
             axes.text(column, row, text, ha="center", va="center", fontsize=size, color=ink)
-    axes.set_xlim(-0.5, count - 0.5)
-    axes.set_ylim(count - 0.5, -0.5)
-    axes.set_aspect("equal")
+    axes.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), aspect="equal")
     options: dict[str, Any] = {"fontsize": max(size, 7.5), "color": _INK}
     axes.set_xticks(range(count), labels, rotation=50, ha="left", rotation_mode="anchor", **options)
     axes.set_yticks(range(count), labels, **options)

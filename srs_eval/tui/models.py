@@ -274,14 +274,15 @@ class Models:
 
     def errors_of(self, name: str) -> list[Table]:
         """Where a model that has finished errs; takes a moment, so call it in a thread."""
-        from srs_eval.advice.model_evidence import model_evidence
+        from srs_eval.advice.questions import model_evidence
+        from srs_eval.advice.shown.predicted import errors_tables
         from srs_eval.engine.session import Session
 
         model, log = self.run.models[name], self._session.log
         if log is None or model.result is None:
             return []
         trials = Session(log).trials(model.configuration.protocol)
-        return model_evidence(log, trials, model.configuration, model.result)
+        return errors_tables(model_evidence(log, trials, model.configuration, model.result))
 
     def graph(self, result: Result) -> CalibrationGraph:
         """The calibration graph of a result with the chosen bins, computed once."""

@@ -64,19 +64,6 @@ def broken(log: ReviewLog) -> ReviewLog:
     return with_list(log, UNUSABLE["20 numbers"], 101)
 
 
-@pytest.mark.parametrize("values", ABSURD.values(), ids=list(ABSURD))
-def test_lists_run_as_what_they_were_made_for_are_no_candidates_if_absurd(
-    log: ReviewLog, values: tuple[float, ...]
-) -> None:
-    of_a_fork = (values[0],) * 34
-    absurd = with_list(log, values if len(values) < 20 else (), 101)
-    preset = replace(absurd.presets[101], fork_parameters=of_a_fork)
-    learner = Learner.of(replace(absurd, presets={**log.presets, 101: preset}))
-    index = np.flatnonzero(learner.trials.partition == 101)
-    for p in learner.other_versions(101, index).values():
-        assert np.isfinite(learner.losses(p, index)).all()
-
-
 def of_its_own(log: ReviewLog) -> ReviewLog:
     """As though the other preset's reviews had never been."""
     return only_preset(log, "Preset 0")

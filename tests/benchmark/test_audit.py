@@ -25,8 +25,7 @@ from srs_eval.benchmark.plan import Planned, UnitDone
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.setup import Ledger, disagreement, make_setup
 from srs_eval.benchmark.tuning import _Search, _split_past
-from srs_eval.cli.options import Flags
-from srs_eval.cli.output import Outputs
+from srs_eval.cli.options import Flags, Outputs
 from srs_eval.cli.research import say_tuned_on
 from srs_eval.data.datasets import Dataset, open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -35,7 +34,7 @@ from srs_eval.engine.session import Session
 from srs_eval.models import all_models, load_model_file
 from srs_eval.models.configurations import resolve
 from srs_eval.models.published import published, spelled
-from srs_eval.report.audit import audit_document
+from srs_eval.report.dataset import audit_document
 from srs_eval.training.hyperparameters import (
     SEED,
     Context,

@@ -15,10 +15,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import typer
 
 from srs_eval.cli.learner import _sensible_jobs
-from srs_eval.cli.main import main
-from srs_eval.cli.options import normalised
+from srs_eval.cli.main import app, main, with_stdout
 from srs_eval.data.paths import VERSION
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
@@ -119,23 +119,26 @@ def test_one_sentence_and_code_2(
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (["run", "--two-buttons"], ["run", "--two_buttons"]),
-        (["run", "--binary", "--dry", "--pretrain"], ["run", "--two_buttons", "--default", "--S0"]),
-        (["--dry-run"], ["--default"]),
-        (["--n-splits=3", "--max_user_id", "5"], ["--n_splits=3", "--max-user-id", "5"]),
-        (["--no-test-same-day"], ["--no_test_same_day"]),
-        (["models", "--json"], ["models", "--json", "-"]),
-        (["--json", "--csv", "a_b-c"], ["--json", "-", "--csv", "a_b-c"]),
-        (["--json=a-b", "--", "--binary"], ["--json=a-b", "--", "--binary"]),
-        (["a_b", "-h", "--un_known"], ["a_b", "-h", "--un_known"]),
+        (["--two-buttons"], {"two_buttons": True}),
+        (["--binary", "--dry"], {"two_buttons": True, "default": True}),
+        (["--pretrain"], {"S0": True}),
+        (["--dry-run"], {"default": True}),
+        (["--n-splits=3", "--sm2_target", "0.8"], {"n_splits": 3, "sm2_target": 0.8}),
+        (["--no-test-same-day", "--no_cache"], {"no_test_same_day": True, "no_cache": True}),
+        (["--json", "--csv", "a_b-c"], {"json": "-", "csv": "a_b-c"}),
+        (["--csv", "--secs"], {"csv": "-", "secs": True}),
+        (["--json=a-b", "--", "--binary"], {"json": "a-b", "path": Path("--binary")}),
+        (["--", "--json"], {"path": Path("--json")}),
+        (["a_b"], {"path": Path("a_b")}),
     ],
 )
-def test_spellings_of_options(given: list[str], expected: list[str]) -> None:
-    known = [
-        *("--two_buttons", "--default", "--S0", "--n_splits", "--max-user-id"),
-        *("--no_test_same_day", "--json", "--csv"),
-    ]
-    assert normalised(given, known) == expected
+def test_spellings_of_options(given: list[str], expected: dict[str, object]) -> None:
+    group = typer.main.get_group(app)
+    parent = group.make_context("srs-eval", ["run"])
+    command = group.commands["run"]
+    usual = command.make_context("run", [], parent=parent).params
+    parsed = command.make_context("run", with_stdout(given), parent=parent).params
+    assert parsed == {**usual, **expected}
 
 
 # --- run -----------------------------------------------------------------------
@@ -543,7 +546,7 @@ def run() -> Run:
 def test_log_loss_and_verdict_are_readable_at_any_width(width: int, run: Run) -> None:
     from rich.console import Console
 
-    from srs_eval.report.terminal import run_table
+    from srs_eval.report.console import run_table
 
     text = io.StringIO()
     console = Console(file=text, width=width)

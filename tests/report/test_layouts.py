@@ -26,8 +26,7 @@ from srs_eval.report.document import (
     _rounded,
     written,
 )
-from srs_eval.report.files import _as_csv, _as_json, _markdown
-from srs_eval.report.page import page
+from srs_eval.report.files import _as_csv, _as_json, _markdown, page
 from srs_eval.report.pictures import svg
 from tests.report.helpers import check_page, line, many, write_results
 

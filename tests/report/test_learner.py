@@ -11,12 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from srs_eval.data.protocol import Protocol
+from srs_eval.engine.evaluate import evaluate
+from srs_eval.engine.run import Run
 from srs_eval.models.configurations import resolve
-from srs_eval.report.files import _markdown
-from srs_eval.report.page import page
+from srs_eval.report.files import _markdown, page
+from srs_eval.report.learner import learner_report
 from tests.cli.program import main_here
 from tests.report.helpers import check_page
-from tests.tui.app_world import make_answers
+from tests.tui.app_world import make_answers, make_costs, make_log
+from tools.simulated import simulate_learner, write_collection
 
 
 def test_a_learners_report_in_every_form_without_names(
@@ -25,7 +29,6 @@ def test_a_learners_report_in_every_form_without_names(
     from srs_eval.advice.workload.estimate import Question, Workload, workload
     from srs_eval.anki_import import load_log
     from srs_eval.data.reviews import ReviewLog
-    from tools.simulated import simulate_learner, write_collection
 
     def of_few_draws(log: ReviewLog, *_: object, **__: object) -> Workload:
         *_, found = workload(log, question=Question(draws=3))
@@ -80,10 +83,6 @@ def test_a_learners_report_in_every_form_without_names(
 
 def test_months_add_up() -> None:
     from srs_eval.advice.over_time import dates, months
-    from srs_eval.data.protocol import Protocol
-    from srs_eval.engine.evaluate import evaluate
-    from srs_eval.engine.run import Run
-    from tools.simulated import simulate_learner
 
     configurations = resolve("AVG")
     run = Run.of(configurations)
@@ -102,22 +101,24 @@ def test_months_add_up() -> None:
     assert len({each.name for each in found}) == len(found)
 
 
-def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
-    from srs_eval.data.protocol import Protocol
-    from srs_eval.engine.evaluate import evaluate
-    from srs_eval.engine.run import Run
-    from srs_eval.report.inspection import inspect_log
-    from srs_eval.report.learner import _Learner, _learner_document
-    from tools.simulated import simulate_learner
+@pytest.fixture
+def nothing_asked(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """No question is worked on."""
+    monkeypatch.setattr("srs_eval.report.learner._answers", lambda *_: "")
+    monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
+    return monkeypatch
 
+
+def test_a_ranking_of_what_has_finished_so_far_says_so(
+    nothing_asked: pytest.MonkeyPatch,
+) -> None:
     log = simulate_learner(5, 3000).log()
     run = Run.of(resolve("AVG,90%,MOVING-AVG"))
     told = "so far: 2 of 3 models have finished"
+    nothing_asked.setattr("srs_eval.report.learner.own_scheduler", lambda _: "90%")
 
     def report() -> str:
-        nothing = "", "", "", {}, "", (), {}
-        learner = _Learner(inspect_log(log), Protocol(), run, "anki", *nothing, True, own="90%")
-        return _markdown(_learner_document(learner))
+        return _markdown(learner_report(log, run, Protocol()))
 
     for event in evaluate(log, resolve("AVG,MOVING-AVG"), use_cache=False, jobs=0):
         run.apply(event)
@@ -131,13 +132,6 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
 
 
 def test_costs_are_told_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
-
-    from srs_eval.data.protocol import Protocol
-    from srs_eval.engine.run import Run
-    from srs_eval.report.learner import learner_report
-    from tests.tui.app_world import make_answers, make_costs, make_log
-
     log = make_log()
     off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
     found = make_costs("Default")
@@ -153,7 +147,6 @@ def test_costs_are_told_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tools.simulated import simulate_learner, write_collection
 
     monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
     path = tmp_path / "collection.anki2"
@@ -164,19 +157,14 @@ def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.Mo
     assert "Traceback" not in done.stderr
 
 
-def test_parameters_to_paste_are_told_once() -> None:
-    from srs_eval.data.protocol import Protocol
-    from srs_eval.engine.run import Run
-    from srs_eval.report.inspection import inspect_log
-    from srs_eval.report.learner import _Learner, _learner_document
-    from tools.simulated import simulate_learner
-
+def test_parameters_to_paste_are_told_once(nothing_asked: pytest.MonkeyPatch) -> None:
     w = tuple(0.5 + k for k in range(21))
     (optimize,) = (each for each in make_answers() if each.act == "optimize")
     answer = replace(optimize, subject="Words", parameters=w)
-    inspection, run = inspect_log(simulate_learner(5, 300).log()), Run()
-    learner = _Learner(inspection, Protocol(), run, "anki", [answer], "", "", {}, "", (), {}, True)
-    document = _learner_document(learner)
+    nothing_asked.setattr(
+        "srs_eval.report.learner._answers", lambda _, asked, *__: [answer] * ("day" not in asked)
+    )
+    document = learner_report(simulate_learner(5, 300).log(), Run(), Protocol())
     text = _markdown(document)
     assert "| Words | Optimize |" in text
     assert text.count("0.5000, 1.5000, 2.5000") == 1

@@ -11,7 +11,7 @@ from srs_eval.benchmark.result_files import read_folders
 from srs_eval.models.configurations import in_words
 from srs_eval.report.dataset import dataset_report
 from srs_eval.report.document import _rounded
-from srs_eval.report.page import page
+from srs_eval.report.files import page
 from tests.conftest import shared_or_skip
 from tests.report.helpers import check_page
 

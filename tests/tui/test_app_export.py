@@ -15,7 +15,7 @@ from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.paths import write_folder
 from srs_eval.engine.workers import send
 from srs_eval.report.document import Document
-from srs_eval.report.page import page
+from srs_eval.report.files import page
 from tests.tui.app_world import MadeUpEngine, WatchedApp, make_app, on, text_of, until
 from tools.simulated import simulate_learner, write_collection
 

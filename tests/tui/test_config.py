@@ -179,7 +179,7 @@ def test_a_report_ranks_the_models_of_the_app() -> None:
     from srs_eval.cli.learner import export
 
     models = inspect.signature(export).parameters["models"]
-    assert models.default == Running().models == Options().models == Config().models == "all"
+    assert models.default == Running.models == Options().models == Config().models == "all"
 
 
 async def test_keys_theme_and_threshold_hold_in_the_app(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import calendar
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from srs_eval.advice.findings import (
     FEWEST_SHOWN,
@@ -56,6 +58,7 @@ _ROW: Mapping[str, str] = {
     "defaults": "default numbers",
 }
 _MOST_CHECKS = 5
+_PARTS = {"all": "all", "young cards": "young cards", "mature cards": "old cards"}
 _POINTS = 2  # of 100: less short of what was asked for is no matter
 _FEWEST_OF_MONTH = 30  # reviews for a month to be shown
 _UNTOLD: Mapping[str, str] = {
@@ -109,9 +112,8 @@ def first_screen(
 ) -> FirstScreen:
     """The five panes of what is known; questions `waiting` have no (whole) answer yet.
 
-    `checks` are those of all answers together, worst first.
-    `rows`: which reviews it rests on, "anki" or "benchmark"; `gone`: nearly all that was reviewed
-    is suspended or deleted.
+    `checks`: of all answers, worst first; `rows`: which reviews it rests on, "anki" or
+    "benchmark"; `gone`: nearly all that was reviewed is suspended or deleted.
     """
     known = _Known(answers, waiting, checks, rows, gone)
     for each in answers:
@@ -150,8 +152,8 @@ def _what_to_do(known: _Known) -> tuple[Pane, Finding | None]:
     if fit is not None and fit.act == "SM-2":
         chosen, items = None, [_sure("Leave FSRS off.", fit.probability)]
     elif fit is not None and off:
-        do = "" if chosen is None else f" and {_lower(_do(chosen, len(presets)))}"
-        items = [_sure(f"Turn FSRS on{do}.", fit.probability)]
+        do = "" if chosen is None else _do(chosen, len(presets))
+        items = [_sure(f"Turn FSRS on{do and f' and {do[0].lower()}{do[1:]}'}.", fit.probability)]
     elif chosen is not None:
         items = [_sure(f"{_do(chosen, len(presets))}.", chosen.probability)]
     else:
@@ -171,9 +173,8 @@ def _what_to_do(known: _Known) -> tuple[Pane, Finding | None]:
     return _pane(1, items, *first, subject=subject), chosen
 
 
-def _sure(act: str, probability: float | None) -> Line:
-    if probability is None:
-        return Line(act, mark="●")
+def _sure(act: str, chance: float | None) -> Line:
+    probability = chance or 0.0
     level: Level = "fine" if probability >= LIKELY else ""
     return Line(act, level, "●", f"{sureness(probability)} {dots(probability)}")
 
@@ -198,10 +199,6 @@ def _do(finding: Finding, presets: int) -> str:
     is_known = isinstance(finding.evidence, OfPreset) and finding.evidence.known
     do = "Press Optimize" if is_known else "With FSRS on in Anki, press Optimize"
     return f"{do}{name and f' for {name}'}"
-
-
-def _lower(said: str) -> str:
-    return said[:1].lower() + said[1:]
 
 
 def _same(chosen: Finding, presets: Sequence[Finding]) -> Iterator[Line]:
@@ -260,7 +257,7 @@ def _remembered(known: _Known) -> Pane:
         title = TITLES[1] if known.open("retention") else title
         return Pane(title, line, (line,), (question,))
     counts = [each.parts[0].recalled.reviews for each in asked]
-    desired = _mean([each.desired or 0.0 for each in asked], counts) if asked else None
+    desired = np.average([each.desired or 0.0 for each in asked], weights=counts) if asked else None
     whole = parts["all"]
     short_ones = [name for name, each in by_preset.items() if each.says == "below"]
     points = round(100 * (desired or 0.0)) - round(100 * whole.recalled.estimate)
@@ -268,11 +265,9 @@ def _remembered(known: _Known) -> Pane:
     looks = {"mature cards": "look" in old, "all": bool(short_ones) and points >= _POINTS}
     columns = ("you", "expected") if desired is None else ("you", "asked", "expected")
     items: list[Item] = [Heading("of 100 reviews", columns)]
-    for name, label, spare in (
-        *(("all", "all", 0), ("young cards", "young cards", 3), ("mature cards", "old cards", 0)),
-    ):
+    for name, label in _PARTS.items():
         if name in parts and (name != "young cards" or "mature cards" in parts):
-            items.append(_bar(label, parts[name], desired, looks.get(name, False), spare))
+            items.append(_bar(label, parts[name], desired, looks.get(name, False)))
     why, level = _why(found, parts, looks, points)
     if short_ones and not looks["all"]:
         worst = by_preset[short_ones[0]]
@@ -292,26 +287,17 @@ def _remembered(known: _Known) -> Pane:
     if shown:
         items.append(ByMonth(shown, spare=2))
     other = f"{_of_100(whole.expected)} were expected"
-    if desired is not None:
-        other = f"you asked for {_of_100(desired)}"
+    other = other if desired is None else f"you asked for {_of_100(desired)}"
     short = f"of 100 reviews you remember {_of_100(whole.recalled.estimate)}; {other}."
     return Pane(title, Line(short), tuple(items), (question,))
 
 
-def _bar(
-    label: str, part: Part, desired: float | None = None, is_off: bool = False, spare: int = 0
-) -> Bar:
+def _bar(label: str, part: Part, desired: float | None, is_off: bool) -> Bar:
     figures = [part.recalled.estimate, *([desired] if desired is not None else []), part.expected]
     aim = part.expected if desired is None else desired
-    return Bar(
-        label,
-        tuple(map(_of_100, figures)),
-        part.recalled.estimate,
-        tick=aim,
-        note="◀ look" if is_off else "",
-        level="look" if is_off else "",
-        spare=spare,
-    )
+    bar = Bar(label, tuple(map(_of_100, figures)), part.recalled.estimate, tick=aim)
+    spare = 3 if label == "young cards" else 0
+    return replace(bar, note="◀ look", level="look") if is_off else replace(bar, spare=spare)
 
 
 def _why(
@@ -321,8 +307,8 @@ def _why(
     asked = [each for each in found if each.desired is not None]
     if looks["all"]:
         weights = [each.parts[0].recalled.reviews for each in asked]
-        late = -100 * _mean([each.timing.estimate for each in asked], weights)
-        much = -100 * _mean([each.expecting.estimate for each in asked], weights)
+        late = -100 * np.average([each.timing.estimate for each in asked], weights=weights)
+        much = -100 * np.average([each.expecting.estimate for each in asked], weights=weights)
         said = f"Cards came late ({late:.0f} points), and FSRS expects too much ({much:.0f})."
         if late >= 3 * much:
             said = f"Most cards came late ({min(round(late), points)} of the {points} points)."
@@ -349,9 +335,9 @@ def _together(found: Sequence[Sequence[Part]]) -> dict[str, Part]:
 
 def _sum(parts: Sequence[Part]) -> Part:
     first, n = parts[0], [each.recalled.reviews for each in parts]
-    mean = _mean([each.recalled.estimate for each in parts], n)
-    half = _mean([each.recalled.half_width for each in parts], n)
-    expected = _mean([each.expected for each in parts], n)
+    mean = np.average([each.recalled.estimate for each in parts], weights=n)
+    half = np.average([each.recalled.half_width for each in parts], weights=n)
+    expected = np.average([each.expected for each in parts], weights=n)
     recalled = type(first.recalled)(mean, half, sum(n), first.recalled.days)
     return Part(first.name, recalled, expected)
 
@@ -366,11 +352,6 @@ def _month(name: str) -> str:
 
 def _of_100(share: float) -> str:
     return f"{100 * share:.0f}"
-
-
-def _mean(values: Iterable[float], weights: Sequence[int]) -> float:
-    pairs = zip(values, weights, strict=True)
-    return sum(value * weight for value, weight in pairs) / sum(weights)
 
 
 # 3 What would it cost?
@@ -394,8 +375,7 @@ def _no_costs(known: _Known) -> str:
     if any(isinstance(each.evidence, TooFew) for each in known.of("costs")) and counts:
         when = next((by_when(e.missing) for e in known.presets if e.missing and e.missing.date), "")
         come = f"; come back {when.removeprefix('by ').removesuffix(' at your pace')}"
-        said = f"{max(counts):,} of the {FEWEST_REVIEWS:,} reviews this needs"
-        return f"{said}{come if when else ''}."
+        return f"{max(counts):,} of the {FEWEST_REVIEWS:,} reviews this needs{when and come}."
     return "Nobody knows how these cards are scheduled."
 
 
@@ -418,22 +398,19 @@ def _minutes(found: Workload, subject: str) -> Pane:
         label = f"{_of_100(retention)}{first}{' (yours)' if is_now else ''}"
         spare = 0 if is_now or retention > 0.8 else 1
         items.append(Bar(label, (said,), middle / most, float(ends[place]) / most, spare=spare))
-    who = "SM-2" if found.is_off else "as now"
+    here = found.at(found.desired)
+    short = f"{_minutes_in_words(float(median[here]))} at {_of_100(found.desired)} of 100"
     if now is not None:
         name = "SM-2, as now" if found.is_off else f"now, at {_of_100(found.desired)}"
-        items.append(
-            Bar(name, (_minutes_in_words(now[MINUTES]),), now[MINUTES] / most, level="not yet")
-        )
+        said = _minutes_in_words(now[MINUTES])
+        items.append(Bar(name, (said,), now[MINUTES] / most, level="not yet"))
+        short += f"; {name}: {said}"
     cards = f"{counted(found.learned, 'card')}"
     if found.unseen and found.new_a_day:
         cards += f" and {min(found.unseen, found.new_a_day * found.question.days):,} new ones"
     of_preset = f" of “{subject}”" if found.presets > 1 else ""
     lately = f"{found.done_a_day:,} reviews a day lately"
     items.append(Line(f"With your {cards}{of_preset}; {lately}.", spare=1))
-    here = found.at(found.desired)
-    short = f"{_minutes_in_words(float(median[here]))} at {_of_100(found.desired)} of 100"
-    if now is not None:
-        short += f"; {who} {_minutes_in_words(now[MINUTES])}"
     return Pane(TITLES[2], Line(f"{short}."), tuple(items), ("costs",), subject)
 
 
@@ -453,7 +430,10 @@ def _presets(known: _Known) -> Pane:
         why = "All are suspended or deleted." if known.gone else "This file names no presets."
         return _pane(4, [Line(why, "not yet")], *questions)
     first = Line(_sharing(split, split.evidence))
-    rows = [] if split.evidence.parts == 1 else [_row(each, known) for each in known.presets]
+    rows: list[Row] = []
+    if split.evidence.parts > 1:  # those to change stay longest
+        found = sorted(known.presets, key=lambda each: not _is_worth(each))
+        rows = [replace(_row(each, known), spare=k) for k, each in enumerate(found, start=1)]
     short = Line(first.text.partition(". ")[0].rstrip(".") + ".")
     return Pane(TITLES[3], short, (first, *rows), questions)
 
@@ -476,10 +456,8 @@ def _row(finding: Finding, known: _Known) -> Row:
     told = next((e for e in known.of("retention") if e.subject == finding.subject), None)
     remembered = ""
     if told is not None and isinstance(told.evidence, Retention):
-        mine = told.evidence
-        remembered = _of_100(mine.parts[0].recalled.estimate)
-        aim = mine.parts[0].expected if mine.desired is None else mine.desired
-        remembered += f" of {_of_100(aim)}"
+        part, desired = told.evidence.parts[0], told.evidence.desired
+        remembered = f"{_of_100(part.recalled.estimate)} of {_of_100(desired or part.expected)}"
     stays_off = known.fit is not None and known.fit.act == "SM-2"
     act = _ROW.get(finding.act, "leave") if _is_worth(finding) and not stays_off else "leave"
     return Row((finding.subject, remembered, act), "" if act == "leave" else "fine")

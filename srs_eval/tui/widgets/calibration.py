@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import DataTable, Static
 
-from srs_eval.advice.model_evidence import Curve, Curves
+from srs_eval.advice.shown.predicted import Curve, Curves
 from srs_eval.stats.intervals import CalibrationGraph
 from srs_eval.tui.screens.themes import palette
 from srs_eval.tui.widgets import plot
