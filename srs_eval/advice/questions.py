@@ -204,18 +204,19 @@ QUESTIONS = (OF_PRESETS, "split", "often", "health", "hard", "steps", "noise", "
 TASKS = (
     ("fit", WRONG),
     (OF_PRESETS, "split"),
+    ("retention",),
+    (COSTS,),
+    ("hard", "steps"),
+    (STANDING,),
     ("often",),
     ("says",),
     ("time",),
     ("health",),
-    ("retention",),
     ("day",),
-    ("hard", "steps"),
-    (STANDING,),
-    (COSTS,),
     ("noise",),
 )
-"""What the app answers, in the order in which it is begun; a task's questions share their fits."""
+"""What the app answers, in the order in which it is begun, what the first screen shows before all
+else; a task's questions share their fits."""
 TASKS_WITHOUT_PRESETS = (
     *(("fit", WRONG), (OF_PRESETS,), (MODELS,), ("time",), ("day",), (STANDING,)),
 )
