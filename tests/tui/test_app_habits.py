@@ -395,6 +395,9 @@ async def test_names_are_short_and_what_is_told_once_stands_below(tmp_path: Path
         await until(pilot, lambda: "2 skipped: 3 usable reviews, at" in text_of(app))
         await pilot.resize_terminal(60, 20)
         await until(pilot, lambda: re.search(r"2 skipped:\s+3 usable\s+reviews", text_of(app)))
+        assert "Fitted on" not in text_of(app)
+        await pilot.press("end")
+        await until(pilot, lambda: "Fitted on intervals" in text_of(app))
 
 
 async def test_what_the_ranking_says_begins_with_its_doubt_and_is_cut_at_a_word(
