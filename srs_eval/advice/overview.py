@@ -140,7 +140,7 @@ class Overview:
     def _of_presets(self) -> list[Line]:
         beside = [each for each in self.answers if REGISTRY[each.question].is_beside]
         found = [
-            preset_line(each, tuple(more for more in beside if more.subject == each.subject))
+            _preset_line(each, tuple(more for more in beside if more.subject == each.subject))
             for each in self.of(OF_PRESETS)
             if each.subject != "all presets"
         ]
@@ -193,7 +193,7 @@ def _month(answer: Finding) -> str:
     )
 
 
-def preset_line(finding: Finding, beside: tuple[Finding, ...] = ()) -> Line:
+def _preset_line(finding: Finding, beside: tuple[Finding, ...] = ()) -> Line:
     """What to do with a preset, and how sure that is; `beside` is further evidence."""
     if isinstance(finding.evidence, Unanswered):
         return Line(OF_PRESETS, "Your presets", shown.sentences(finding)[0], (finding,))
