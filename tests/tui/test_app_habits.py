@@ -389,7 +389,7 @@ async def test_names_are_short_and_what_is_told_once_stands_below(tmp_path: Path
         await to_results(pilot, app)
         await until(pilot, lambda: "F  FSRS-7 per preset" in text_of(app))
         assert "F✓ FSRS-6 recency" in text_of(app)
-        assert "✓ Anki can use it: FSRS-6 from 25.07." in text_of(app)
+        assert "✓ Anki can use FSRS-6 (from 25.07)." in text_of(app)
         assert "Fitted on intervals in seconds: FSRS-5, FSRS-7." in text_of(app)
         assert "skipped: 3 usable reviews, at least 6 are needed" in text_of(app)
         await until(pilot, lambda: "2 skipped: 3 usable reviews, at" in text_of(app))
