@@ -233,6 +233,11 @@ class Learner:
             if len(block)
         )
 
+    @property
+    def sm2(self) -> tuple[str, ...]:
+        """SM2 among the rivals, where Anki, whose SM-2 it is, has scheduled."""
+        return (SM2,) if self.log.receipt.app_name == "Anki" else ()
+
     def predict(self, candidate: str, folds: Sequence[Fold] | None = None) -> FloatArray:
         """Probabilities for the folds' test positions, one fold after the other.
 

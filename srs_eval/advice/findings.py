@@ -272,9 +272,9 @@ class Fit(Evidence):
     now: Against | None = None  # what schedules in place of FSRS
     defaults: Verdict | None = None  # FSRS's defaults against that
 
-    def of(self, kind: str) -> Against:
-        """The first of a kind."""
-        return next(each for each in self.against if each.kind == kind)
+    def of(self, kind: str) -> list[Against]:
+        """Those of a kind."""
+        return [each for each in self.against if each.kind == kind]
 
 
 @dataclass(frozen=True)

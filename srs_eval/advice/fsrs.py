@@ -55,7 +55,8 @@ def how_well(learner: Learner, equivalence: float) -> Finding:
     now = next(iter(brought), SM2 if is_off else None)
     by = _own(learner) if now is None and by_preset else "optimized"
     beside = [NOW] * (by != "optimized") + [DEFAULTS] * (now is not None)
-    p = {name: learner.held_out(name) for name in (OPTIMIZED, "average", SM2, *beside)} | brought
+    rivals = (OPTIMIZED, "average", *learner.sm2, *beside)
+    p = {name: learner.held_out(name) for name in rivals} | brought
     # SuperMemo predicts most reviews, not all.
     known = {name: np.isfinite(each) for name, each in p.items() if np.isfinite(each).any()}
     losses = {name: learner.losses(p[name], index) for name in known}

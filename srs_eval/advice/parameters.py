@@ -202,7 +202,7 @@ def _held_out(
 def _possible(candidates: Sequence[str], learner: Learner) -> list[str]:
     """Without what the learner has no configuration for, or what needs several presets."""
     single = len(learner.groups) == 1
-    known = {*learner.configurations, POOLED, TOGETHER, SM2}
+    known = {*learner.configurations, POOLED, TOGETHER, *learner.sm2}
     return [
         name for name in candidates if name in known and not (single and name in ACROSS_PRESETS)
     ]
