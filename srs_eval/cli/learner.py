@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, cast
 from srs_eval.cli.options import (
     FINE,
     SOME_FAILED,
+    Evaluation,
     Flags,
-    JobsOption,
     JsonOption,
     ModelsOption,
-    NoCacheOption,
     Outputs,
-    ReferenceOption,
     RowsOption,
     Running,
     Source,
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.run import Event, Run
     from srs_eval.models.configurations import Configuration
-    from srs_eval.training.context import Context
 
 
 def open_or_run(running: Running) -> int:
@@ -88,41 +85,26 @@ def run(running: Running) -> int:
 
 
 def export(
-    source: Source,
-    flags: Flags,
-    context: Context,
+    evaluation: Evaluation,
     outputs: Outputs,
-    equivalence: float,
-    models: ModelsOption = "all",
     anonymous: bool = output_option(
         "Number decks and presets instead of naming them, and do not name the file.",
         "--anonymous",
         default=False,
     ),
-    jobs: JobsOption = None,
-    reference: ReferenceOption = "FSRS-6",
-    no_cache: NoCacheOption = False,
 ) -> int:
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
     from srs_eval.advice.questions import REGISTRY
     from srs_eval.engine.ranking import with_own
     from srs_eval.report.learner import learner_report
 
-    flags.resolve(models)  # refused before the file is read
+    source, flags = evaluation.source, evaluation.flags
+    flags.resolve(evaluation.models)  # refused before the file is read
     outputs.check(source.path)
     log = source.load()
     flags = _as_the_log_allows(flags, log)
-    configurations = with_own(flags.resolve(models), log, flags.protocol)
-    running = Running(
-        source=source,
-        flags=flags,
-        context=context,
-        jobs=jobs,
-        reference=reference,
-        no_cache=no_cache,
-        equivalence=equivalence,
-    )
-    run, interrupted = _evaluate(log, configurations, flags, running)
+    configurations = with_own(flags.resolve(evaluation.models), log, flags.protocol)
+    run, interrupted = _evaluate(log, configurations, flags, evaluation)
     if interrupted is not None:
         raise interrupted
     say("Answering questions about settings and days ...")
@@ -131,7 +113,7 @@ def export(
             log,
             run,
             flags.protocol,
-            context=context,
+            context=evaluation.context,
             narrowed_to=source.narrowed_to,
             anonymous=anonymous,
             tell=lambda number, of, asked: tell(REGISTRY[asked].title, (number - 1) / of),
@@ -315,7 +297,7 @@ def demo(running: Running, models: ModelsOption = "fast") -> int:
 
 
 def _evaluate(
-    log: ReviewLog, configurations: list[Configuration], flags: Flags, running: Running
+    log: ReviewLog, configurations: list[Configuration], flags: Flags, evaluation: Evaluation
 ) -> tuple[Run, BaseException | None]:
     """What an evaluation brings, with its progress on stderr, and what interrupted it.
 
@@ -334,7 +316,7 @@ def _evaluate(
             f"leave --partitions {flags.protocol.partitions} out."
         )
     asked = {each.name for each in configurations}
-    held_against = flags.held_against(running.reference)
+    held_against = flags.held_against(evaluation.reference)
     if held_against.name in {untuned(name) for name in asked} - asked:
         configurations = [*configurations, held_against]  # as published, beside the tuned one
     evaluated = with_floors(configurations, leaves_out=log.leaves_out)
@@ -342,16 +324,16 @@ def _evaluate(
         evaluated,
         hidden=frozenset(each.name for each in evaluated if each.name not in asked),
         reference=held_against.name,
-        equivalence=running.equivalence,
+        equivalence=evaluation.equivalence,
     )
-    jobs = running.jobs
+    jobs = evaluation.jobs
     if jobs is None:
         jobs = _sensible_jobs(evaluated, log.receipt.entries_read)
     coming = engine.evaluate(
         *(log, evaluated, flags.protocol),
         jobs=jobs,
-        context=running.context,
-        use_cache=not running.no_cache,
+        context=evaluation.context,
+        use_cache=not evaluation.no_cache,
     )
     interrupted: BaseException | None = None
     try:

@@ -37,8 +37,6 @@ _ROWS_PANEL = "Which reviews count"
 _RUN_PANEL = "How it runs"
 _OUTPUT_PANEL = "Output"
 
-_DEVICES = ("cpu", "cuda", "mps", "xpu")  # kinds that PyTorch knows, without their number
-
 
 def command(
     function: Callable[..., Any], without: Sequence[str] = (), **others: Callable[..., Any]
@@ -259,7 +257,7 @@ def context_options(
     for path in model_file or ():
         load_model_file(path)
     kind, colon, number = device.lower().partition(":")
-    one_of("--device", kind, _DEVICES)
+    one_of("--device", kind, ("cpu", "cuda", "mps", "xpu"))
     if colon and not number.isdecimal():
         raise InputError(f'--device takes a number after the colon, as in cuda:1, not "{device}".')
     return Context(sm2_target=sm2_target, weights=weights, device=device.lower())
@@ -323,18 +321,12 @@ JobsOption = Annotated[int | None, option("Worker processes, one a core if left 
 JsonOption = Annotated[
     str | None, output_option("Write JSON to a file, or to stdout with -.", metavar="FILE|-")
 ]
-_CsvOption = Annotated[
-    str | None, output_option("Write CSV to a file, or to stdout with -.", metavar="FILE|-")
-]
 NamesOption = Annotated[
     str,
     output_option(
         "How files spell configurations: as srs-benchmark did in 2025, or since 2026.",
         metavar="2025|2026",
     ),
-]
-ReferenceOption = Annotated[
-    str, option("The model that others are held against besides the best.", metavar="NAME")
 ]
 
 
@@ -354,25 +346,32 @@ def equivalence_option(
     return equivalence
 
 
-NoCacheOption = Annotated[bool, option("Neither use nor keep earlier results.", "--no-cache")]
-
-
 @dataclass(frozen=True, kw_only=True)
-class Running:
-    """How a ranking of one collection is made, and what is written of it."""
+class Evaluation:
+    """How models are evaluated on one collection."""
 
     source: Source = Source()
     flags: Flags
     context: Context
     models: ModelsOption = "all"
-    setup: SetupOption = None
     jobs: JobsOption = None
-    json: JsonOption = None
-    csv: _CsvOption = None
-    reference: ReferenceOption = "FSRS-6"
-    names: NamesOption = "2025"
-    no_cache: NoCacheOption = False
+    reference: Annotated[
+        str, option("The model that others are held against besides the best.", metavar="NAME")
+    ] = "FSRS-6"
+    no_cache: Annotated[bool, option("Neither use nor keep earlier results.", "--no-cache")] = False
     equivalence: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running(Evaluation):
+    """How a ranking of one collection is made, and what is written of it."""
+
+    setup: SetupOption = None
+    json: JsonOption = None
+    csv: Annotated[
+        str | None, output_option("Write CSV to a file, or to stdout with -.", metavar="FILE|-")
+    ] = None
+    names: NamesOption = "2025"
 
 
 def refuse_rows_of_anki(flags: Flags) -> None:
@@ -494,6 +493,7 @@ _GROUPS: dict[str, Callable[..., Any]] = {
     "source": Source,
     "flags": protocol_options,
     "context": context_options,
+    "evaluation": Evaluation,
     "running": Running,
     "equivalence": equivalence_option,
     "outputs": Outputs,
