@@ -47,17 +47,9 @@ def presets_section(lines: Sequence[Line]) -> list[Section]:
     lines = [line for line in lines if line.question == OF_PRESETS and line.way]
     if not lines:
         return []
-    table = Table(
-        "what-to-do",
-        "",
-        (
-            Column("preset"),
-            Column("what to do"),
-            Column("how sure", note="that it is at least as good as leaving things as they are"),
-        ),
-        tuple((line.title, line.way.capitalize(), line.text) for line in lines),
-    )
-    blocks: list[Block] = [table]
+    sure = Column("how sure", note="that it is at least as good as leaving things as they are")
+    rows = ((line.title, line.way.capitalize(), line.text) for line in lines)
+    blocks: list[Block] = [Table.of("what-to-do", "", ("preset", "what to do", sure), rows)]
     for line in lines:
         if line.parameters is not None:
             where = next(where_to_paste(each) for each in line.answers if each.parameters)
