@@ -27,8 +27,8 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import act_r, anki_sm2, dash, fsrs4, fsrs4dot5, hlr, sm2_trainable
 from srs_eval.models import logistic_regression as logistic
-from srs_eval.training.context import Context
-from srs_eval.training.orders import quicksort_order
+from srs_eval.training.hyperparameters import Context
+from srs_eval.training.optimisers import quicksort_order
 
 Fold = Callable[[Trials, IntArray, IntArray], FloatArray]
 

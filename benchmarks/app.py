@@ -35,7 +35,7 @@ from srs_eval.tui.screens.ranking import seconds_left
 from tools.simulated import simulate_learner, write_collection
 
 FIRST_PAINT_S, PAUSE_S, WITHIN = 0.7, 0.1, 2.0
-KEYS = ("down", "down", "o", "o", "d", "t", "b", "n", "escape", "2", "s", "escape", "end", "home")
+KEYS = ("down", "down", "o", "o", "d", "t", "b", "n", "escape", "v", "s", "escape", "end", "home")
 _TURN_S = 0.002
 
 

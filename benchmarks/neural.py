@@ -263,6 +263,7 @@ def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Conte
     from torch import nn
 
     from srs_eval.models import gru_503
+    from srs_eval.training.networks import recency
 
     start = gru_503.pretrained(context)
 
@@ -291,7 +292,7 @@ def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Conte
     values = torch.from_numpy(start.values.astype(np.float32))
     nn.utils.vector_to_parameters(values, network.parameters())
     columns = [trials.history_delta_t, trials.history_rating.astype(float)]
-    weights = gru_503.recency(len(train))
+    weights = recency(len(train), *gru_503.RECENCY)
     shuffle = np.random.RandomState(2025).permutation(len(train))
     shuffle = shuffle[trials.sequence_length[train[shuffle]] <= trials.protocol.max_seq_len]
     days = trials.delta_t

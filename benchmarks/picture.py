@@ -1,6 +1,6 @@
 """The README's picture: the answers to the demo's learner, drawn by the app itself.
 
-    python benchmarks/picture.py [--to docs/screenshot.svg] [--size 130x36]
+    python benchmarks/picture.py [--to docs/screenshot.svg] [--size 120x36]
 
 Run it after a change of the answers. It takes as long as the app does to answer and to evaluate
 the models of group `learner`; without a terminal, in a folder of its own that is deleted.
@@ -44,7 +44,7 @@ async def picture(collection: Path, size: tuple[int, int], state_folder: Path) -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--to", type=Path, default=Path("docs/screenshot.svg"))
-    parser.add_argument("--size", default="130x36", help="columns x lines")
+    parser.add_argument("--size", default="120x36", help="columns x lines")
     options = parser.parse_args()
     columns, lines = map(int, options.size.split("x"))
     with tempfile.TemporaryDirectory() as folder:

@@ -26,7 +26,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.session import Session
 from srs_eval.models.configurations import resolve
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 BASE = "FSRS-6-recency"
 

@@ -46,7 +46,7 @@ from srs_eval.benchmark.store import ResultStore, Unit
 from srs_eval.data.datasets import Dataset
 from srs_eval.metrics import Metrics
 from srs_eval.models.configurations import resolve
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 CONFIGURATIONS = "AVG,MOVING-AVG,SM2-short,HLR,DASH,FSRS-4.5,FSRS-5,FSRS-6,FSRS-6-dry-run,Anki"
 PUBLISHED_USERS, PUBLISHED_JUDGED, LARGEST_JUDGED = 9_999, 349_923_850, 1_939_325

@@ -37,7 +37,7 @@ from srs_eval.models.state import (
 )
 from srs_eval.stats.intervals import mean_interval
 from srs_eval.training.compile import compiled
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from srs_eval.training.state_features import state_features, timeline
 from tools.pretraining.state import prior_from, trials_of
 

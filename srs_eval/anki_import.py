@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srs_eval.data.days import StoredClock, day_grid
-from srs_eval.data.errors import InputError
-from srs_eval.data.printable import printable
+from srs_eval.data.errors import InputError, printable
 from srs_eval.data.readers import files
 from srs_eval.data.reviews import DayGrid, Entries, ImportReceipt, ReviewLog, Rows, unnamed_presets
 
@@ -89,7 +88,8 @@ def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> Review
 
     name = printable(path)
     if start.startswith(files.SQLITE_MAGIC[:15]) or (not start and _has_wal(real)):
-        return _load_collection(path, days)
+        with files.private_copy(path) as (database, notes):
+            return _from_database(database, path, "Anki collection", days, notes)
     if not start:
         raise InputError(f"{name} is an empty file (0 bytes); choose another or export it again.")
     if start.startswith((package.ZIP_MAGIC, b"PK\x05\x06")):
@@ -127,11 +127,6 @@ def _has_wal(real: Path) -> bool:
     """A new collection may still live in its -wal alone."""
     wal = Path(f"{real}-wal")
     return wal.is_file() and wal.stat().st_size > 0
-
-
-def _load_collection(path: Path, days: _DayChoice) -> ReviewLog:
-    with files.private_copy(path) as (database, notes):
-        return _from_database(database, path, "Anki collection", days, notes)
 
 
 def _from_database(
@@ -234,10 +229,7 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
     name = printable(folder)
     if (folder / "collection.anki2").is_file():
         return load_log(
-            folder / "collection.anki2",
-            timezone=days.timezone,
-            rollover=days.rollover,
-            user=user,
+            folder / "collection.anki2", timezone=days.timezone, rollover=days.rollover, user=user
         )
     from srs_eval.data.datasets import is_dataset, open_dataset
 

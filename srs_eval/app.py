@@ -27,13 +27,12 @@ from textual.theme import Theme
 
 from srs_eval.data.protocol import Protocol
 from srs_eval.tui import screens
-from srs_eval.tui import state as remembered
+from srs_eval.tui.config import DARK, LIGHT
 from srs_eval.tui.screens.actions import EVERYWHERE, bindings
-from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen
+from srs_eval.tui.screens.base import MINIMUM, TOO_LOW, TOO_NARROW, AppScreen
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme
 from srs_eval.tui.session import Options, Session
-from srs_eval.tui.widgets.chrome import MINIMUM
-from srs_eval.tui.workarounds import Commands, TypedKeys, lasting
+from srs_eval.tui.workarounds import TypedKeys, lasting
 
 if TYPE_CHECKING:
     from srs_eval.tui.screens.ranking import RunScreen
@@ -47,10 +46,10 @@ class SrsEvalApp(App[int]):
 
     TITLE = "srs-eval"
     ENABLE_COMMAND_PALETTE = True
-    COMMANDS: ClassVar[Any] = {Commands}
     BINDINGS: ClassVar[list[Any]] = [
         *bindings(EVERYWHERE),
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
+        Binding("ctrl+q", "quit", "Quit", priority=True),
     ]
     CSS_PATH = "tui/app.tcss"
     HORIZONTAL_BREAKPOINTS = TOO_NARROW
@@ -75,7 +74,7 @@ class SrsEvalApp(App[int]):
         self.register_theme(LIGHT_THEME)
         check_theme(config.theme)
         wanted = config.theme or state.theme
-        self.theme = wanted if wanted in self.available_themes else remembered.DARK
+        self.theme = wanted if wanted in self.available_themes else DARK
 
     # --- keys
 
@@ -161,7 +160,7 @@ class SrsEvalApp(App[int]):
     def action_switch_light(self) -> None:
         dark, state = self.current_theme.dark, self.session.state
         other = state.light_theme if dark else state.dark_theme
-        usual = remembered.LIGHT if dark else remembered.DARK
+        usual = LIGHT if dark else DARK
         self.theme = other if other in self.available_themes else usual
 
     # --- screens, and what the session tells them
@@ -177,7 +176,7 @@ class SrsEvalApp(App[int]):
         from srs_eval.tui.screens.dialogs import ExportScreen
 
         source = Path(log.receipt.path)
-        screen = ExportScreen(source, self.session.models.in_report)
+        screen = ExportScreen(source, self.session.models.in_report())
         self.push_screen(screen, self.session.export)
 
     def tell(self, said: str, seconds: float = 3) -> None:

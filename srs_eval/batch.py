@@ -11,12 +11,13 @@ its own: one worker, so that the device's memory holds one learner, whatever the
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -31,16 +32,15 @@ from srs_eval.benchmark.plan import (
     survey,
 )
 from srs_eval.benchmark.setup import make_setup
-from srs_eval.benchmark.store import ResultStore, Unit, refuse_audits
+from srs_eval.benchmark.store import ResultStore, Status, Unit, refuse_audits
 from srs_eval.data.dataset_hub import load_possible
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData, missing
-from srs_eval.data.outputs import refuse_nested
+from srs_eval.data.paths import refuse_nested
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import attempt, in_words
-from srs_eval.engine.results import Result
 from srs_eval.engine.run import Failed, Finished, Skipped
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import Result, Session
 from srs_eval.engine.workers import (
     DONE,
     TaskEvents,
@@ -52,7 +52,7 @@ from srs_eval.engine.workers import (
 )
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, Names
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from srs_eval.training.torch_networks import check_device, release_device
 
 _PUBLISH_SECONDS = 30.0
@@ -161,8 +161,7 @@ def _on_device(configurations: Sequence[Configuration], context: Context) -> fro
 @contextmanager
 def _lane(context: Context, happenings: TaskEvents) -> Iterator[WorkerPool]:
     """A worker process for the device, which has tried it. Raises InputError."""
-    pool = WorkerPool(1, initializer=_import_engine, on_message=happenings.put)
-    try:
+    with WorkerPool(1, initializer=_import_engine, on_message=happenings.put) as pool:
         try:
             pool.submit(check_device, context).result()
         except WorkerDied as error:
@@ -170,8 +169,6 @@ def _lane(context: Context, happenings: TaskEvents) -> Iterator[WorkerPool]:
                 f"The device {context.device!r} cannot be used ({error}); give cpu."
             ) from None
         yield pool
-    finally:
-        pool.terminate_workers()
 
 
 def _divided(tasks: Tasks, on_device: frozenset[str], one_process: bool) -> tuple[Tasks, Tasks]:
@@ -209,26 +206,18 @@ class _Task:
     alone: bool = False  # nothing else is worked on, for it may be what kills workers
 
 
+@dataclass
 class _UserTasks:
     """Runs tasks on an executor and makes units of what comes."""
 
-    def __init__(
-        self,
-        place: Place,
-        happenings: TaskEvents,
-        dataset: Dataset,
-        configurations: Sequence[Configuration],
-        context: Context,
-        keep: Mapping[str, Keeper] | None = None,
-        session: _SessionMaker = Session,
-    ) -> None:
-        self.keep, self.session = keep or {}, session
-        self.place = place
-        self.happenings = happenings
-        self.folder = dataset.folder.absolute()  # a cluster's workers may have begun elsewhere
-        self.configurations = {each.name: each for each in configurations}
-        self.context = context
-        self.tasks: dict[Future[list[Unit]], _Task] = {}
+    place: Place
+    happenings: TaskEvents
+    dataset: Dataset
+    configurations: Sequence[Configuration]
+    context: Context
+    keep: Mapping[str, Keeper] = field(default_factory=dict)
+    session: _SessionMaker = Session
+    tasks: dict[Future[list[Unit]], _Task] = field(default_factory=dict)  # at work
 
     def units(
         self,
@@ -297,11 +286,12 @@ class _UserTasks:
         return sum(task.place is place for task in self.tasks.values())
 
     def _submit(self, task: _Task) -> None:
-        chosen = [self.configurations[name] for name in task.names]
+        chosen = [each for each in self.configurations if each.name in task.names]
+        folder = self.dataset.folder.absolute()  # a cluster's workers may have begun elsewhere
         future = self.happenings.submit(
             task.place.executor,
             _evaluate_user,
-            self.folder,
+            folder,
             task.user,
             chosen,
             self.context,
@@ -341,12 +331,11 @@ def _evaluate_user(
     """
     try:
         session = make_session(load_possible(_dataset(folder), user))
-    except NotEnoughData as why:
-        return [Unit(each.name, user, "skipped", reason=str(why)) for each in configurations]
     except Exception as error:
-        reason, detail = in_words(error)
+        status: Status = "skipped" if isinstance(error, NotEnoughData) else "failed"
+        reason, detail = (str(error), "") if status == "skipped" else in_words(error)
         return [
-            Unit(each.name, user, "failed", reason=reason, detail=detail) for each in configurations
+            Unit(each.name, user, status, reason=reason, detail=detail) for each in configurations
         ]
     on_device = _on_device(configurations, context)
     units = []
@@ -405,26 +394,17 @@ def _evaluate_unit(
 
 def _forget_peak() -> None:
     """Linux can start its record of the highest memory use anew."""
-    try:
-        with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")
-    except OSError:
-        return
+    with suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
 
 
 def _peak_mb() -> float:
     """Highest resident memory in MB, since `_forget_peak` on Linux, else since the start."""
-    try:
-        with open("/proc/self/status") as file:
-            for line in file:
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) / 1024
-    except OSError:
-        pass
-    try:
+    with suppress(OSError), open("/proc/self/status") as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM:"))
+    with suppress(ImportError):  # Windows has none
         import resource
-        import sys
-    except ImportError:  # Windows
-        return 0.0
-    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+        unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    return 0.0

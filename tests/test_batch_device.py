@@ -106,7 +106,7 @@ def test_a_device_that_is_not_there_is_told_before_anything(dataset: Path, tmp_p
     some = ("batch", "--dataset", dataset, "--out", tmp_path, "--models", "AVG")
     assert main_here(*some, "--users", "1-3").returncode == 0
     before = results(tmp_path)
-    refused = run(dataset, tmp_path, "--device", "cuda:999", "--fresh", models="AVG,LSTM")
+    refused = main_here(*some[:-1], "AVG,LSTM", "--device", "cuda:999", "--fresh")
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1
     assert "The device 'cuda:999' cannot be used" in refused.stderr

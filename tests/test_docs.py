@@ -20,7 +20,7 @@ from srs_eval import models
 from srs_eval.cli.main import app
 from srs_eval.cli.options import _PROTOCOL_PANEL
 from srs_eval.engine.conformance import findings
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from tests.cli.program import main_here, program
 from tests.conftest import REPOSITORY
 from tests.test_architecture import ORDER

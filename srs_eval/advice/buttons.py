@@ -24,15 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import OPEN, AfterButton, Finding, Hard, Step, Steps, missing
-from srs_eval.data.reviews import (
-    FILTERED,
-    REVIEW,
-    FloatArray,
-    IntArray,
-    Preset,
-    Rows,
+from srs_eval.advice.findings import (
+    OPEN,
+    AfterButton,
+    Finding,
+    Hard,
+    Step,
+    Steps,
+    missing,
 )
+from srs_eval.data.reviews import FILTERED, REVIEW, FloatArray, IntArray, Preset, Rows
 from srs_eval.data.trials import prepare_trials
 from srs_eval.engine.session import fit_and_predict
 from srs_eval.models import fsrs6

@@ -28,30 +28,25 @@ from srs_eval.advice.findings import (
     SM2,
     TOGETHER,
     Missing,
-    missing,
-    missing_of,
 )
 from srs_eval.advice.pooling import Pooled, fitted, pooled_fits
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
-from srs_eval.data.rows import SUSPENDED, select_rows
-from srs_eval.data.selection import only_preset, without_presets
+from srs_eval.data.rows import SUSPENDED, only_preset, select_rows, without_presets
 from srs_eval.data.trials import Fold, Trials
 from srs_eval.engine.session import Session, fit_and_predict
 from srs_eval.metrics import log_losses
-from srs_eval.models import all_models, fsrs6, fsrs7
+from srs_eval.models import all_models, fsrs6
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out, younger_than_s
 from srs_eval.stats.intervals import (
     EQUIVALENT,
-    FEWEST_DAYS,
     FEWEST_REVIEWS,
     Interval,
     mean_interval,
-    verdict,
 )
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 # Candidates and the engine's configurations that they are.
 CONFIGURATIONS: Mapping[str, str] = {
@@ -63,17 +58,14 @@ CONFIGURATIONS: Mapping[str, str] = {
     "one per deck": "FSRS-6-deck",
     AVERAGE: "AVG",
 }
-WITHOUT_PRESETS: Mapping[str, str] = {
-    OPTIMIZED: "FSRS-6",
-    RECENCY: "FSRS-6-recency",
-    DEFAULTS: "FSRS-6-dry-run",
-    "initial stability only": "FSRS-6-pretrain",
-    AVERAGE: "AVG",
+_WITHOUT_PRESETS: Mapping[str, str] = {
+    name: configuration.removesuffix("-preset")
+    for name, configuration in CONFIGURATIONS.items()
+    if not name.startswith("one ")
 }
 ACROSS_PRESETS = ("one for all presets", POOLED, TOGETHER)  # only where there are several
 _SOURCES = "give a collection, a package or a research export"
 BY_PRESET = Protocol(rows="anki", short=True, partitions="preset")
-_FRACTIONAL = Protocol(rows="anki", short=True, secs=True, equalize_test_with_non_secs=True)
 _BY_DECK = Protocol(rows="anki", short=True, partitions="deck")
 WHOLE = Protocol(short=True)  # where presets are not known: the benchmark's rows
 _T = TypeVar("_T")
@@ -88,7 +80,7 @@ def knows_presets(log: ReviewLog) -> bool:
 
 def too_few(log: ReviewLog, reason: NotEnoughData) -> str:
     """Why there are too few reviews to ask of presets; cards may be suspended or deleted."""
-    count, how = _mostly_gone(log)
+    count, how = mostly_gone(log)
     if not count:
         return str(reason)
     assert log.entries is not None
@@ -100,7 +92,7 @@ def too_few(log: ReviewLog, reason: NotEnoughData) -> str:
     )
 
 
-def _mostly_gone(log: ReviewLog) -> tuple[int, str]:
+def mostly_gone(log: ReviewLog) -> tuple[int, str]:
     """Entries of suspended or of deleted cards, which Anki's optimizer leaves out, and how it is.
 
     0 unless these are more than half of all.
@@ -123,7 +115,7 @@ def judged_by_preset(log: ReviewLog) -> bool:
     """Whether Anki's rows are there to judge presets on: not where nearly all cards are gone."""
     if not knows_presets(log):
         return False
-    return not _mostly_gone(log)[0] or len(select_rows(log, "anki").rows) >= FEWEST_REVIEWS
+    return not mostly_gone(log)[0] or len(select_rows(log, "anki").rows) >= FEWEST_REVIEWS
 
 
 def refuse_without_presets(log: ReviewLog) -> None:
@@ -175,7 +167,7 @@ class Learner:
     @property
     def configurations(self) -> Mapping[str, str]:
         """The candidates that are the engine's configurations, by name."""
-        return CONFIGURATIONS if self.trials.protocol == BY_PRESET else WITHOUT_PRESETS
+        return CONFIGURATIONS if self.trials.protocol == BY_PRESET else _WITHOUT_PRESETS
 
     @cached_property
     def groups(self) -> Mapping[int, str]:
@@ -281,31 +273,6 @@ class Learner:
         """Probabilities of FSRS-6 with given parameters for positions (int64)."""
         return fsrs6.predict(self.trials, list(values), index, self.context)
 
-    def other_versions(self, group: int, index: IntArray) -> dict[str, FloatArray]:
-        """Probabilities by the models that a preset's lists were made for, by name.
-
-        Anki runs lists of FSRS-4.5 and FSRS-5 as FSRS-6; a fork keeps lists of FSRS-7. A list
-        that is of no use as it stands (it may be out of all bounds) has none.
-        """
-        preset = self.log.presets.get(group)
-        if preset is None:
-            return {}
-        found = {}
-        stored = list(self.stored(group))
-        name = {17: "FSRS-4.5", 19: "FSRS-5"}.get(len(stored))
-        if name is not None:
-            configuration = resolve(name, Protocol(rows="anki"))[0]
-            trials = self._trials_of(configuration)
-            predict = configuration.model.predict
-            assert predict is not None
-            found[f"{NOW}, run as {name}"] = predict(trials, stored, index, self.context)
-        if preset.fork_parameters:
-            trials = self.session.trials(_FRACTIONAL)
-            place = np.searchsorted(trials.review_th, self.trials.review_th[index])
-            p = fsrs7.predict(trials, list(preset.fork_parameters), place, self.context)
-            found["FSRS-7 of a fork"] = p
-        return {each: p for each, p in found.items() if np.isfinite(p).all()}
-
     def fitted(self, candidate: str, group: int) -> list[float] | None:
         """The parameters that a preset would get, fitted on all reviews there are."""
         if candidate == "defaults":
@@ -347,38 +314,22 @@ class Learner:
         found = mean_interval(values, self.trials.day[index])
         return found if found.days >= fewest_days else replace(found, half_width=math.nan)
 
-    def missing(
-        self, difference: Interval | None, group: int | None = None, reviews: int = 0
-    ) -> Missing | None:
-        """How many more reviews or days of a preset (default: of all), and when, would tell.
+    def dated(self, lacks: Missing, subject: str) -> Missing:
+        """With the date by which a preset (default: all) has so many more reviews and days.
 
-        None where nothing would. Without a difference there are so many `reviews` so far.
-        """
-        if difference is None:
-            found = missing_of(reviews, 0, FEWEST_REVIEWS, FEWEST_DAYS)
-        elif verdict(difference, equivalence=self.equivalence) != "can't tell yet":
-            return None
-        else:
-            found = missing(difference, self.equivalence)
-        if found.reviews is None and found.days is None:
-            return None
-        return replace(found, date=self._reached(found.reviews or 0, found.days or 0, group))
-
-    def _reached(self, reviews: int, days: int, group: int | None) -> str | None:
-        """The date by which a preset has so many more reviews, done on so many more days.
-
-        By the pace of the last month; None where nobody knows dates, or reviews have stopped.
+        By the pace of the last month; without one where nobody knows dates, or reviews have
+        stopped.
         """
         if self.log.entries is None:
-            return None
+            return lacks
+        group = next((each for each, name in self.groups.items() if name == subject), None)
         mine = slice(None) if group is None else self.trials.partition == group
-        of_group = self.time_s[mine]
         now = time.time()
-        lately = of_group[of_group > now - _PACE_DAYS * 86_400]
-        if not len(lately):
-            return None
-        wait = math.ceil(reviews * _PACE_DAYS / len(lately))
-        return (date.fromtimestamp(now) + timedelta(max(wait, days))).isoformat()
+        lately = int((self.time_s[mine] > now - _PACE_DAYS * 86_400).sum())
+        if not lately:
+            return lacks
+        wait = max(math.ceil((lacks.reviews or 0) * _PACE_DAYS / lately), lacks.days or 0)
+        return replace(lacks, date=(date.fromtimestamp(now) + timedelta(wait)).isoformat())
 
     def once(self, key: tuple[Hashable, ...], make: Callable[[], _T]) -> _T:
         if key not in self._known:

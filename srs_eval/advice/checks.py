@@ -34,7 +34,7 @@ from srs_eval.advice.findings import (
     Retention,
     Steps,
 )
-from srs_eval.advice.retention import NO_MATTER
+from srs_eval.advice.over_time import AS_ASKED
 from srs_eval.advice.workload.today import overdue_cards
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.stats.intervals import FEWEST_DAYS, Interval
@@ -149,9 +149,9 @@ def _judged(check: Check, recalled: Interval, expected: float, one_sided: bool =
     level: Level = "not yet"
     if recalled.reviews < _FEWEST or recalled.days < FEWEST_DAYS:
         says = "few"
-    elif off - recalled.half_width > NO_MATTER:
+    elif off - recalled.half_width > AS_ASKED:
         level = "look"
-    elif off + recalled.half_width < 2 * NO_MATTER:
+    elif off + recalled.half_width < 2 * AS_ASKED:
         level = "fine"
     return replace(check, level=level, says=says, recalled=recalled, expected=expected)
 

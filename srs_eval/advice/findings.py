@@ -7,7 +7,7 @@ a dataclass of the question's own.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -19,30 +19,26 @@ from srs_eval.stats.intervals import (
     Verdict,
     enough_to_tell,
     more_reviews,
+    verdict,
 )
 
 OPTIMIZED, RECENCY, DEFAULTS, AVERAGE = "optimized", "recency", "defaults", "average"
 TOGETHER, ALONE = "one line", "alone"  # fitted as POOLED is, but sharing all or nothing
 NOW, POOLED, SM2 = "now", "pooled", "sm2"
 ACTS = {RECENCY: "optimize", POOLED: "pooled", TOGETHER: "one line", DEFAULTS: "defaults"}
-"""What a person can do, by the candidate whose parameters the preset then has.
-
-"optimize" is what Anki's button does: newer reviews weigh more.
-"""
+"""What a person can do, by the candidate whose parameters the preset then has."""
 KEEP = "keep"
 SURE, LIKELY = 0.95, 0.8
 ALL_REVIEWS = "all reviews"  # the subject of findings on these
 OPEN: Literal["can't tell"] = "can't tell"
 FEWEST_SHOWN, FEWEST_DAYS_SHOWN = 300, 10
-"""Below either no log loss of a preset is shown where nothing beside it tells; nor, below these
-days, an interval of a part of the reviews."""
+"""Below either no log loss is shown by itself; nor, below these days, an interval of a part."""
 
 
 class Evidence:
     """What the evidence of every question inherits: saved findings name its subclass."""
 
-    says: str
-    """A code: what was found where no act is recommended; OPEN where that can't be told."""
+    says: str  # a code: what was found where no act is recommended; OPEN where that can't be told
 
 
 @dataclass(frozen=True)
@@ -120,9 +116,9 @@ class OfPreset(Evidence):
     candidates: tuple[Candidate, ...]  # the current parameters first
     held_out: tuple[Candidate, ...]  # candidates on all held-out reviews
     reference: str  # that the differences of `held_out` are from
-    about: str = RECENCY
-    """The candidate that is the act, or that the current parameters were kept against."""
+    about: str = RECENCY  # the act, or what the current parameters were kept against
     search: str | None = None  # what Anki optimizes the preset on, where that is not all of it
+    gone: str = ""  # "suspended" or "deleted": most of what was reviewed, where nothing is left
     says: str = ""
 
 
@@ -164,8 +160,8 @@ class Sharing(Evidence):
     part: str  # "preset" or "deck"
     parts: int
     differences: tuple[Difference, ...] = ()  # none: too few reviews
+    # Parameters of the first on the second's reviews, minus the second's own:
     pairs: tuple[tuple[str, str, Interval, Verdict], ...] = ()
-    """Parameters of the first on the second's reviews, minus the second's own."""
     groups: tuple[tuple[str, ...], ...] = ()  # presets that could share, by these
     says: str = "too few"  # where no act is recommended
 
@@ -187,10 +183,8 @@ class Retention(Evidence):
     parts: tuple[Part, ...]  # all reviews first
     desired: float | None  # None: not known, or none while FSRS is off
     fsrs_is_off: bool
-    timing: Interval
-    """What was expected of the reviews when they were done, minus what is desired."""
-    expecting: Interval
-    """What was recalled, minus that; the two add up to recalled minus desired."""
+    timing: Interval  # expected of the reviews when they were done, minus what is desired
+    expecting: Interval  # recalled, minus that; the two add up to recalled minus desired
 
 
 @dataclass(frozen=True)
@@ -302,9 +296,9 @@ class HealthCheck:
 
 @dataclass(frozen=True)
 class Health(Evidence):
-    """FSRS-6 against the older scheduler, first of `against`, and Anki's own check."""
+    """FSRS-6 against the older scheduler, and Anki's own check."""
 
-    against: tuple[Against, ...]
+    older: Against | None
     check: HealthCheck | None
     says: str = "can't tell"  # with nothing held out
 
@@ -329,14 +323,10 @@ class Models(Evidence):
 
 @dataclass(frozen=True)
 class Often(Evidence):
-    """What optimizing less often than at every +2 % costs; `act`: how often is enough.
+    """What optimizing less often than at every +2 % costs; `act`: how often is enough."""
 
-    `says`: whether that is known of this learner, or what is safe for everybody.
-    """
-
-    says: Literal["as good", "safe"]
+    says: Literal["as good", "safe"]  # known of this learner, or safe for everybody
     costs: tuple[Candidate, ...] = ()
-    defaults: Candidate | None = None  # in their place: not to optimize at all
 
 
 @dataclass(frozen=True)
@@ -359,7 +349,7 @@ class Noise(Evidence):
 
 @dataclass(frozen=True)
 class AfterButton:
-    """At the review after a button: the share recalled, and what FSRS expects above it."""
+    """Of reviews after a button: the share recalled, and what FSRS expects above it."""
 
     button: str
     recalled: float
@@ -485,12 +475,15 @@ def missing(difference: Interval, margin: float = EQUIVALENT) -> Missing:
     return Missing(more_reviews(difference, equivalence=margin))
 
 
+def still_missing(difference: Interval, margin: float) -> Missing | None:
+    """The same; None where it can be told already, or more reviews would not help."""
+    if verdict(difference, equivalence=margin) != "can't tell yet":
+        return None
+    found = missing(difference, margin)
+    return None if found == Missing() else found
+
+
 def missing_of(reviews: int, days: int, fewest: int, fewest_days: int) -> Missing:
     """What so many reviews of so many days lack."""
     lack, lack_days = fewest - reviews, fewest_days - days
     return Missing(lack if lack > 0 else None, lack_days if lack_days > 0 else None)
-
-
-def best(estimates: Iterable[tuple[str, Interval]]) -> str:
-    """The name with the least estimate, ties by name."""
-    return min(estimates, key=lambda each: (each[1].estimate, each[0]))[0]

@@ -35,7 +35,7 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials, rmse_bin_ids
 from srs_eval.metrics import log_losses, rmse_bins
 from srs_eval.models import fsrs6
-from srs_eval.models._anki import fit as anki_fit
+from srs_eval.models.fsrs6 import fit_as_anki as anki_fit
 from srs_eval.stats.intervals import Interval, Verdict, relative, verdict, verdicts
 
 _Kind = Literal["older scheduler", "average", "brought along", "FSRS"]
@@ -109,7 +109,7 @@ def how_well(learner: Learner, equivalence: float) -> Finding:
         missing=missing(open_[0], equivalence) if open_ else None,
         evidence=evidence,
     )
-    return _with_act(finding, difference[SM2], TURN_ON) if now == SM2 else finding
+    return _with_act(finding, difference[SM2], _TURN_ON) if now == SM2 else finding
 
 
 def _with_act(finding: Finding, minus_sm2: Interval, act: str) -> Finding:
@@ -148,7 +148,7 @@ def _own(learner: Learner) -> Literal["stored", "defaults", "optimized"]:
     return "stored" if stored else "defaults"
 
 
-TURN_ON = "turn on"
+_TURN_ON = "turn on"
 _VERSION = "26.08"
 _LOG_LOSS_LIMIT, _RMSE_LIMIT = 1.11, 1.53
 _FEWEST_ITEMS = 300
@@ -201,33 +201,24 @@ def is_fsrs_right_for_me(
     """One finding for each preset."""
     index = learner.trials.test_index
     partition = learner.trials.partition[index]
-    losses = {name: learner.held_out_losses(name) for name in ("optimized", SM2, "average")}
+    fsrs, sm2 = (learner.held_out_losses(name) for name in (OPTIMIZED, SM2))
+    act = _TURN_ON if learner.log.receipt.fsrs_enabled is False else "keep"
     for group in groups:
         mine = partition == group
-        here = index[mine]
-        of_mine = {name: each[mine] for name, each in losses.items()}
-        fsrs = of_mine.pop("optimized")
-        differences = {
-            name: learner.interval(fsrs - each, here) for name, each in of_mine.items() if len(here)
-        }
-        says = verdicts(differences, equivalence=equivalence)
-        against = tuple(
-            Against(
-                name,
-                "older scheduler" if name == SM2 else "average",
-                learner.interval(of_mine[name], here),
-                each,
-                says[name],
-                relative(of_mine[name] - fsrs, of_mine[name], learner.trials.day[here]),
+        here, older = index[mine], None
+        if len(here):
+            difference = learner.interval(fsrs[mine] - sm2[mine], here)
+            older = Against(
+                *(SM2, "older scheduler"),
+                learner.interval(sm2[mine], here),
+                difference,
+                verdict(difference, equivalence=equivalence),
+                relative(sm2[mine] - fsrs[mine], sm2[mine], learner.trials.day[here]),
             )
-            for name, each in differences.items()
-        )
         check = check_health(learner, np.flatnonzero(learner.trials.partition == group))
-        older = differences.get(SM2)
         found = Finding(
             *("health", learner.name_of(group)),
             reviews=len(here),
-            evidence=Health(against, check),
+            evidence=Health(older, check),
         )
-        act = TURN_ON if learner.log.receipt.fsrs_enabled is False else "keep"
-        yield found if older is None else _with_act(found, older, act)
+        yield found if older is None else _with_act(found, older.difference, act)

@@ -17,11 +17,14 @@ from srs_eval.advice.candidates import (
     knows_presets,
     too_few,
 )
+from srs_eval.advice.checks import together
 from srs_eval.advice.findings import OPEN, Finding, Fit, Unanswered, unanswered
 from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, WRONG, Asked, ask, tasks_of
 from srs_eval.advice.sentences import month_in_words
+from srs_eval.advice.shown.first_screen import first_screen
 from srs_eval.advice.shown.predicted import headline
+from srs_eval.advice.tables import FirstScreen
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of
@@ -29,7 +32,7 @@ from srs_eval.engine.session import must_compile
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.models.configurations import resolve
 from srs_eval.stats.intervals import EQUIVALENT
-from srs_eval.training.context import Cancelled, Context
+from srs_eval.training.hyperparameters import Cancelled, Context
 
 _MOST_BESIDE = 6  # presets, those with the most reviews
 NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
@@ -61,6 +64,7 @@ class Overview:
     rows: str  # which reviews they rest on: "anki" or "benchmark"
     gone: bool = False
     """Whether nearly all that was reviewed is suspended or deleted, and not Anki's to take."""
+    earlier: bool = False  # whether answers of an earlier day stand for those to come
     waiting: list[str] = field(default_factory=list)  # questions without an answer yet
     answers: list[Finding] = field(default_factory=list)
 
@@ -91,6 +95,13 @@ class Overview:
     def failed(self) -> bool:
         """Whether a question has no answer: it is worth asking again."""
         return any(isinstance(each.evidence, Unanswered) for each in self.answers)
+
+    @property
+    def first_screen(self) -> FirstScreen:
+        """The answers as five panes."""
+        waiting = () if self.earlier else tuple(self.waiting)
+        checks = together(self.answers)
+        return first_screen(self.answers, waiting, checks, rows=self.rows, gone=self.gone)
 
     @property
     def headline(self) -> str:

@@ -1,23 +1,37 @@
-"""Are my parameters good? What there is to change, and how likely each change is to help.
+"""Are my parameters good? What there is to change, how likely it is to help, how often to do it.
 
 Candidates are compared with the current parameters on reviews that neither has seen: those since
 the parameters were last changed, or all held-out ones where the defaults are in force. Candidates
 are fitted anew before each of five blocks of these, as by somebody who optimizes now and then.
 What that says is joined with what other people gained (`srs_eval.advice.population`).
+
+How often to optimize is told by log loss against the age of the parameters. A parameter is noise
+if other days would move it far.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
+
+import numpy as np
 
 from srs_eval.advice import population
-from srs_eval.advice.candidates import ACROSS_PRESETS, AVERAGE, CONFIGURATIONS, Learner
+from srs_eval.advice.candidates import (
+    ACROSS_PRESETS,
+    AVERAGE,
+    CONFIGURATIONS,
+    Learner,
+    judged_by_preset,
+    mostly_gone,
+)
 from srs_eval.advice.findings import (
     ACTS,
     DEFAULTS,
     KEEP,
     NOW,
+    OPEN,
     OPTIMIZED,
     POOLED,
     RECENCY,
@@ -27,14 +41,28 @@ from srs_eval.advice.findings import (
     Finding,
     LeftOut,
     Missing,
+    Noise,
     OfAll,
     OfPreset,
+    Often,
+    Spread,
+    missing_of,
+    still_missing,
 )
 from srs_eval.advice.split import one_is_enough_for
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
+from srs_eval.data.trials import Fold, recency_weights
+from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import version_of, why_left_out
-from srs_eval.stats.intervals import Interval, Verdict, enough_to_tell, verdicts
+from srs_eval.stats.intervals import (
+    FEWEST_DAYS,
+    FEWEST_REVIEWS,
+    Interval,
+    Verdict,
+    enough_to_tell,
+    verdicts,
+)
 
 _RIVALS = (RECENCY, OPTIMIZED, DEFAULTS, "one for all presets", POOLED)
 """Verdicts on these are one question: the first is tested first, the others by Holm after it."""
@@ -45,11 +73,10 @@ _HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)
 _FEWEST, _FEWEST_DAYS = 100, 5  # reviews that say something of a preset
 _FEWEST_TO_FIT = 64  # below, Anki's optimizer leaves nearly all as it is
 _FITTED = 400  # reviews from which on a fit is the learner's own
-_WORTH = 0.001  # nats: what a change has to gain, and what pasting has to gain over the button
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
+class _Compared:
     """Candidates on the same reviews (k,), and their differences from one of them."""
 
     reference: str
@@ -80,7 +107,7 @@ def compared(
     asked: Sequence[str] | None = None,
     first: Collection[str] = (),
     equivalence: float,
-) -> Compared:
+) -> _Compared:
     """Intervals of all candidates, verdicts on those `asked` (default: all but the reference).
 
     `interval` is of the mean of values (k,) over the reviews at the positions (k,). Candidates
@@ -94,7 +121,7 @@ def compared(
     wanted = {name: difference[name] for name in (asked or tuple(difference)) if name in difference}
     alone = {name: each for name, each in wanted.items() if name in first}
     others = {name: each for name, each in wanted.items() if name not in first}
-    return Compared(
+    return _Compared(
         reference=reference,
         index=index,
         losses=losses,
@@ -146,7 +173,7 @@ def what_is_left_out(log: ReviewLog) -> list[Finding]:
 
 def _held_out(
     learner: Learner, given: Mapping[str, FloatArray], equivalence: float
-) -> dict[int | None, Compared]:
+) -> dict[int | None, _Compared]:
     """All candidates but the current parameters on the held-out reviews of the five folds.
 
     By preset, None for all. `given` are others' losses for these reviews (k,).
@@ -156,7 +183,7 @@ def _held_out(
         **{name: learner.held_out_losses(name) for name in _possible(_HELD_OUT, learner)},
         **given,
     }
-    found: dict[int | None, Compared] = {}
+    found: dict[int | None, _Compared] = {}
     for group in (None, *learner.groups):
         mine = learner.trials.partition[index] == group if group is not None else slice(None)
         if not len(index[mine]):
@@ -181,15 +208,13 @@ def _possible(candidates: Sequence[str], learner: Learner) -> list[str]:
     ]
 
 
-def _since_optimized(learner: Learner, group: int, equivalence: float) -> Compared | None:
+def _since_optimized(learner: Learner, group: int, equivalence: float) -> _Compared | None:
     """Candidates on the reviews that the current parameters had not seen; None for too few."""
     index = learner.since_optimized(group)
     if index is None or len(index) < _FEWEST or learner.days_of(index) < _FEWEST_DAYS:
         return None
     folds = learner.renewed(index)
     losses = {NOW: learner.losses(learner.predict(NOW, folds), index)}
-    for name, p in learner.other_versions(group, index).items():
-        losses[name] = learner.losses(p, index)
     for name in _possible((*_RIVALS, TOGETHER, SM2), learner):
         try:
             losses[name] = learner.losses(learner.predict(name, folds), index)
@@ -206,7 +231,7 @@ def _since_optimized(learner: Learner, group: int, equivalence: float) -> Compar
 def _of_preset(
     learner: Learner,
     group: int,
-    held_out: Compared | None,
+    held_out: _Compared | None,
     can_share: bool,
     equivalence: float,
 ) -> Finding:
@@ -228,19 +253,20 @@ def _of_preset(
             each = replace(each, belief=population.belief(each.difference, prior))
         candidates.append(each)
     candidates += [each for name, each in found.items() if name not in {c.name for c in candidates}]
-    best = _best(candidates, can_share)
+    worth = equivalence / 2  # what a change has to gain, and what pasting has to over the button
+    best = _best(candidates, can_share, worth)
     if best.name == POOLED and learner.fitted(POOLED, group) == learner.fitted(TOGETHER, group):
         # Presets that hardly differ are drawn all the way.
         best = next(each for each in candidates if each.name == TOGETHER)
     belief = best.belief
     assert belief is not None
-    is_change = belief.gain >= _WORTH and count >= _FEWEST_TO_FIT
+    is_change = belief.gain >= worth and count >= _FEWEST_TO_FIT
     if not is_change:
         prior = _prior(best.name, stored, growth, max(count * 5 // 6, 1))
         if prior is None or count < _FEWEST_TO_FIT:
             prior = population.refit(0.0)
         belief = population.belief(best.difference, prior, -equivalence)
-    fitted = learner.fitted(best.name, group) if is_change else None
+    fitted, own = learner.fitted(best.name, group) if is_change else None, best.difference
     evidence = OfPreset(
         current=version_of(learner.stored(group)),
         stored=stored,
@@ -253,6 +279,7 @@ def _of_preset(
         reference=OPTIMIZED,
         about=best.name,
         search=None if preset is None else preset.search,
+        gone="" if judged_by_preset(learner.log) else mostly_gone(learner.log)[1],
     )
     return Finding(
         "parameters",
@@ -260,10 +287,10 @@ def _of_preset(
         ACTS[best.name] if is_change else KEEP,
         probability=belief.probability if is_change else 1 - belief.probability,
         gain=belief.gain if is_change else 0.0,
-        interval=best.difference,
+        interval=own,
         parameters=None if fitted is None else tuple(fitted),
         reviews=0 if since is None else len(since.index),
-        missing=_missing(learner, best.difference, group),
+        missing=still_missing(own, equivalence) if own and enough_to_tell(own) else None,
         probabilities={
             each.name: 0.0 if each.belief is None else each.belief.probability
             for each in candidates
@@ -293,14 +320,7 @@ def _prior(
     return population.published("optimized", "defaults", reviews)
 
 
-def _missing(learner: Learner, difference: Interval | None, group: int) -> Missing | None:
-    """What would settle it, where that can be reckoned."""
-    if difference is None or not enough_to_tell(difference):
-        return None
-    return learner.missing(difference, group)
-
-
-def _best(candidates: Sequence[Candidate], can_share: bool) -> Candidate:
+def _best(candidates: Sequence[Candidate], can_share: bool, worth: float) -> Candidate:
     """The change with the least expected loss.
 
     The button comes first, for it is no work: anything else has to gain more than it, and to be
@@ -315,5 +335,118 @@ def _best(candidates: Sequence[Candidate], can_share: bool) -> Candidate:
     }
     if can_share and TOGETHER in gains:
         gains.pop(POOLED, None)
-    chosen = max(gains, key=lambda name: gains[name] - _WORTH * (name != RECENCY))
+    chosen = max(gains, key=lambda name: gains[name] - worth * (name != RECENCY))
     return next(each for each in candidates if each.name == chosen)
+
+
+# How often, and which numbers are noise?
+
+GROWTHS = (0.02, 0.10, 0.25, 0.50, 1.00)
+"""Optimizing again whenever there are so many more reviews; the first is the yardstick."""
+_NEVER = "once, then never"
+_START = 6  # the first fit has a sixth of the reviews, as the first of five folds has
+_SAFE = "+10 %"  # for everybody: its mean cost was 0.0001 to 0.0006 (docs/verdicts.md)
+_CANDIDATE = RECENCY  # what Anki's optimizer fits
+
+
+def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Finding]:
+    """One finding for each preset."""
+    for group in groups:
+        judged = len(_judged(learner, group))
+        act, evidence = f"every {_SAFE}", Often("safe")
+        if judged >= FEWEST_REVIEWS:
+            cost = staleness(learner, group)
+            says = verdicts(cost, equivalence=equivalence)
+            costs = [Candidate(name, difference=cost[name], verdict=says[name]) for name in cost]
+            # The first that costs something ends the search: what passes after it is chance.
+            enough = list(takewhile(lambda each: each.verdict in ("as good", "better"), costs[:-1]))
+            act = enough[-1].name if enough else act
+            evidence = Often("as good" if enough else "safe", tuple(costs))
+        yield Finding("often", learner.name_of(group), act, reviews=judged, evidence=evidence)
+
+
+def refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
+    """Fits at a sixth of the positions and whenever these have grown; None: never again."""
+    sizes = [len(index) // _START]
+    while growth is not None:
+        larger = max(sizes[-1] + 1, round(sizes[-1] * (1 + growth)))
+        if larger >= len(index):
+            break
+        sizes.append(larger)
+    return tuple(
+        Fold(train=index[:begin], test=index[begin:end])
+        for begin, end in zip(sizes, [*sizes[1:], len(index)], strict=True)
+    )
+
+
+def staleness(learner: Learner, group: int) -> dict[str, Interval]:
+    """What optimizing a preset less often than at every 2 % costs, in log loss."""
+    return learner.once(("staleness", group), lambda: _staleness(learner, group))
+
+
+def _staleness(learner: Learner, group: int) -> dict[str, Interval]:
+    index = np.flatnonzero(learner.trials.partition == group)
+    judged = _judged(learner, group)
+    always = learner.losses(learner.predict(_CANDIDATE, refits(index, GROWTHS[0])), judged)
+    found = {}
+    for growth in (*GROWTHS[1:], None):
+        name = _NEVER if growth is None else _label(growth)
+        p = learner.predict(_CANDIDATE, refits(index, growth))
+        found[name] = learner.interval(learner.losses(p, judged) - always, judged)
+    return found
+
+
+def _judged(learner: Learner, group: int) -> IntArray:
+    """Positions of the reviews after the first fit."""
+    index = np.flatnonzero(learner.trials.partition == group)
+    return index[len(index) // _START :]
+
+
+def _label(growth: float) -> str:
+    return f"every +{growth:.0%}".replace("%", " %")
+
+
+# Which numbers are noise?
+
+DRAWS = 20
+_NOISE = 0.5
+"""A parameter is noise where it moves by more than this share of what learners differ by."""
+
+
+def which_numbers_are_noise(
+    learner: Learner, groups: Sequence[int], equivalence: float
+) -> Iterator[Finding]:
+    """One finding for each preset."""
+    del equivalence
+    for group in groups:
+        name = learner.name_of(group)
+        index = np.flatnonzero(learner.trials.partition == group)
+        lacks = missing_of(len(index), learner.days_of(index), FEWEST_REVIEWS, FEWEST_DAYS)
+        if lacks != Missing():
+            evidence = Noise(OPEN)
+            yield Finding("noise", name, reviews=len(index), missing=lacks, evidence=evidence)
+            continue
+        fitted, over_days = _fitted(learner, index), by_days(learner, index).std(axis=0, ddof=1)
+        spreads = tuple(
+            Spread(value, spread, usual, spread > _NOISE * usual)
+            for value, spread, usual in zip(
+                fitted, over_days.tolist(), fsrs6.DEVIATION, strict=True
+            )
+        )
+        says = f"{sum(each.is_noise for each in spreads)} of {len(spreads)}"
+        yield Finding("noise", name, reviews=len(index), evidence=Noise(says, spreads))
+
+
+def by_days(learner: Learner, index: IntArray) -> FloatArray:
+    """Fits (20, 21) to the reviews at the positions, their days drawn anew with replacement."""
+    days, place = np.unique(learner.trials.day[index], return_inverse=True)
+    draws = np.random.default_rng(0).multinomial(
+        len(days), np.full(len(days), 1 / len(days)), DRAWS
+    )
+    fits = [_fitted(learner, np.repeat(index, draw[place])) for draw in draws]
+    return np.array(fits)
+
+
+def _fitted(learner: Learner, train: IntArray) -> list[float]:
+    """As Anki's optimizer fits, newer reviews weighing more."""
+    return fsrs6.fit(learner.trials, train, recency_weights(len(train)), learner.context)

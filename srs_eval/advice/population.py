@@ -1,4 +1,4 @@
-"""What a change is worth: a learner's own evidence joined with what other people gained.
+"""What a change is worth by other people's experience, and where one stands among them.
 
 A learner's paired difference alone settles little; what 9,999 published users gained at that many
 reviews (FSRS-5 stands for FSRS-6) settles much. With d_u what user u gained, n_u the user's
@@ -14,7 +14,7 @@ how surely anything can be said, are chosen by leaving learners out (benchmarks/
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,9 +22,13 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.advice.findings import Belief, Standing
-from srs_eval.data.reviews import FloatArray
+from srs_eval.advice.findings import Belief, Finding, Standing, Standings
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import FloatArray, ReviewLog
+from srs_eval.engine.session import Session, log_loss_interval
+from srs_eval.models.configurations import resolve
 from srs_eval.stats.intervals import Interval
+from srs_eval.training.hyperparameters import Context
 
 Published = Literal["optimized", "recency", "defaults", "sm2", "average"]
 TABLE = Path(__file__).with_name("population.npz")  # made by tools/experience.py
@@ -123,7 +127,7 @@ def belief(own: Interval | None, prior: Prior, margin: float = 0.0) -> Belief:
     )
 
 
-# Where do I stand?
+# Where do I stand? Like with like: FSRS-5 on the benchmark's reviews, as all were published.
 
 
 def standings(figures: Mapping[str, float | None], average: float, reviews: int) -> list[Standing]:
@@ -179,3 +183,24 @@ def _users() -> dict[str, FloatArray]:
         / (1 if name == "reviews" else _SCALE)
         for name, values in raw.items()
     }
+
+
+FEWEST = 300  # evaluated reviews: below these, a figure is mostly chance
+_MODEL, _AVERAGE = "FSRS-5", "AVG"
+
+
+def where_do_i_stand(log: ReviewLog, context: Context) -> Iterator[Finding]:
+    """One finding over all reviews; none below FEWEST evaluated reviews."""
+    session = Session(log)
+    try:
+        own, average = (session.run(resolve(name)[0], context) for name in (_MODEL, _AVERAGE))
+    except NotEnoughData:
+        return
+    if own.size < FEWEST:
+        return
+    figures = own.metrics.to_upstream()
+    found = standings(figures, log_loss_interval(average).estimate, own.size)
+    says = f"better than {found[0].of_100} of 100"
+    yield Finding(
+        "standing", "all reviews", reviews=own.size, evidence=Standings(says, tuple(found))
+    )

@@ -80,11 +80,7 @@ def brought_along(learner: Learner) -> dict[str, FloatArray]:
 
 # Predictions of a file
 
-_REVIEW_ID = ("review_id", "id")
-_REVIEW_TH = ("review_th",)
-_TIME = ("time_ms", "review_time", "time")
-_CARD = ("card_id", "cid", "card")
-_PROBABILITY = ("p", "probability")
+_KEYS = ("review_th", "review_id", "time_ms")  # of a review; the last one with its card
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,12 +101,11 @@ def read_predictions(path: Path) -> dict[str, Predictions]:
     InputError for what is not there, unreadable, or no probability.
     """
     columns = _columns(path)
-    numbered = _REVIEW_TH[0] in columns
-    named = numbered or any(name in columns for name in _REVIEW_ID)
-    names = _REVIEW_TH if numbered else (*_REVIEW_ID, *_TIME)
-    key = np.array(_numbers(path, columns, names, int), np.int64)
-    card_id = None if named else np.array(_numbers(path, columns, _CARD, int), np.int64)
-    p = np.array(_numbers(path, columns, _PROBABILITY, float), np.float64)
+    by = next((name for name in _KEYS if name in columns), "review_id")
+    key = np.array(_numbers(path, columns, by, int), np.int64)
+    is_card_s = by == "time_ms"
+    card_id = np.array(_numbers(path, columns, "card_id", int), np.int64) if is_card_s else None
+    p = np.array(_numbers(path, columns, "p", float), np.float64)
     if not len(p):
         raise InputError(f'"{path.name}" holds no predictions.')
     if not (p.min() >= 0 and p.max() <= 1):  # also true for NaN
@@ -120,7 +115,7 @@ def read_predictions(path: Path) -> dict[str, Predictions]:
     for model in np.unique(models).tolist():
         mine = models == model
         cards = None if card_id is None else card_id[mine]
-        found[model] = Predictions(key[mine], numbered, cards, p[mine])
+        found[model] = Predictions(key[mine], by == "review_th", cards, p[mine])
     return found
 
 
@@ -183,14 +178,13 @@ def _columns(path: Path) -> Mapping[str, list[object]]:
 def _numbers(
     path: Path,
     columns: Mapping[str, list[object]],
-    names: tuple[str, ...],
+    name: str,
     kind: Callable[[str], float],
 ) -> list[float]:
-    """The column that has one of some names, as integers or floats."""
-    name = next((each for each in names if each in columns), None)
-    if name is None:
+    """A column as integers or floats."""
+    if name not in columns:
         raise InputError(
-            f'"{path.name}" has no column {names[0]}: review_id (or card_id and time_ms) and p are '
+            f'"{path.name}" has no column {name}: review_id (or card_id and time_ms) and p are '
             "needed, model if there are several."
         )
     try:
@@ -200,6 +194,6 @@ def _numbers(
     except (ValueError, OverflowError):
         whole = "whole number" if kind is int else "number"
         raise InputError(
-            f'"{path.name}": the column {names[0]} holds something that is no {whole}.'
+            f'"{path.name}": the column {name} holds something that is no {whole}.'
         ) from None
     return found

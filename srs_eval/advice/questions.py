@@ -20,12 +20,26 @@ from srs_eval.advice.candidates import (
     judged_by_preset,
     refuse_without_presets,
 )
-from srs_eval.advice.candidates import knows_presets as knows_presets  # views ask it, too
+from srs_eval.advice.candidates import knows_presets as knows_presets  # asked by views
 from srs_eval.advice.checks import is_anything_wrong
-from srs_eval.advice.findings import Finding
+from srs_eval.advice.findings import Finding, Missing, Month
 from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me
-from srs_eval.advice.over_time import learner_state, was_i_predictable
-from srs_eval.advice.parameters import are_my_parameters_good, what_is_left_out
+from srs_eval.advice.model_evidence import model_evidence as model_evidence  # so is this
+from srs_eval.advice.over_time import (
+    dates,
+    do_i_remember_enough,
+    does_it_mean_it,
+    learner_state,
+    months,
+    was_i_predictable,
+)
+from srs_eval.advice.parameters import (
+    are_my_parameters_good,
+    how_often,
+    what_is_left_out,
+    which_numbers_are_noise,
+)
+from srs_eval.advice.population import where_do_i_stand
 from srs_eval.advice.predictions import (
     Predictions,
     brought_along,
@@ -33,20 +47,17 @@ from srs_eval.advice.predictions import (
     read_predictions,
     which_predicts_best,
 )
-from srs_eval.advice.refitting import how_often, which_numbers_are_noise
-from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
 from srs_eval.advice.split import split_or_merge
-from srs_eval.advice.standing import where_do_i_stand
 from srs_eval.advice.workload.estimate import COSTS, at_a_glance
-from srs_eval.advice.workload.preview import what_buttons_show
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import EQUIVALENT
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 if TYPE_CHECKING:
     from srs_eval.data.reviews import FloatArray, ReviewLog
+    from srs_eval.engine.session import Result
 
 MODELS = "models"  # the question of `compare` that can be asked where presets are not known
 STANDING = "standing"  # asked of a log whole, whether presets are known or not
@@ -85,6 +96,15 @@ class Asked:
     @property
     def presets(self) -> list[int]:
         return list(self.over_all.groups)[: self.most_presets]
+
+    def dated(self, finding: Finding) -> Finding:
+        """With the date by which what is missing will be there, at the learner's pace."""
+        lacks = finding.missing
+        if lacks is None or lacks == Missing():
+            return finding
+        with contextlib.suppress(NotEnoughData):  # no preset's parameters are run, say
+            return replace(finding, missing=self.over_all.dated(lacks, finding.subject))
+        return finding
 
     def given(self, learner: Learner) -> dict[str, FloatArray]:
         """Others' probabilities for the held-out reviews, by name."""
@@ -175,12 +195,7 @@ REGISTRY: Mapping[str, Question] = {
     "noise": Question(
         "Which numbers are noise?", _of_presets(which_numbers_are_noise), is_beside=True
     ),
-    "buttons": Question(
-        "What the buttons would show",
-        lambda asked: what_buttons_show(asked.learner, asked.presets),
-        is_beside=True,
-    ),
-    WRONG: Question("Anything wrong?", Asked._wrong),
+    WRONG: Question("Anything wrong?", Asked._wrong, "Anything wrong?"),
     "workload": Question("What does a desired retention cost?"),
 }
 """By name, in the order of the app's lines."""
@@ -198,7 +213,7 @@ TASKS = (
     ("hard", "steps"),
     (STANDING,),
     (COSTS,),
-    ("buttons", "noise"),
+    ("noise",),
 )
 """What the app answers, in the order in which it is begun; a task's questions share their fits."""
 TASKS_WITHOUT_PRESETS = (
@@ -213,7 +228,7 @@ def ask(question: str, asked: Asked) -> Iterator[Finding]:
     """The answers to one question of REGISTRY as they are known. Raises NotEnoughData."""
     answers = REGISTRY[question].ask
     found = iter(()) if answers is None else answers(asked)
-    return (replace(each, equivalence=asked.equivalence) for each in found)
+    return (asked.dated(replace(each, equivalence=asked.equivalence)) for each in found)
 
 
 def tasks_of(log: ReviewLog) -> Sequence[tuple[str, ...]]:
@@ -284,3 +299,8 @@ def compare(log: ReviewLog, **options: Any) -> list[Finding]:
 def rows_of(log: ReviewLog, questions: Iterable[str]) -> str:
     """Which reviews the findings on some questions rest on: "anki" or "benchmark"."""
     return "anki" if judged_by_preset(log) and set(questions) - {MODELS, STANDING} else "benchmark"
+
+
+def months_of(log: ReviewLog, protocol: Protocol, result: Result) -> list[Month]:
+    """The figures of any model by month, in order of time."""
+    return months(result, dates(log, protocol))

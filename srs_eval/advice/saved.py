@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from srs_eval.advice.findings import Evidence, Finding
 from srs_eval.data.errors import InputError
-from srs_eval.data.outputs import write_atomically
-from srs_eval.data.paths import content_of, state_dir
+from srs_eval.data.paths import content_of, state_dir, write_atomically
 
 if TYPE_CHECKING:
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.training.context import Context
+    from srs_eval.training.hyperparameters import Context
 
 _MOST = 20  # files whose findings are kept
 _MOST_BYTES = 64 << 20

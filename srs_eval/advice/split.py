@@ -29,15 +29,24 @@ from srs_eval.advice.findings import (
     Difference,
     Finding,
     Sharing,
+    missing_of,
     of,
+    still_missing,
 )
 from srs_eval.models import fsrs6
-from srs_eval.stats.intervals import Interval, Verdict, enough_to_tell, verdicts
+from srs_eval.stats.intervals import (
+    FEWEST_DAYS,
+    FEWEST_REVIEWS,
+    Interval,
+    Verdict,
+    enough_to_tell,
+    verdicts,
+)
 
 _CANDIDATES = {"split": ALONE, "pooled": POOLED}
 _MOST_IN_MATRIX = 6  # presets, those with the most reviews
 _NO_LOSS = 0.0005  # nats: what nobody would call a loss
-KEEP_SHARED: Final = "keep shared"
+_KEEP_SHARED: Final = "keep shared"
 
 
 def decide(difference: Interval, says: Verdict, equivalence: float) -> Decision:
@@ -91,10 +100,10 @@ def one_is_enough_for(
 
     None unless these are enough over all presets.
     """
-    if len(groups) < 2 or recommended(*over_all_presets(learner, equivalence)) != KEEP_SHARED:
+    if len(groups) < 2 or recommended(*over_all_presets(learner, equivalence)) != _KEEP_SHARED:
         return frozenset()
     by_preset = _of_each_preset(learner, groups, equivalence)
-    return frozenset(group for group, (_, each) in by_preset.items() if each == KEEP_SHARED)
+    return frozenset(group for group, (_, each) in by_preset.items() if each == _KEEP_SHARED)
 
 
 def recommended(overall: Mapping[str, Interval], decisions: Mapping[str, Decision]) -> str:
@@ -108,7 +117,7 @@ def recommended(overall: Mapping[str, Interval], decisions: Mapping[str, Decisio
     is_ahead = separate.estimate < overall["pooled"].estimate
     if is_ahead and separate.estimate + separate.standard_error < 0:
         return "split"
-    return KEEP_SHARED if set(decisions.values()) == {KEEP_SHARED} else "pooled"
+    return _KEEP_SHARED if set(decisions.values()) == {_KEEP_SHARED} else "pooled"
 
 
 def split_or_merge(
@@ -134,30 +143,30 @@ def _found(subject: str, learner: Learner, part: str, equivalence: float) -> Fin
         return Finding(
             *("split", subject),
             reviews=count,
-            missing=learner.missing(None, None, count),
+            missing=missing_of(count, 0, FEWEST_REVIEWS, FEWEST_DAYS),
             evidence=Sharing(part, parts),
         )
     overall, decisions = over_all_presets(learner, equivalence)
     act = recommended(overall, decisions)
     if part == "deck" and decisions["split"] != "split":
-        act = KEEP_SHARED  # Anki has no parameters for a deck: that takes presets
+        act = _KEEP_SHARED  # Anki has no parameters for a deck: that takes presets
     if act == "pooled" and all(
         learner.fitted(POOLED, group) == learner.fitted(TOGETHER, group) for group in learner.groups
     ):
-        act = KEEP_SHARED  # they are drawn all the way to one set
+        act = _KEEP_SHARED  # they are drawn all the way to one set
     judged = "split" if act == "split" else "pooled"
     belief = population.belief(
         overall[judged],
         population.sharing(),
-        margin=-equivalence if act == KEEP_SHARED else _NO_LOSS,
+        margin=-equivalence if act == _KEEP_SHARED else _NO_LOSS,
     )
     return Finding(
         *("split", subject, act),
-        probability=1 - belief.probability if act == KEEP_SHARED else belief.probability,
-        gain=0.0 if act == KEEP_SHARED else max(belief.gain, 0.0),
+        probability=1 - belief.probability if act == _KEEP_SHARED else belief.probability,
+        gain=0.0 if act == _KEEP_SHARED else max(belief.gain, 0.0),
         interval=overall[judged],
         reviews=count,
-        missing=learner.missing(overall[judged]),
+        missing=still_missing(overall[judged], equivalence),
         evidence=Sharing(
             part,
             parts,
@@ -181,7 +190,7 @@ def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> 
         equivalence=equivalence,
     )
     name = learner.name_of
-    shared = learner.fitted(TOGETHER, groups[0]) if found.act == KEEP_SHARED else None
+    shared = learner.fitted(TOGETHER, groups[0]) if found.act == _KEEP_SHARED else None
     return replace(
         found,
         parameters=None if shared is None else tuple(shared),

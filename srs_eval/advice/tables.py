@@ -1,11 +1,13 @@
-"""Tables of figures behind a finding, for whatever view."""
+"""Tables of figures behind a finding, and the panes of the first screen, for whatever view."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from srs_eval.advice.findings import Finding
+from srs_eval.advice.findings import Level as _Level
 from srs_eval.stats.intervals import Interval
 
 if TYPE_CHECKING:
@@ -67,3 +69,84 @@ class Table:
 
 def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+# Panes
+
+Level = _Level | Literal[""]
+"""How it is painted: green only for what is fine, yellow for what to look at, grey for what is
+not known yet."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A sentence; `mark` stands before it, `right` at the end of its line."""
+
+    text: str
+    level: Level = ""
+    mark: str = ""
+    right: str = ""
+    spare: int = 0  # how early it goes for want of room; 0 stays
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar with its figures: up to `share` of its length, a range up to `until`, a mark."""
+
+    label: str
+    figures: tuple[str, ...]
+    share: float
+    until: float = 0.0
+    tick: float | None = None
+    note: str = ""
+    level: Level = ""
+    spare: int = 0
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What stands above the figures of bars."""
+
+    label: str
+    figures: tuple[str, ...]
+    spare: int = 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A preset: its name, what is remembered, what to do."""
+
+    cells: tuple[str, ...]
+    level: Level = ""
+    spare: int = 0
+
+
+@dataclass(frozen=True)
+class ByMonth:
+    """Of 100 reviews of a month, so many remembered; the latest last."""
+
+    months: tuple[tuple[str, int], ...]
+    spare: int = 0
+
+
+Item = Line | Bar | Heading | Row | ByMonth
+
+
+@dataclass(frozen=True)
+class Pane:
+    """A question with its answer; `short` is all of it where there is one line of room."""
+
+    title: str
+    short: Line
+    items: tuple[Item, ...]
+    questions: tuple[str, ...]  # whose findings it rests on, the first one's foremost
+    subject: str = ""  # of the finding foremost, where there are several
+
+
+@dataclass(frozen=True)
+class FirstScreen:
+    """All of it: five panes and what stands in grey below them."""
+
+    panes: tuple[Pane, ...]
+    below: tuple[Line, ...]
+    copied: Finding | None = None  # whose parameters pane 1 speaks of

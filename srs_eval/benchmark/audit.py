@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -30,10 +30,8 @@ from srs_eval.benchmark.plan import (
     START_SECONDS,
     BatchEvent,
     Ended,
-    Expected,
     Planned,
     UnitDone,
-    expectations,
     survey,
 )
 from srs_eval.benchmark.result_files import ResultFile, read_folders
@@ -42,13 +40,13 @@ from srs_eval.benchmark.store import AUDIT, JOURNAL, PUBLISHED, TUNED, ResultSto
 from srs_eval.benchmark.tuning import PARTS, SEARCH, PastSession, Setup, Tries, log_loss
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.outputs import refuse_nested, write_atomically
+from srs_eval.data.paths import refuse_nested, write_atomically
 from srs_eval.data.reviews import IntArray
 from srs_eval.engine.ranking import placed
-from srs_eval.engine.session import Session, seconds_to_compile
+from srs_eval.engine.session import Session
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.users import FEWEST_USERS, MeanInterval, mean_intervals
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,30 +147,29 @@ def run_audit(
         if each.protocol.train_equals_test:
             raise InputError(f"{each.name} trains on what it is judged on: no audit can be made.")
     context = context or Context()
-    fingerprint, sizes = survey(dataset)
+    fingerprint, _ = survey(dataset)
     setup = make_setup(dataset, fingerprint, configurations, context)
     tries = Tries(out / JOURNAL, configurations, wanted, trials=trials, repeats=repeats, seed=seed)
-    progress = _Progress(tries, trials, fingerprint, expectations(dataset, sizes, configurations))
+    progress = _Progress(tries, trials)
     with _held(out, setup, fresh):
-        for stage in filter(None, tries.stages()):
-            names = {each.configuration.name: each.name for each in stage}
+        for stage in tries.stages():
             batch = evaluate(
                 dataset,
-                [each.configuration for each in stage],
-                out / JOURNAL / stage[0].part,
-                users={each.configuration.name: each.users for each in stage},
+                stage.configurations,
+                out / JOURNAL / stage.part,
+                users=stage.users,
                 jobs=jobs,
                 context=context,
-                session=PastSession if stage[0].part == SEARCH else Session,
+                session=PastSession if stage.part == SEARCH else Session,
             )
             with closing(batch):
                 for event in batch:
-                    yield from progress.of(event, names)
+                    yield from progress.of(event)
             tries.read(stage)
             # Of the rounds before: what this one has found is told when the next begins.
             write_ledger(out / LEDGER, _entries(tries), wanted, fingerprint)
-        if not progress.told:
-            yield progress.nothing_to_do()
+        if progress.plan is not None and not progress.plan.units:
+            yield progress.plan
         _write_results(out, setup, tries)
         yield progress.ended()
         yield _audit(out, tries, trials)
@@ -181,48 +178,43 @@ def run_audit(
 class _Progress:
     """Events of a whole audit, by those of the batches that it consists of."""
 
-    def __init__(self, tries: Tries, trials: int, data: str, expected: Expected) -> None:
-        self.told = False  # that there is something to do
-        self._tries, self._data = tries, data
-        fits = {name: tries.fits(name, trials) for name in tries.configurations}
-        self._total = len(tries.users) * sum(fits.values())
-        self._seconds = sum(
-            count * expected(user, (name,)) for name, count in fits.items() for user in tries.users
-        )
+    def __init__(self, tries: Tries, trials: int) -> None:
+        self.plan: Planned | None = None  # what there is to do, as far as it is known
+        self._tries = tries
+        fits = sum(tries.fits(name, trials) for name in tries.configurations)
+        self._total = len(tries.users) * fits
         self._begun = time.monotonic()
         self._passed = 0  # fits made, now or before
         self._counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
 
-    def of(self, event: BatchEvent, names: Mapping[str, str]) -> Iterator[BatchEvent]:
-        """What an event of a batch is in the audit; `names` are those of the configurations."""
+    def of(self, event: BatchEvent) -> Iterator[BatchEvent]:
+        """What an event of a batch is in the audit."""
         match event:
             case Planned():
                 self._passed += event.present + event.skipped_before
-                if event.units and not self.told:
-                    self.told = True
-                    units = max(self._total - self._passed, event.units)
-                    compiling = seconds_to_compile(self._tries.configurations.values())
-                    seconds = self._seconds * units / self._total / max(1, event.jobs)
-                    yield replace(
-                        self.nothing_to_do(),
-                        units=units,
-                        retried=event.retried,
-                        jobs=event.jobs,
-                        expected_seconds=seconds + START_SECONDS + compiling,
-                        compile_seconds=compiling,
-                        damaged=event.damaged,
-                    )
+                told = self.plan is not None and self.plan.units > 0
+                if told:
+                    return
+                units = max(self._total - self._passed, event.units) if event.units else 0
+                besides = START_SECONDS + event.compile_seconds
+                fits = (event.expected_seconds - besides) * units / max(1, event.units)
+                self.plan = replace(
+                    event,
+                    users=len(self._tries.users),
+                    configurations=tuple(self._tries.configurations),
+                    units=units,
+                    present=self._passed,
+                    skipped_before=0,
+                    expected_seconds=fits + besides,
+                )
+                if units:
+                    yield self.plan
             case UnitDone(unit=unit):
                 self._passed += 1
                 self._counts[unit.status] += 1
-                unit = replace(unit, configuration=names[unit.configuration])
+                unit = replace(unit, configuration=unit.configuration.partition("@")[0])
                 share = min(self._passed / self._total, 1.0)
                 yield UnitDone(unit, sum(self._counts.values()), share)
-
-    def nothing_to_do(self) -> Planned:
-        """The whole, as far as it is known before anything is."""
-        names = tuple(self._tries.configurations)
-        return Planned(len(self._tries.users), names, self._data, units=0, present=self._passed)
 
     def ended(self) -> Ended:
         return Ended(seconds=time.monotonic() - self._begun, **self._counts)
@@ -313,16 +305,14 @@ def _write_results(out: Path, setup: Mapping[str, Any], tries: Tries) -> None:
     """Two folders of results, as `srs-eval batch` has them: as published, and tuned."""
     for folder in (PUBLISHED, TUNED):
         described = {name: dict(each) for name, each in setup["configurations"].items()}
-        chosen: dict[str, list[Setup]] = {}
-        for name, each in described.items():
-            chosen[name] = [
-                tries.chosen_for(name, half) if folder == TUNED else {}
-                for half in range(len(tries.halves))
-            ]
-            if any(chosen[name]):
-                each["hyperparameters"] = {
-                    f"half {half}": found for half, found in enumerate(chosen[name], start=1)
-                }
+        chosen = {
+            name: [tries.chosen_for(name, half) if folder == TUNED else {} for half in (0, 1)]
+            for name in described
+        }
+        for name, setups in chosen.items():
+            if any(setups):
+                by_half = {f"half {half}": each for half, each in enumerate(setups, start=1)}
+                described[name]["hyperparameters"] = by_half
         with ResultStore(out / folder, {**setup, "configurations": described}, fresh=True) as store:
             for name, setups in chosen.items():
                 for users, each in zip(tries.halves, setups, strict=True):
@@ -339,11 +329,9 @@ def _audit(out: Path, tries: Tries, trials: int) -> Audit:
         published, tuned = (read_folders([out / name])[0].files for name in (PUBLISHED, TUNED))
     except InputError:
         reasons = Counter(
-            tries.judged(name, setup, user).reason or "it has some as published, none as tuned"
+            unit.reason or "it has some as published, none as tuned"
             for name in tries.configurations
-            for half, users in enumerate(tries.halves)
-            for setup in ({}, tries.chosen_for(name, half))
-            for user in users
+            for unit in tries.all_judged(name)
         )
         ((reason, _),) = reasons.most_common(1)
         raise NotEnoughData(
@@ -351,7 +339,6 @@ def _audit(out: Path, tries: Tries, trials: int) -> Audit:
         ) from None
     changed = {each.file.name: each for each in changes(tuned, published)}
     lines = []
-    failed: dict[str, int] = defaultdict(int)
     for name, configuration in tries.configurations.items():
         found = _found(tries, name)
         lines.append(
@@ -364,20 +351,19 @@ def _audit(out: Path, tries: Tries, trials: int) -> Audit:
                 spread=_spread(tries, name),
             )
         )
-        for half, users in enumerate(tries.halves):
-            chosen = tries.chosen_for(name, half)
-            for setup in ({}, chosen) if chosen else ({},):
-                for user in users:
-                    unit = tries.judged(name, setup, user)
-                    if unit.status == "failed":
-                        failed[f"{name}: {unit.reason}"] += 1
+    failed = Counter(
+        f"{name}: {unit.reason}"
+        for name in tries.configurations
+        for unit in tries.all_judged(name)
+        if unit.status == "failed"
+    )
     return Audit(
         users=len(tries.users),
         trials=trials,
         repeats=tries.repeats,
         tuned=tuple(lines),
         rankings=tuple(_rankings(published, tuned)),
-        failed=dict(failed),
+        failed=failed,
     )
 
 

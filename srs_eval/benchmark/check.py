@@ -136,7 +136,7 @@ def _damaged_parts(parts: Sequence[Path]) -> str:
     """How many lines of the journals of which folder are damaged, in words; "" for none."""
     told = []
     for part in dict.fromkeys(parts):
-        lines = {path.stem: count for path, count in damaged_lines(part).items() if count}
+        lines = {path.stem: count for path, count in damaged_lines(part).items()}
         if lines:
             where = ", ".join(f"{name} {count}" for name, count in lines.items())
             told.append(f'{counted(sum(lines.values()), "line")} of "{part}" ({where})')
@@ -266,7 +266,6 @@ def _journals(folder: Path) -> list[_Finding]:
     return [
         _Finding(path, f"{counted(count, 'line')} {what}")
         for path, count in damaged_lines(folder).items()
-        if count
     ]
 
 

@@ -15,7 +15,7 @@ import platform
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -110,12 +110,9 @@ def expectations(
     rows = size = 0
     by_size = sorted(sizes, key=lambda user: (sizes[user], user))
     for user in by_size[len(by_size) // 2 :][: 8 * 64 : 64] + by_size[-1:]:
-        for part in dataset.parts("revlogs", user):
-            try:
-                rows += rows_in(part)
-            except InputError:
-                continue  # a damaged file is told when its turn comes
-            size += max(_size(part), 0)
+        with suppress(InputError):  # a damaged file is told when its turn comes
+            rows += sum(map(rows_in, dataset.parts("revlogs", user)))
+            size += sizes[user]
     rows_per_byte = rows / size if size else 0.1
 
     def expected(user: int, names: Sequence[str]) -> float:
@@ -252,13 +249,9 @@ def open_place(
     """
     if engine == "local":
         pool = WorkerPool(jobs, initializer=initializer, on_message=on_message)
-        try:
+        with pool, lane or nullcontext():
             for_device = None if lane is None else Place(lane, jobs=1, ahead=2)
             yield Place(pool, jobs, ahead=2 * jobs, for_device=for_device)
-        finally:
-            pool.terminate_workers()
-            if lane is not None:
-                lane.terminate_workers()
         return
     require("distributed", f"--engine {engine}")
     with _client(engine, jobs) as client:
@@ -277,7 +270,6 @@ def open_place(
             blames_bystanders=True,
             for_device=for_device,
         )
-        executor.shutdown(wait=False, cancel_futures=True)
 
 
 def _with_a_gpu(client: Client) -> int:
@@ -365,9 +357,6 @@ class _DaskExecutor(Executor):
 
         self._executor.submit(_checked, self._expected, fn, args, kwargs).add_done_callback(done)
         return outer
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._executor.shutdown(wait=wait)
 
 
 def _checked(

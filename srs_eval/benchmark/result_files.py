@@ -17,8 +17,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
+import msgspec
 import numpy as np
 
 from srs_eval.benchmark.setup import named_by, read_setup
@@ -26,8 +27,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.engine.ranking import rows_of
-from srs_eval.engine.results import Result
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import Result, Session
 from srs_eval.models.configurations import (
     FLOOR,
     SUFFIX_ALIASES,
@@ -44,6 +44,18 @@ from srs_eval.models.published import left_open, published
 ENDINGS = (".jsonl", ".jsonl.gz")
 _OTHER_NAMES = {"RWKV-Instant": "RWKV-P", "RWKV-Curve": "RWKV"}
 """Upstream's names of 2026 for models that are not here, and what they were before."""
+_FLAGS = {field.name for field in fields(Protocol)}
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Number = Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)]
+
+
+class _Line(TypedDict):
+    """What a result has to have."""
+
+    user: _Count
+    size: _Count
+    metrics: dict[str, Any]
+    parameters: NotRequired[list[_Number] | dict[str, list[_Number]] | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +149,7 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
         once.setdefault(results_of(path).resolve(), path)
     folders = [_read_folder(path) for path in once.values()]
     files = [each for folder in folders for each in folder.files]
+    plain = {each.path: each.label for each in files}
     # The name alone where that is enough, else with the folder, else with the file.
     for told_by in (
         lambda each: _home(each.path).name,
@@ -145,7 +158,7 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
     ):
         several = {label for label, count in Counter(f.label for f in files).items() if count > 1}
         files = [
-            replace(each, label=f"{_plain(each)} ({told_by(each)})")
+            replace(each, label=f"{plain[each.path]} ({told_by(each)})")
             if each.label in several
             else each
             for each in files
@@ -168,30 +181,23 @@ def _read_folder(path: Path) -> ResultFolder:
             f'"{path}" holds no result files: name a folder that `srs-eval batch` or srs-benchmark '
             "has written."
         )
-    files, unread = [], []
-    for each in found:
-        read = _read_file(each, path, setup)
-        if read is None:
-            unread.append(f"{each.name} is empty")
-        else:
-            files.append(read)
+    read = {each.name: _read_file(each, path, setup) for each in found}
+    files = tuple(filter(None, read.values()))
     if not files:
         raise InputError(f'"{path}": all result files are empty.')
-    return ResultFolder(path, tuple(files), setup, tuple(unread))
+    empty = tuple(f"{name} is empty" for name, file in read.items() if file is None)
+    return ResultFolder(path, files, setup, empty)
 
 
 def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> ResultFile | None:
     file_name = spelled(path)
-    lines: dict[int, dict[str, Any]] = {}
-    count = 0  # lines read
-    for line in read_lines(path):
-        count += 1
-        if line is None:
-            raise InputError(
-                f'"{path}", line {count}: not a result of srs-eval or srs-benchmark; '
-                "take the line out, or evaluate again."
-            )
-        lines[line["user"]] = line
+    read = read_lines(path)
+    if None in read:
+        raise InputError(
+            f'"{path}", line {read.index(None) + 1}: not a result of srs-eval or srs-benchmark; '
+            "take the line out, or evaluate again."
+        )
+    lines: dict[int, dict[str, Any]] = {line["user"]: line for line in read if line is not None}
     if not lines:
         return None
     users = sorted(lines)
@@ -219,7 +225,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         },
         parameters=_parameters(lines[user].get("parameters") for user in users),
         seconds_per_10k=_seconds(folder / "timing" / f"{file_name}.jsonl"),
-        repeated=count - len(users),
+        repeated=len(read) - len(users),
         left_open=left_open(file_name, year) if setup is None else "",
     )
 
@@ -245,22 +251,20 @@ def configuration_of(
     except InputError:
         return None
     flags = setup["configurations"].get(name, {}).get("protocol", {})
-    there = {field.name for field in fields(Protocol)}
     return replace(
         found,
         name=name if untuned(name) != name else found.name,
-        protocol=replace(found.protocol, **{key: flags[key] for key in flags if key in there}),
+        protocol=replace(found.protocol, **{key: flags[key] for key in flags if key in _FLAGS}),
     )
 
 
 def _judged_rows(name: str) -> Protocol:
     """What the suffixes of an unknown model's name say of the reviews that are judged."""
     meanings = {**SUFFIXES, **{alias: SUFFIXES[of] for alias, of in SUFFIX_ALIASES.items()}}
-    there = {field.name for field in fields(Protocol)}
     flags: dict[str, Any] = {}
     for suffix in name.split("-")[1:]:
         flag, value = meanings.get(suffix, ("", None))
-        if flag in there:
+        if flag in _FLAGS:
             flags[flag] = value
     if flags.get("secs"):
         flags["short"] = True  # as other.py judges them: every positive interval
@@ -297,10 +301,6 @@ def _seconds(timing: Path) -> float | None:
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None  # figures do not hang on it
     return 10_000 * seconds / reviews if reviews > 0 else None
-
-
-def _plain(file: ResultFile) -> str:
-    return file.configuration.words if file.configuration else file.name
 
 
 def results_of(folder: Path) -> Path:
@@ -343,32 +343,11 @@ def read_lines(path: Path) -> list[dict[str, Any] | None]:
 def parse_line(text: bytes | str) -> dict[str, Any] | None:
     """A result; None where the text is none: other JSON, none at all, or fields of other kinds."""
     try:
-        line = json.loads(text)
-    except (ValueError, RecursionError):
+        line: dict[str, Any] = json.loads(text)
+        msgspec.convert(line, _Line)
+    except (ValueError, RecursionError, msgspec.ValidationError):
         return None
-    if (
-        isinstance(line, dict)
-        and isinstance(line.get("metrics"), dict)
-        and _is_count(line.get("user"))
-        and _is_count(line.get("size"))
-        and _are_parameters(line.get("parameters"))
-    ):
-        return line
-    return None
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
-
-
-def _are_parameters(value: object) -> bool:
-    """Whether these are none, a list of numbers, or such lists by partition."""
-    lists = list(value.values()) if isinstance(value, Mapping) else [[] if value is None else value]
-    return all(isinstance(each, list) and all(map(_is_number, each)) for each in lists)
+    return line
 
 
 # --- predictions: what `srs-eval batch --raw` and `--file` keep of a unit; the rows are the same

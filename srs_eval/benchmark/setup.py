@@ -10,27 +10,24 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
+
+import msgspec
 
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError
-from srs_eval.data.outputs import write_atomically
-from srs_eval.data.paths import VERSION
+from srs_eval.data.paths import VERSION, write_atomically
 from srs_eval.models.configurations import Configuration, Names, meant_by, resolve
 from srs_eval.models.published import spelled
 from srs_eval.training.compile import program_digest
-from srs_eval.training.context import Context
-from srs_eval.training.hyperparameters import Value, setup_in_words
+from srs_eval.training.hyperparameters import Context, Value, setup_in_words
 
 SETUP = "setup.json"
 _LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
 
 
 def make_setup(
-    dataset: Dataset,
-    fingerprint: str,
-    configurations: Sequence[Configuration],
-    context: Context,
+    dataset: Dataset, fingerprint: str, configurations: Sequence[Configuration], context: Context
 ) -> dict[str, Any]:
     """What figures depend on, as `OUT/setup.json` holds it."""
     options = context.settings()
@@ -103,8 +100,6 @@ def read_setup(folder: Path) -> dict[str, Any] | None:
 
     Raises InputError where it is damaged.
     """
-    import msgspec
-
     try:
         setup: dict[str, Any] = json.loads((folder / SETUP).read_text(encoding="utf-8"))
         msgspec.convert(setup, _Setup)
@@ -215,7 +210,6 @@ def named_by(file: str, setup: Mapping[str, Any]) -> str:
 # --- the ledger of an audit: the best known training set-up of each configuration
 
 LEDGER = "ledger.json"
-_LAYOUT = 1
 
 
 @dataclass(frozen=True)
@@ -242,7 +236,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class _File:
-    layout: int
+    layout: Literal[1]
     configurations: dict[str, Entry]
     srs_eval: str = VERSION
     data: str = ""
@@ -292,16 +286,10 @@ def read_ledger(path: Path) -> Ledger:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f'There is no ledger at "{path}" ({error.strerror}).') from None
-    import msgspec
-
     try:
         told = msgspec.json.decode(content, type=_File)
     except (msgspec.DecodeError, RecursionError):
         raise InputError(f'"{path}" is no ledger of `srs-eval audit`, or damaged.') from None
-    if told.layout != _LAYOUT:
-        raise InputError(
-            f'"{path}" is a ledger of layout {told.layout}, not {_LAYOUT}: audit again.'
-        )
     for name, entry in told.configurations.items():
         if meant_by(name) != name:
             raise InputError(
@@ -316,5 +304,5 @@ def read_ledger(path: Path) -> Ledger:
 
 def write_ledger(path: Path, entries: Mapping[str, Entry], users: Sequence[int], data: str) -> None:
     """Renew the ledger of an audit in one step; `data` is the fingerprint of the data set."""
-    file = _File(_LAYOUT, dict(entries), data=data, users=tuple(sorted(users)))
+    file = _File(1, dict(entries), data=data, users=tuple(sorted(users)))
     write_atomically(path, as_json(asdict(file)))

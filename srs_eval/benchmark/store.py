@@ -13,23 +13,16 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
-from srs_eval.benchmark.setup import (
-    SETUP,
-    as_json,
-    disagreement,
-    joined,
-    read_setup,
-    with_setup_of,
-)
+from srs_eval.benchmark.setup import SETUP, as_json, disagreement, joined, read_setup, with_setup_of
 from srs_eval.data.errors import InputError, is_installed
-from srs_eval.data.outputs import write_atomically
+from srs_eval.data.paths import write_atomically
 from srs_eval.models.configurations import NAMES, Names
 from srs_eval.models.published import spelled
 
@@ -231,8 +224,9 @@ class ResultStore:
     def _publish(self, configuration: str) -> None:
         if configuration in self._handles:
             os.fsync(self._handles[configuration])
-        for folder, lines in _files(self._units(configuration), self.names).items():
-            path = self.folder / folder / f"{spelled(configuration, self.names)}.jsonl"
+        files = _files(self._units(configuration), self.names)
+        paths = self._readable(configuration, self.names)
+        for path, lines in zip(paths, files.values(), strict=True):
             content = "".join(f"{line}\n" for line in lines).encode()
             if not lines:
                 path.unlink(missing_ok=True)
@@ -253,11 +247,10 @@ class ResultStore:
         Files of a configuration are a batch's where its journal is.
         """
         journals = self.configurations()
-        known = {spelled(each, names) for each in journals for names in self._spellings()}
         wanted = {*setup["configurations"], *journals}
-        names = {spelled(each, self.names) for each in wanted} - known
-        others = [self.folder / kind / f"{name}.jsonl" for name in names for kind in _FOLDERS]
-        others += [path for each in wanted.difference(journals) for path in self._kept_of(each)]
+        others = {path for each in wanted for path in self._readable(each, self.names)}
+        others -= {path for each in journals for path in self._readable(each, *self._spellings())}
+        others |= {path for each in wanted.difference(journals) for path in self._kept_of(each)}
         for path in sorted(others):
             if os.path.lexists(path):
                 raise _not_from_here(path)
@@ -270,6 +263,11 @@ class ResultStore:
             stored = None
         return NAMES if stored is None else (stored.get("names", "2025"),)
 
+    def _readable(self, configuration: str, *names: Names) -> list[Path]:
+        """The files of a configuration that people read, as they are called in some years."""
+        spellings = [spelled(configuration, each) for each in names]
+        return [self.folder / kind / f"{name}.jsonl" for name in spellings for kind in _FOLDERS]
+
     def _kept_of(self, configuration: str) -> list[Path]:
         name = glob.escape(configuration)
         patterns = (each.format(configuration=name, user="*") for each in _KEPT.values())
@@ -277,18 +275,10 @@ class ResultStore:
 
     def _clear(self) -> None:
         for configuration in self.configurations():
-            for names in self._spellings():
-                self._unlink(configuration, names)
-            _journal(self.folder, configuration).unlink(missing_ok=True)
-            for path in self._kept_of(configuration):
-                path.unlink()
-        (self.folder / SETUP).unlink(missing_ok=True)
-
-    def _unlink(self, configuration: str, names: Names) -> None:
-        """Delete the readable files of a configuration that have its name of a year."""
-        for folder in _FOLDERS:
-            path = self.folder / folder / f"{spelled(configuration, names)}.jsonl"
-            path.unlink(missing_ok=True)
+            readable = self._readable(configuration, *self._spellings())
+            journal = _journal(self.folder, configuration)
+            _delete([*readable, *self._kept_of(configuration), journal])
+        _delete([self.folder / SETUP])
 
     def _agree(self, setup: Mapping[str, Any]) -> None:
         try:
@@ -315,11 +305,16 @@ class ResultStore:
         before: Names = stored.get("names", "2025")
         if before != self.names:
             for configuration in self.configurations():
-                self._unlink(configuration, before)
+                _delete(self._readable(configuration, before))
             self.publish(everything=True)
 
     def _save_setup(self, setup: Mapping[str, Any]) -> None:
         write_atomically(self.folder / SETUP, as_json(setup))
+
+
+def _delete(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def _is_settled(unit: Unit) -> bool:
@@ -390,9 +385,9 @@ def has_journal(folder: Path, configuration: str) -> bool:
 
 
 def damaged_lines(folder: Path) -> dict[Path, int]:
-    """Journals of a batch folder, and how many of their lines are damaged or torn."""
+    """Journals with lines that are damaged or torn, and how many."""
     paths = [_journal(folder, configuration) for configuration in _configurations_in(folder)]
-    return {path: _read_units(path)[1] for path in paths}
+    return {path: count for path in paths if (count := _read_units(path)[1])}
 
 
 def _configurations_in(folder: Path) -> list[str]:

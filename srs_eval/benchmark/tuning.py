@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -204,13 +205,12 @@ class PastSession(Session):
 
 
 @dataclass(frozen=True)
-class _Try:
-    """A configuration with one set-up, and who is to be evaluated with it."""
+class _Stage:
+    """Fits that can be made at once."""
 
     part: str  # of PARTS
-    name: str  # of the configuration
-    configuration: Configuration  # trained with the set-up, with a name of its own
-    users: tuple[int, ...]
+    configurations: list[Configuration]  # trained with a set-up each, with names of their own
+    users: dict[str, list[int]]  # who is to be evaluated, by these names
 
 
 class Tries:
@@ -247,34 +247,31 @@ class Tries:
             if any(knob.searched for knob in each.tunable)
         }
 
-    def stages(self) -> Iterator[list[_Try]]:
-        """The fits in parts, each of one of PARTS; `read` has to follow each."""
+    def stages(self) -> Iterator[_Stage]:
+        """The fits in parts; `read` has to follow each."""
         while asked := [
             (name, half, setups)
             for name, searches in self.searches.items()
             for half, search in enumerate(searches)
             if (setups := search.ask())
         ]:
-            yield self._joined(
-                self._try(SEARCH, name, setup, self.halves[half])
-                for name, half, setups in asked
-                for setup in setups
-            )
+            tried = ((name, self.halves[half], each) for name, half, some in asked for each in some)
+            yield self._stage(SEARCH, tried)
             for name, half, setups in asked:
                 self.searches[name][half].tell(self.losses(name, self.halves[half], setups))
         # For the ledger alone: the best of each half on the other half.
-        yield self._joined(
-            self._try(SEARCH, name, search.best[0], self.users)
-            for name, searches in self.searches.items()
-            for search in searches
-        )
-        yield self._joined(
-            self._try(JUDGED, name, {**setup, **seeded}, users)
+        searches = [(name, each) for name, some in self.searches.items() for each in some]
+        if searches:
+            best = ((name, self.users, search.best[0]) for name, search in searches)
+            yield self._stage(SEARCH, best)
+        judged = (
+            (name, users, {**setup, **seeded})
             for name in self.configurations
             for half, users in enumerate(self.halves)
             for setup in ({}, self.chosen_for(name, half))
             for seeded in self.seedings(name)
         )
+        yield self._stage(JUDGED, judged)
 
     def fits(self, name: str, trials: int) -> int:
         """How many a user needs at most: the winners of each half are tried on the other, too."""
@@ -282,11 +279,10 @@ class Tries:
         judged = (_HALVES if searched else 1) * len(self.seedings(name))
         return judged + (trials + _HALVES if searched else 0)
 
-    def read(self, tries: Iterable[_Try]) -> None:
+    def read(self, stage: _Stage) -> None:
         """Look up what came of a stage."""
-        for each in tries:
-            name = each.configuration.name
-            self._made[each.part, name] = units_of(self._folder / each.part, name)
+        for name in stage.users:
+            self._made[stage.part, name] = units_of(self._folder / stage.part, name)
 
     def made(self, part: str, name: str, setup: Mapping[str, Value], user: int) -> Unit | None:
         """What came of a set-up on a user; None where it was not tried."""
@@ -298,6 +294,15 @@ class Tries:
         unit = self.made(JUDGED, name, setup, user)
         assert unit is not None
         return unit
+
+    def all_judged(self, name: str) -> list[Unit]:
+        """As published, and as tuned where that is something else."""
+        return [
+            self.judged(name, setup, user)
+            for half, users in enumerate(self.halves)
+            for setup in ({}, *filter(None, [self.chosen_for(name, half)]))
+            for user in users
+        ]
 
     def chosen_for(self, name: str, half: int) -> Setup:
         """The set-up that a half of the users is judged with: the other half's."""
@@ -329,19 +334,15 @@ class Tries:
         tried = ((user, self.made(SEARCH, name, {}, user)) for user in users)
         return [user for user, unit in tried if unit is not None and unit.status == "done"]
 
-    def _try(
-        self, part: str, name: str, setup: Mapping[str, Value], users: tuple[int, ...]
-    ) -> _Try:
-        return _Try(part, name, _tried(self.configurations[name], setup), users)
-
-    def _joined(self, tries: Iterable[_Try]) -> list[_Try]:
+    def _stage(self, part: str, wanted: Iterable[tuple[str, Sequence[int], Setup]]) -> _Stage:
         """Each configuration once, with all users that it is wanted for."""
-        found: dict[str, _Try] = {}
-        for each in tries:
-            key = each.configuration.name
-            known = found[key].users if key in found else ()
-            found[key] = replace(each, users=tuple(dict.fromkeys([*known, *each.users])))
-        return list(found.values())
+        tried: dict[str, Configuration] = {}
+        users: dict[str, dict[int, None]] = defaultdict(dict)
+        for name, some, setup in wanted:
+            configuration = _tried(self.configurations[name], setup)
+            tried[configuration.name] = configuration
+            users[configuration.name] |= dict.fromkeys(some)
+        return _Stage(part, [*tried.values()], {name: [*some] for name, some in users.items()})
 
 
 def log_loss(unit: Unit) -> float:
@@ -350,7 +351,7 @@ def log_loss(unit: Unit) -> float:
 
 
 def _tried(configuration: Configuration, setup: Mapping[str, Value]) -> Configuration:
-    """With a name that only this set-up has; as published it keeps its own."""
+    """With a name that only this set-up has, NAME@...; as published it keeps its own."""
     if not setup:
         return configuration
     digest = hashlib.sha256(_key(setup).encode()).hexdigest()[:12]

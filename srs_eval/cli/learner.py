@@ -160,9 +160,9 @@ def compare(
     """
     from srs_eval.advice import questions
     from srs_eval.advice.candidates import judged_by_preset, knows_presets, too_few
+    from srs_eval.advice.population import FEWEST as STANDING_FEWEST
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
-    from srs_eval.advice.standing import FEWEST as STANDING_FEWEST
     from srs_eval.report.export import to_json
     from srs_eval.report.findings import ANKI_ROWS, MODELS_ROWS
 

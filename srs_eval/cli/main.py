@@ -175,7 +175,7 @@ def with_stdout(arguments: Sequence[str]) -> list[str]:
 
 
 def _refuse(sentence: str) -> int:
-    from srs_eval.data.printable import printable
+    from srs_eval.data.errors import printable
 
     say(f"srs-eval: {printable(sentence, None)}")
     return BAD_INPUT

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from srs_eval.data.errors import InputError, counted
-from srs_eval.data.printable import harmless
+from srs_eval.data.errors import InputError, counted, harmless
 from srs_eval.data.protocol import Protocol
 from srs_eval.report.console import console_for, document_text, say
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.models.configurations import Configuration, Fit, Names
     from srs_eval.report.document import Document
-    from srs_eval.training.context import Context
+    from srs_eval.training.hyperparameters import Context
 
 FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
@@ -248,7 +247,7 @@ def context_options(
 ) -> Context:
     """Settings of single models."""
     from srs_eval.models import load_model_file
-    from srs_eval.training.context import Context
+    from srs_eval.training.hyperparameters import Context
 
     if not 0 < sm2_target < 1:
         raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")
@@ -294,7 +293,7 @@ class Source:
 
     def load(self) -> ReviewLog:
         from srs_eval.anki_import import find_profiles, load_log
-        from srs_eval.data.selection import only_deck, only_preset
+        from srs_eval.data.rows import only_deck, only_preset
 
         if self.path is None:
             found = "; ".join(f'"{profile.path}"' for profile in find_profiles()[:5])
@@ -455,7 +454,7 @@ def check_targets(
 
     `read` is what the work is on. Raises InputError.
     """
-    from srs_eval.data.outputs import check_outputs
+    from srs_eval.data.paths import check_outputs
 
     if files.count("-") > 1:
         raise InputError("stdout can carry one document: give the others files.")
@@ -483,7 +482,7 @@ def write(target: str, text: str) -> None:
         sys.stdout.write(harmless(text))
         sys.stdout.flush()
         return
-    from srs_eval.data.outputs import write_file
+    from srs_eval.data.paths import write_file
 
     content = text.encode("utf-8", "replace")  # a path need not be text
     write_file(Path(target).expanduser(), content)

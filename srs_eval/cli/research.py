@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from srs_eval.data.datasets import Dataset
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.models.configurations import Configuration
-    from srs_eval.training.context import Context
+    from srs_eval.training.hyperparameters import Context
 
 
 _UsersOption = Annotated[

@@ -31,8 +31,7 @@ from functools import partial
 import numpy as np
 
 from srs_eval.data.datasets import TABLES, rows_in
-from srs_eval.data.errors import NotEnoughData
-from srs_eval.data.printable import printable
+from srs_eval.data.errors import NotEnoughData, printable
 from srs_eval.data.readers.files import file_errors
 from srs_eval.data.reviews import IntArray, ReviewLog, Rows
 

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, printable
 from srs_eval.data.paths import data_dir
-from srs_eval.data.printable import printable
 from srs_eval.data.readers.files import file_errors, read_whole
 from srs_eval.data.readers.table import MAX_BYTES, header_of, read_table
 from srs_eval.data.reviews import (

@@ -1,6 +1,11 @@
-"""Folders of this program on each system, what a file in them holds, a folder's digest.
+"""Folders of this program, and what it writes anywhere.
 
 SRS_EVAL_{CACHE,CONFIG,DATA,STATE}_DIR override the folders.
+
+There is one rule for what srs-eval replaces: only what it wrote itself. A file says of itself that
+srs-eval wrote it: a page, JSON and the CSV of a run by how they begin, Markdown by its last line. A
+folder of tables or pictures has a list, `.srs-eval-files`, with the hash of each file that was
+written there. Whatever else there is stays as it is.
 """
 
 from __future__ import annotations
@@ -8,12 +13,32 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import stat
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import combinations
 from pathlib import Path
+
+from srs_eval.data.errors import InputError
 
 _NAME = "srs-eval"
 VERSION = "0.1.0"
+MADE_BY = f"Made by srs-eval {VERSION}."
+"""The last line of Markdown."""
+GENERATOR = f'<meta name="generator" content="srs-eval {VERSION}">'
+"""The first line of the head of a page."""
+_LIST = ".srs-eval-files"
+_BEGINS = re.compile(
+    rb'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta name="generator" content="srs-eval '
+    rb'|\{\s+"layout": \d+,\s+"srs_eval": "'
+    rb"|group,place,configuration,words,model,parameters,status,"
+)
+_ENDS = re.compile(rb"\n\nMade by srs-eval [^\n]+\.\n\Z")
+_READ = 500  # bytes of either end of a file that are looked at
+_JOURNALS = ("-wal", "-shm", "-journal")  # that SQLite keeps beside a database
+_STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd", "/proc/self/fd")
 DEMO_FILE = Path(__file__).with_name("demo.anki2.zst")
 """The demo's learner: 20,000 reviews of a year, simulated by `tools/simulated`."""
 
@@ -79,3 +104,213 @@ def _place(variable: str, function: str) -> Path:
 
     path: Path = getattr(platformdirs, function)(_NAME, appauthor=False)
     return path
+
+
+# What is written
+
+
+def check_outputs(
+    files: Sequence[Path],
+    folders: Sequence[tuple[str, Path]] = (),
+    read: Sequence[Path] = (),
+) -> None:
+    """Refuse, before the work, what cannot be written or would cost a person a file.
+
+    `folders` come with the ending of the files that they get; `read` are the files and folders
+    that the work is on. Raises InputError where there is no such folder, where two outputs are
+    one, where something lies in what is read, and where a file is not srs-eval's own.
+    """
+    for path in files:
+        if path.is_dir():
+            raise InputError(f'"{path}" is a folder: name a file in it.')
+        if not path.parent.is_dir():
+            raise InputError(f'"{path}" cannot be written: there is no folder "{path.parent}".')
+        _refuse_what_is_read(path, read, "file")
+        if not _is_stream(path):
+            _refuse_others(path, "file", _real(path))
+    for one, other in combinations(files, 2):
+        if not _is_stream(one) and _same(one, other):
+            raise InputError(f'"{one}" and "{other}" are one file: name another for one of them.')
+    for ending, folder in folders:
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f'"{folder}" is no folder: name one for the files.')
+        _refuse_what_is_read(folder, read, "folder")
+        for path in with_ending(folder, ending):
+            _refuse_others(path, "folder")
+        for path in files:
+            if any(_same(path, each) for each in (folder, *_real(folder).parents)):
+                raise InputError(f'"{path}" and "{folder}" cannot be both: name another of them.')
+            if _has_ending(path, ending) and _same(path.parent, folder):
+                raise InputError(
+                    f'"{path}" lies in the folder of the {ending} files: name another.'
+                )
+
+
+def with_ending(folder: Path, ending: str) -> list[Path]:
+    """What there is in a folder with an ending such as "csv", in any case."""
+    there = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path for path in there if _has_ending(path, ending))
+
+
+def refuse_nested(out: Path, data: Path) -> None:
+    """Raises InputError where results would lie in a data set, or a data set among results."""
+    for inner, outer in ((out, data), (data, out)):
+        if _lies_in(inner, outer):
+            raise InputError(
+                f'"{out}" and the data set "{data}" lie in one another: choose another --out.'
+            )
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a file is there and says, or its folder's list does, that srs-eval wrote it."""
+    if not path.is_file():
+        return False
+    try:
+        with open(path, "rb") as file:
+            begins = file.read(_READ)
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _READ))
+            if _BEGINS.match(begins) or _ENDS.search(file.read()):
+                return True
+        known = {digest for digest, name in _listed(path.parent) if name == path.name}
+        return bool(known) and _digest(path.read_bytes()) in known
+    except OSError:
+        return False
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file, or to a pipe or device; only a file of srs-eval's own is replaced.
+
+    Raises InputError otherwise, and where it cannot be written; what was there is whole then.
+    """
+    with _refusals_in_words(path):
+        if _is_stream(path):
+            path.write_bytes(content)
+        else:
+            _refuse_others(path, "file", _real(path))
+            write_atomically(_real(path), content)
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write files into a folder, by name, and note them in its list; their paths.
+
+    Raises InputError as `write_file`, before anything is written where one is not srs-eval's own.
+    """
+    paths = {folder / name: content for name, content in files.items()}
+    for path in paths:
+        _refuse_others(path, "folder")
+    with _refusals_in_words(folder):
+        # Noted first: a file that is there when this is killed is known, whether old or new.
+        known = {(_digest(path.read_bytes()), path.name) for path in _own_in(folder)}
+        known |= {(_digest(content), name) for name, content in files.items()}
+        lines = (f"{digest}  {name}\n" for digest, name in sorted(known, key=lambda each: each[1]))
+        write_atomically(folder / _LIST, "".join(lines).encode())
+        for path, content in paths.items():
+            write_atomically(path, content)
+    return list(paths)
+
+
+def write_atomically(path: Path, content: bytes, *, lasting: bool = True) -> None:
+    """Replace a file in one step; `lasting`: it is on disk before this returns. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name[:50]}.srs-eval.tmp")
+    temporary.unlink(missing_ok=True)  # of a process that was killed
+    try:
+        with open(temporary, "xb") as file:
+            file.write(content)
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if lasting and os.name == "posix":
+        handle = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+# --- inside
+
+
+def _refuse_others(path: Path, what: str, real: Path | None = None) -> None:
+    """`real` is what would be replaced, if not the path itself, which may be a link."""
+    replaced = real or path
+    if os.path.lexists(replaced) and not _is_own(replaced):
+        raise InputError(
+            f'"{path}" is not known as a file that srs-eval wrote, and is not overwritten: '
+            f"name another {what}."
+        )
+
+
+def _refuse_what_is_read(path: Path, read: Iterable[Path], what: str) -> None:
+    for each in read:
+        source = each.expanduser()
+        if _lies_in(path, source):
+            raise InputError(f'"{path}" lies in what is read: name a {what} elsewhere.')
+        journals = (Path(f"{_real(source)}{ending}") for ending in _JOURNALS)
+        if any(_same(path, own) for own in (source, *journals)):
+            raise InputError(f'"{path}" is read, and is not overwritten: name another {what}.')
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether it is a pipe, a device or an open stream, which has nothing to lose."""
+    return any(path.is_relative_to(each) for each in _STREAMS) or (
+        path.exists() and not path.is_file() and not path.is_dir()
+    )
+
+
+def _lies_in(path: Path, folder: Path) -> bool:
+    real = _real(path)
+    return folder.is_dir() and any(_same(each, folder) for each in (real, *real.parents))
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two paths are one file or may be: also hard links, links, and names in other case."""
+    try:
+        if one.samefile(other):
+            return True
+    except OSError:  # one of them is not there
+        pass
+    return _spelled(one) == _spelled(other)
+
+
+def _spelled(path: Path) -> str:
+    return unicodedata.normalize("NFC", str(_real(path))).casefold()
+
+
+def _has_ending(path: Path, ending: str) -> bool:
+    return path.suffix.casefold() == f".{ending}"
+
+
+def _listed(folder: Path) -> set[tuple[str, str]]:
+    """Hashes and names that a folder's list has."""
+    try:
+        lines = (folder / _LIST).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return set()
+    return {(digest, name) for digest, _, name in (line.partition("  ") for line in lines)}
+
+
+def _own_in(folder: Path) -> Iterator[Path]:
+    """The files of a folder's list that are as they were written."""
+    names = {name for _, name in _listed(folder)}
+    return (folder / name for name in sorted(names) if _is_own(folder / name))
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@contextmanager
+def _refusals_in_words(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f'"{path}" cannot be written ({error.strerror or error}).') from None

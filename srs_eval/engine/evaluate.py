@@ -32,7 +32,6 @@ from srs_eval.data.paths import DEMO_FILE
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_rows
-from srs_eval.engine.results import TestSet
 from srs_eval.engine.run import (
     Event,
     Failed,
@@ -44,7 +43,7 @@ from srs_eval.engine.run import (
     Started,
     start_order,
 )
-from srs_eval.engine.session import Report, Session, must_compile, no_report, prune_cache
+from srs_eval.engine.session import Session, TestSet, must_compile, prune_cache
 from srs_eval.engine.workers import (
     DONE,
     TaskEvents,
@@ -54,7 +53,7 @@ from srs_eval.engine.workers import (
     send,
 )
 from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.training.context import Cancelled, Context
+from srs_eval.training.hyperparameters import Cancelled, Context
 
 _MOST_OF_TRACEBACK = 10_000  # characters of its beginning, and of its end
 
@@ -115,7 +114,6 @@ def attempt(
     session: Session,
     configuration: Configuration,
     context: Context,
-    report: Report = no_report,
     *,
     use_cache: bool = False,
 ) -> Final:
@@ -124,7 +122,7 @@ def attempt(
     Raises Cancelled and KeyboardInterrupt only.
     """
     try:
-        result = session.run(configuration, context, report, use_cache=use_cache)
+        result = session.run(configuration, context, use_cache=use_cache)
         return Finished(configuration, result)
     except Cancelled:
         raise
@@ -139,11 +137,8 @@ def _outcome_of(configuration: Configuration, error: BaseException) -> Failed | 
     """
     if type(error) is KeyboardInterrupt:
         raise error
-    if isinstance(error, NotInstalled):
-        module = getattr(error, "module", "")
-        return Skipped(configuration, in_one_line(error), module if type(module) is str else "")
-    if isinstance(error, NotEnoughData):
-        return Skipped(configuration, in_one_line(error))
+    if isinstance(error, NotInstalled | NotEnoughData):
+        return Skipped(configuration, in_one_line(error), getattr(error, "module", ""))
     return Failed(configuration, *in_words(error))
 
 
@@ -151,7 +146,9 @@ def in_words(error: BaseException) -> tuple[str, str]:
     """Why something failed: a sentence, and the traceback where it is no person's business."""
     if isinstance(error, InputError | WorkerDied):
         return in_one_line(error), ""
-    detail = _traceback(error)
+    detail = "".join(traceback.format_exception(error)).encode("utf-8", "replace").decode()
+    if len(detail) > 2 * _MOST_OF_TRACEBACK:
+        detail = f"{detail[:_MOST_OF_TRACEBACK]}\n...\n{detail[-_MOST_OF_TRACEBACK:]}"
     if isinstance(error, MemoryError):
         return "not enough memory", detail
     told = described(error)
@@ -161,17 +158,6 @@ def in_words(error: BaseException) -> tuple[str, str]:
             f"copies, as in trials.delta_t.copy() ({told})"
         )
     return cut(told), detail
-
-
-def _traceback(error: BaseException) -> str:
-    """As Python prints it, without the middle of what is very long."""
-    try:
-        lines = "".join(traceback.format_exception(error))
-    except Exception:  # what an exception consists of can be anything
-        return ""
-    if len(lines) > 2 * _MOST_OF_TRACEBACK:
-        lines = f"{lines[:_MOST_OF_TRACEBACK]}\n...\n{lines[-_MOST_OF_TRACEBACK:]}"
-    return lines.encode("utf-8", "replace").decode()
 
 
 def _in_this_process(
@@ -214,7 +200,6 @@ def warm_up(*names: str) -> WorkerPool | None:
         return None
     pool = WorkerPool(1)
     pool.submit(_warm_up, missing)
-    pool.shutdown(wait=False)
     return pool
 
 
@@ -237,6 +222,7 @@ def _warm_up(configurations: Iterable[Configuration]) -> None:
     session = Session(demo_learner(1_000))
     for configuration in configurations:
         attempt(session, configuration, Context())
+    os._exit(0)  # the memory goes back, though nobody asks
 
 
 # --- worker processes ---------------------------------------------------------
@@ -272,7 +258,7 @@ def _in_workers(
         working[events.submit(pool, _evaluate_shared, chosen)] = started
         return started
 
-    try:
+    with pool:
         # One a worker, and not more: which is best next shows when a worker is free.
         while waiting and len(working) < jobs:
             yield start_next()
@@ -281,21 +267,13 @@ def _in_workers(
                 done = working.pop(future).configuration
                 # The worker need not wait until the caller has dealt with this.
                 begun = [start_next()] if waiting else []
-                yield _outcome(done, future)
+                error = future.exception()
+                if isinstance(error, WorkersCannotStart):
+                    raise error
+                yield _outcome_of(done, error) if error else future.result()
                 yield from begun
             else:
-                yield Progress(working[future].configuration, *message)
-    finally:
-        pool.terminate_workers()
-
-
-def _outcome(configuration: Configuration, future: Future[Final]) -> Final:
-    try:
-        return future.result()
-    except WorkersCannotStart:
-        raise
-    except Exception as error:
-        return _outcome_of(configuration, error)
+                yield Progress(working[future].configuration, message)
 
 
 _shared: tuple[Session, Context, bool]
@@ -309,13 +287,13 @@ def _share(log: ReviewLog, context: Context, use_cache: bool) -> None:
 
 def _evaluate_shared(configuration: Configuration) -> Final:
     session, context, use_cache = _shared
-    reported = (0.0, -1)  # time and fold of the last report
+    reported = 0.0
 
-    def report(fraction: float, fold: int, folds: int) -> None:
+    def tick(fraction: float) -> None:
         nonlocal reported
         now = time.monotonic()
-        if now - reported[0] >= 0.05 or fold != reported[1]:
-            reported = now, fold
-            send((fraction, fold, folds))
+        if now - reported >= 0.05 or fraction == 1.0:
+            reported = now
+            send(fraction)
 
-    return attempt(session, configuration, context, report, use_cache=use_cache)
+    return attempt(session, configuration, replace(context, tick=tick), use_cache=use_cache)

@@ -3,8 +3,8 @@
 Models are ranked together where they were judged on identical reviews. Those that learn
 while they are judged know how today is going, which no scheduler can; they stand apart
 even on identical reviews. AVG, which knows the average only, is the floor: a line in the
-ranking, not a place. Log loss decides, to the six decimals of result files, and the name
-where that ties.
+ranking, not a place. The verdict against the best decides, then log loss, to the six decimals
+of result files, and the name where that ties.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import Any, Literal, TypeVar
 from typing import Protocol as Interface
 from weakref import WeakKeyDictionary
@@ -19,7 +20,7 @@ from weakref import WeakKeyDictionary
 from srs_eval.data.errors import InputError, counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.results import Result, log_loss_difference, log_loss_interval, same_reviews
+from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval, same_reviews
 from srs_eval.models.configurations import FLOOR, OWN, Configuration, resolve
 from srs_eval.models.own_parameters import fault_of, left_out
 from srs_eval.stats.intervals import (
@@ -101,14 +102,6 @@ ORDERS: Mapping[str, Callable[[Ranked], Any]] = {
 
 
 @dataclass(frozen=True)
-class _Tie:
-    """Lines of one verdict."""
-
-    words: str  # of _HEADINGS; empty where the floor is alone
-    lines: tuple[Ranked, ...]
-
-
-@dataclass(frozen=True)
 class Group:
     """Configurations that were judged on identical reviews."""
 
@@ -142,10 +135,11 @@ class Group:
         return f"{title}: models that learn while they are judged" if self.learns else title
 
     @property
-    def ties(self) -> tuple[_Tie, ...]:
-        """The lines by verdict against the best; in each, best first.
+    def ties(self) -> list[tuple[str, Sequence[Ranked]]]:
+        """The lines by verdict against the best, with its heading; in each, best first.
 
-        A line without a place is among those of the line above it.
+        A line without a place is among those of the line above it. No heading stands over the
+        floor alone.
         """
         placed = (_HEADINGS[line.standing] for line in self.lines if line.standing)
         heading = next(placed, "")
@@ -155,11 +149,11 @@ class Group:
             found[heading].append(line)
         alone = {line.standing for line in found["as good as the best"]} <= {"best", None}
         best = _NEAREST if self._none_is_better else "best"
-        return tuple(
-            _Tie(best if alone and "best" in words else words, tuple(lines))
+        return [
+            (best if alone and "best" in words else words, lines)
             for words, lines in found.items()
             if lines
-        )
+        ]
 
     def ordered(self, by: str, backwards: bool = False) -> tuple[Ranked, ...]:
         """The lines by one of ORDERS, what is not known last; ties as they are ranked."""
@@ -349,16 +343,11 @@ def _group(
     reference: Result | None,
     equivalence: float,
 ) -> Group:
-    results = {configuration.name: result for configuration, result in members}
-    losses = [(configuration, _loss(result)) for configuration, result in members]
-    fair = placed([each for each in losses if not results[each[0].name].flattered])
-    best = next((results[each.name] for each, place in fair if place == 1), None)
-    ranked = [each.name for each, place in fair if place is not None]
-    flattered = [(each, None) for each, _ in losses if results[each.name].flattered]
-    in_order = sorted(
-        [*fair, *flattered], key=lambda each: (round(_loss(results[each[0].name]), 6), each[0].name)
-    )
-    compared = {each.name: results[each.name] for each, _ in in_order if not each.is_floor}
+    members = sorted(members, key=lambda pair: (round(_loss(pair[1]), 6), pair[0].name))
+    fair = [(each, result) for each, result in members if not result.flattered]
+    places = {each.name: k for each, k in placed((each, _loss(result)) for each, result in fair)}
+    best = next((result for each, result in fair if places[each.name] == 1), None)
+    compared = {each.name: result for each, result in members if not each.is_floor}
     to_best, to_floor, to_reference = (
         {
             name: _interval(result, other)
@@ -369,35 +358,52 @@ def _group(
     )
     # Many are compared at once: what is called worse takes that into account.
     beside_best, beside_floor = (
-        verdicts({name: each[name] for name in ranked if name in each}, equivalence=equivalence)
+        verdicts(
+            {name: interval for name, interval in each.items() if name in places},
+            equivalence=equivalence,
+        )
         for each in (to_best, to_floor)
     )
-    lines = []
-    for configuration, place in in_order:
-        name, result = configuration.name, results[configuration.name]
+
+    def line(configuration: Configuration, result: Result) -> Ranked:
+        name, place = configuration.name, places.get(configuration.name)
         standing: _Standing | None = None
-        if place is not None and beside_floor.get(name) == "worse":
-            standing = "below the floor"
-        elif place is not None:
+        if place is not None:
             said = beside_best.get(name)
             # Nothing is better than the best; only a tie could be called so.
             standing = "best" if said is None else "as good" if said == "better" else said
+            if beside_floor.get(name) == "worse":
+                standing = "below the floor"
         held = None if configuration.is_floor else floor
-        share = None if held is None else _share(_loss(result), _loss(held))
-        lines.append(
-            Ranked(
-                configuration=configuration,
-                result=result,
-                place=place,
-                log_loss=_interval(result),
-                standing=standing,
-                to_best=to_best.get(name),
-                to_floor=to_floor.get(name),
-                to_reference=to_reference.get(name),
-                against_floor=share,
-            )
+        return Ranked(
+            configuration=configuration,
+            result=result,
+            place=place,
+            log_loss=_interval(result),
+            standing=standing,
+            to_best=to_best.get(name),
+            to_floor=to_floor.get(name),
+            to_reference=to_reference.get(name),
+            against_floor=None if held is None else _share(_loss(result), _loss(held)),
         )
-    return Group(rows, learns, tuple(lines), equivalence)
+
+    return Group(rows, learns, tuple(_by_verdict(starmap(line, members))), equivalence)
+
+
+def _by_verdict(lines: Iterable[Ranked]) -> Iterator[Ranked]:
+    """Lines that come by log loss, verdict by verdict, with places in this order.
+
+    A line without a place stays with the one above it.
+    """
+    headings = list(dict.fromkeys(_HEADINGS.values()))
+    of: list[tuple[int, Ranked]] = []
+    for line in lines:
+        above = of[-1][0] if of else 0
+        of.append((headings.index(_HEADINGS[line.standing]) if line.standing else above, line))
+    place = 0
+    for _, line in sorted(of, key=lambda each: each[0]):
+        place += line.place is not None
+        yield line if line.place is None else replace(line, place=place)
 
 
 def placed(figures: Iterable[tuple[_C, float]]) -> list[tuple[_C, int | None]]:

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from srs_eval.data.errors import missing
-from srs_eval.data.printable import printable
+from srs_eval.data.errors import missing, printable
 from srs_eval.engine.ranking import REFERENCE, Group, Ranked, ranking
-from srs_eval.engine.results import Result
+from srs_eval.engine.session import Result
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import EQUIVALENT
 
@@ -36,12 +35,10 @@ class Started:
 
 @dataclass(frozen=True)
 class Progress:
-    """A fold, or a part of one, is done."""
+    """A part is done."""
 
     configuration: Configuration
     fraction: float  # of the whole configuration, 0-1
-    fold: int  # folds finished so far
-    folds: int
 
 
 @dataclass(frozen=True)
@@ -71,10 +68,7 @@ Event = Prepared | Started | Progress | Final
 
 
 def start_order(
-    configurations: Iterable[Configuration],
-    reviews: int,
-    workers: int,
-    first: Collection[str] = (),
+    configurations: Iterable[Configuration], reviews: int, workers: int, first: Collection[str] = ()
 ) -> list[Configuration]:
     """The shortest first, of these those that are named in `first`.
 
@@ -108,8 +102,6 @@ class ModelRun:
     lacks: bool = False  # something that it needs is not installed
     preparing: bool = False  # its kernels are being compiled
     fraction: float = 0.0
-    fold: int = 0
-    folds: int = 0
     started: float = 0.0
     took: float | None = None  # seconds from start to end
     result: Result | None = None
@@ -184,7 +176,6 @@ class Run:
         elif isinstance(event, Progress):
             model.preparing = False
             model.fraction = max(model.fraction, event.fraction)
-            model.fold, model.folds = event.fold, event.folds
         elif isinstance(event, Finished):
             model.stage, model.result, model.fraction = Stage.DONE, event.result, 1.0
             model.took = now - model.started

@@ -1,4 +1,7 @@
-"""One learner in one process: configurations are fitted and evaluated on shared trials."""
+"""One learner in one process: configurations are fitted and evaluated on shared trials.
+
+`Result` is what one evaluation yields, `Session` makes it.
+"""
 
 from __future__ import annotations
 
@@ -8,49 +11,135 @@ import json
 import math
 import os
 import time
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from srs_eval import metrics
-from srs_eval.data.errors import (
-    NotEnoughData,
-    counted,
-    in_one_line,
-    require,
-)
-from srs_eval.data.outputs import write_atomically
-from srs_eval.data.paths import VERSION, cache_dir
+from srs_eval.data.errors import NotEnoughData, counted, in_one_line, require
+from srs_eval.data.paths import VERSION, cache_dir, write_atomically
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import (
-    FloatArray,
-    IntArray,
-    ReviewLog,
-    Rows,
-    arrays_in,
-    read_only,
-)
+from srs_eval.data.reviews import FloatArray, IntArray, ReadOnly, ReviewLog, Rows, read_only
 from srs_eval.data.rows import Selection, select_rows
 from srs_eval.data.trials import Trials, prepare_trials, recency_weights, rmse_bin_ids
-from srs_eval.engine.results import Result, TestSet
+from srs_eval.metrics import Metrics, log_losses
 from srs_eval.models.configurations import Configuration
+from srs_eval.stats.intervals import Interval, mean_interval
 from srs_eval.training.compile import changed, kernels_there, mark_kernels, program_digest
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
-Report = Callable[[float, int, int], None]  # fraction, finished folds, folds
+
+@dataclass(frozen=True, eq=False)
+class TestSet(ReadOnly):
+    """k held-out reviews, fold after fold: one object for all results on them."""
+
+    y: FloatArray  # (k,) 1.0 recalled
+    review_th: IntArray  # (k,) which rows; equal for configurations that are ranked together
+    fold: IntArray  # (k,) 1 ... n_splits
+    partition: IntArray  # (k,)
+    day: IntArray  # (k,) day number of the review; figures of one day are not independent
+    bin: IntArray  # (k,) bin of RMSE(bins), as `data.trials.rmse_bin_ids` numbers them
+
+    def __len__(self) -> int:
+        return len(self.review_th)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, TestSet)
+            and all(map(np.array_equal, vars(self).values(), vars(other).values()))
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.review_th.tobytes())
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One configuration on one learner; k evaluated reviews."""
+
+    configuration: str
+    metrics: Metrics
+    tests: TestSet
+    parameters: Mapping[int, Sequence[float]] | None
+    """By partition (0 without partitions), fitted for the last fold; None where not listable."""
+    p: FloatArray  # (k,) predicted probability of recall
+    seconds: float = 0.0  # wall time of fits and predictions
+    cached: bool = False
+    user: int | None = None
+    notes: tuple[str, ...] = ()  # e.g. a fold that fell back to the defaults
+    flattered: int = 0
+    """Judged reviews that the parameters may have been fitted to: figures look better by that."""
+
+    @property
+    def size(self) -> int:
+        return len(self.tests)
+
+    @property
+    def y(self) -> FloatArray:
+        return self.tests.y
+
+    @property
+    def review_th(self) -> IntArray:
+        return self.tests.review_th
+
+    @property
+    def fold(self) -> IntArray:
+        return self.tests.fold
+
+    @property
+    def day(self) -> IntArray:
+        return self.tests.day
+
+    def to_upstream(self) -> dict[str, Any]:
+        """One line of srs-benchmark's result files; figures have six decimals."""
+        line: dict[str, Any] = {
+            "metrics": self.metrics.to_upstream(),
+            "user": self.user,
+            "size": self.size,
+        }
+        if self.parameters is not None:
+            line["parameters"] = {
+                str(partition): [round(float(w), 6) for w in values]
+                for partition, values in self.parameters.items()
+            }
+        return line
+
+
+def losses(result: Result) -> FloatArray:
+    """Log loss of each evaluated review in nats (k,)."""
+    return log_losses(result.y, result.p)
+
+
+def log_loss_interval(result: Result) -> Interval:
+    """Log loss with its interval; how sure it is by itself, not compared to another."""
+    return mean_interval(losses(result), result.day)
+
+
+def log_loss_difference(result: Result, other: Result) -> Interval | None:
+    """Mean of `result`'s losses minus `other`'s on the same reviews; negative: it is better.
+
+    Paired, so it is much narrower than the two intervals suggest. None where the two
+    were not evaluated on the same reviews.
+    """
+    if not same_reviews(result, other):
+        return None
+    return mean_interval(losses(result) - losses(other), result.day)
+
+
+def same_reviews(result: Result, other: Result) -> bool:
+    """Whatever the partitions are."""
+    return result.tests is other.tests or np.array_equal(result.review_th, other.review_th)
+
+
+# --- a learner
+
 _Predicted = tuple[FloatArray, dict[int, list[float]] | None, tuple[str, ...]]
-
-
-def no_report(fraction: float, fold: int, folds: int) -> None:
-    """Progress that nobody watches."""
 
 
 class Session:
@@ -97,68 +186,36 @@ class Session:
         self,
         configuration: Configuration,
         context: Context | None = None,
-        report: Report = no_report,
         *,
         use_cache: bool = False,
     ) -> Result:
-        """Fit and judge one configuration.
+        """Fit and judge one configuration; `context.tick` is told the part that is done.
 
         Raises NotEnoughData, NotInstalled, Cancelled (from `context.tick`), or whatever a model
         raises.
         """
         context = context or Context()
         require(configuration.model.needs, configuration.model.name)
-        if configuration.fit == "own":
-            return self._run_own(configuration, context, report)
         trials = self.trials(configuration.protocol)
-        key = ""
-        if use_cache:
-            key = _result_key(self._fingerprint, configuration, context)
-            stored = _load(key)
-            if stored is not None and len(stored.p) == len(trials.test_index):
-                return _result(configuration, trials, stored, self.log.user, cached=True)
+        if configuration.fit == "own":
+            return self._run_own(configuration, trials, context)
+        key = _result_key(self._fingerprint, configuration, context) if use_cache else ""
+        stored = _load(key) if use_cache else None
+        if stored is not None and len(stored.p) == len(trials.test_index):
+            return self._result(configuration, trials, stored, cached=True)
         start = time.perf_counter()
-        p, parameters, notes = self.fit_and_predict(configuration, trials, context, report)
-        stored = _Stored(p, parameters, time.perf_counter() - start, notes)
-        result = _result(configuration, trials, stored, self.log.user, cached=False)
+        predicted = fit_and_predict(configuration, trials, context)
+        stored = _Stored(*predicted, time.perf_counter() - start)
+        result = self._result(configuration, trials, stored)
         if use_cache:
             _save(key, stored)
         return result
 
-    def fit_and_predict(
-        self,
-        configuration: Configuration,
-        trials: Trials,
-        context: Context,
-        report: Report = no_report,
-    ) -> _Predicted:
-        """The function of this name, on trials of this session or with other folds.
-
-        Raises ValueError where a model of one's own has written to what is read-only, for neither
-        torch nor compiled code asks. Nothing of it is kept then.
-        """
-        if configuration.model.file is None:
-            return fit_and_predict(configuration, trials, context, report)
-        watched = _Watched(trials)
-        try:
-            found = fit_and_predict(
-                configuration, replace(trials, _derived=watched), context, report
-            )
-        finally:
-            written = watched.was_written_to()
-            if written:
-                self._trials.clear()
-        if written:
-            raise ValueError("a read-only array was changed")
-        trials._derived.update(watched)
-        return found
-
-    def _run_own(self, configuration: Configuration, context: Context, report: Report) -> Result:
+    def _run_own(self, configuration: Configuration, trials: Trials, context: Context) -> Result:
         """Judge the parameters of the learner's presets on all held-out reviews."""
         from srs_eval.models.own_parameters import in_force, left_out, may_have_seen
 
         parameters = in_force(self.log)
-        trials = self.trials(configuration.protocol)
         start = time.perf_counter()
         default = configuration.model.default(context)
         predict = configuration.model.predict
@@ -168,7 +225,7 @@ class Session:
         for preset, positions in _by_partition(index, presets):
             p[positions] = predict(trials, parameters.get(preset, default), positions, context)
         mark_compiled(configuration)
-        report(1.0, len(trials.folds), len(trials.folds))
+        context.tick(1.0)
         names = [self.log.presets[preset].name for preset in parameters if preset in presets]
         notes = [f"as stored in {', '.join(names)}"] if names else []
         faults = left_out(self.log)
@@ -190,32 +247,25 @@ class Session:
             )
         shown = {preset: values for preset, values in parameters.items() if preset in presets}
         seconds = time.perf_counter() - start
-        stored = _Stored(p[index], shown or None, seconds, tuple(notes))
-        result = _result(configuration, trials, stored, self.log.user, cached=False)
-        return replace(result, flattered=seen)
+        stored = _Stored(p[index], shown or None, tuple(notes), seconds)
+        return replace(self._result(configuration, trials, stored), flattered=seen)
+
+    def _result(
+        self, configuration: Configuration, trials: Trials, stored: _Stored, cached: bool = False
+    ) -> Result:
+        p = stored.p
+        if not ((p >= 0) & (p <= 1)).all():  # nan is neither
+            raise ArithmeticError(
+                f"{configuration.name} predicted something that is no probability"
+            )
+        tests = trials.derived(_tests)
+        summary = metrics.summary(tests.y, p, tests.bin)
+        told = {"user": self.log.user, "cached": cached, **stored._asdict()}
+        return Result(configuration=configuration.name, metrics=summary, tests=tests, **told)
 
     @cached_property
     def _fingerprint(self) -> str:
         return self.log.fingerprint()
-
-
-class _Watched(dict[Any, Any]):
-    """What is derived from trials, with checksums of it and of the trials."""
-
-    def __init__(self, trials: Trials) -> None:
-        super().__init__(trials._derived)
-        self._known = [(array, _checksum(array)) for array in arrays_in(trials)]
-
-    def __setitem__(self, make: Any, value: Any) -> None:
-        super().__setitem__(make, value)
-        self._known += [(array, _checksum(array)) for array in arrays_in(value)]
-
-    def was_written_to(self) -> bool:
-        return any(_checksum(array) != before for array, before in self._known)
-
-
-def _checksum(array: NDArray[Any]) -> int:
-    return 0 if array.dtype.hasobject else zlib.adler32(array.tobytes())
 
 
 def _kernels(configuration: Configuration) -> str:
@@ -242,23 +292,18 @@ def mark_compiled(configuration: Configuration) -> None:
         mark_kernels(_kernels(configuration))
 
 
-def fit_and_predict(
-    configuration: Configuration,
-    trials: Trials,
-    context: Context,
-    report: Report = no_report,
-) -> _Predicted:
+def fit_and_predict(configuration: Configuration, trials: Trials, context: Context) -> _Predicted:
     """Predictions in the order of `trials.test_index`, last fold's parameters, notes.
 
     For other folds than the protocol's: those of `replace(trials, folds=...)`.
     """
     model = configuration.model
+    if model.file is not None:  # it may write, by torch or compiled code, to what all models share
+        trials = deepcopy(trials)
     context = replace(context, hyperparameters=configuration.hyperparameters)
-    folds = len(trials.folds)
     if model.online is not None:
-        p = model.online(trials, _reporting(context, report, 0.0, 1.0, 0, folds))
-        p = np.array(p, np.float64)  # the model may go on writing to its own
-        report(1.0, folds, folds)
+        p = np.array(model.online(trials, context), np.float64)  # it may go on writing to its own
+        context.tick(1.0)
         mark_compiled(configuration)
         return p, None, ()
     if model.predict is None:
@@ -270,11 +315,18 @@ def fit_and_predict(
     if configuration.protocol.secs and model.default_secs is not None:
         default_of = model.default_secs
 
-    def fit_to(train: IntArray, reporting: Context) -> Any:
+    rows, fitted_rows = max(sum(len(fold.train) for fold in trials.folds), 1), 0
+
+    def fit_to(train: IntArray, counting: int) -> Any:
+        """Its progress is that of so many rows."""
+
+        def tick(part: float) -> None:
+            context.tick((fitted_rows + part * counting) / rows)
+
         newer_more = configuration.protocol.recency
         weights = recency_weights(len(train)) if newer_more else np.ones(len(train))
         assert fit is not None
-        parameters = fit(trials, train, read_only(weights), reporting)
+        parameters = fit(trials, train, read_only(weights), replace(context, tick=tick))
         # The model may go on writing to what it returns.
         return copy(parameters) if isinstance(parameters, list | np.ndarray) else parameters
 
@@ -283,30 +335,21 @@ def fit_and_predict(
     notes: list[str] = []
     fitted: dict[int, Any] = {}
     shown: dict[int, list[float]] = {}
-    sizes = [len(fold.train) for fold in trials.folds]  # how long a fold takes
-    ends: list[float] = (np.cumsum([0, *sizes]) / max(sum(sizes), 1)).tolist()
     for number, fold in enumerate(trials.folds, start=1):
         default = default_of(context)
-        train_partition = trials.partition[fold.train]
         fitted = {}
-        start = ends[number - 1]
         too_small: dict[int, NotEnoughData] = {}
-        for partition, train in _by_partition(fold.train, train_partition):
-            if fit is None:
-                fitted[partition] = default
-                continue
-            width = (ends[number] - ends[number - 1]) * len(train) / len(fold.train)
-            reporting = _reporting(context, report, start, width, number - 1, folds)
-            start += width
+        for partition, train in _by_partition(fold.train, trials.partition[fold.train]):
             try:
-                fitted[partition] = fit_to(train, reporting)
+                fitted[partition] = default if fit is None else fit_to(train, len(train))
             except NotEnoughData as reason:
                 fitted[partition] = default
                 too_small[partition] = reason
+            fitted_rows += len(train)
         instead = "default parameters"
         if too_small and configuration.protocol.fallback_user:
             with suppress(NotEnoughData):
-                fitted |= dict.fromkeys(too_small, fit_to(fold.train, context))
+                fitted |= dict.fromkeys(too_small, fit_to(fold.train, 0))
                 instead = "parameters of all partitions together"
         reasons = map(in_one_line, too_small.values())
         notes += [f"fold {number}: {instead} ({reason})" for reason in reasons]
@@ -314,8 +357,7 @@ def fit_and_predict(
         for partition, test in _by_partition(fold.test, trials.partition[fold.test]):
             scratch[test] = model.predict(trials, fitted.get(partition, default), test, context)
         parts.append(scratch[fold.test])
-        context.tick(1.0)
-        report(ends[number], number, folds)
+        context.tick(fitted_rows / rows)
     if fit is None or fitted.keys() - too_small.keys():
         mark_compiled(configuration)  # else nothing was fitted in the last fold
     lists_parameters = model.parameters > 0 and len(shown) == len(fitted)
@@ -334,18 +376,6 @@ def _shown(configuration: Configuration, fitted: Mapping[int, Any]) -> dict[int,
             f"{configuration.name} was fitted to parameters that are no finite numbers"
         )
     return shown
-
-
-def _reporting(
-    context: Context, report: Report, start: float, width: float, fold: int, folds: int
-) -> Context:
-    """The context with a tick that also reports, as the part `width` from `start` on."""
-
-    def tick(fraction: float) -> None:
-        context.tick(fraction)
-        report(start + width * fraction, fold, folds)
-
-    return replace(context, tick=tick)
 
 
 def _by_partition(index: IntArray, partition: IntArray) -> Iterator[tuple[int, IntArray]]:
@@ -368,41 +398,17 @@ def _tests(trials: Trials) -> TestSet:
     )
 
 
-def _result(
-    configuration: Configuration,
-    trials: Trials,
-    stored: _Stored,
-    user: int | None,
-    cached: bool,
-) -> Result:
-    if not (np.isfinite(stored.p).all() and ((stored.p >= 0) & (stored.p <= 1)).all()):
-        raise ArithmeticError(f"{configuration.name} predicted something that is no probability")
-    tests = trials.derived(_tests)
-    return Result(
-        configuration=configuration.name,
-        metrics=metrics.summary(tests.y, stored.p, tests.bin),
-        tests=tests,
-        parameters=stored.parameters,
-        p=stored.p,
-        seconds=stored.seconds,
-        cached=cached,
-        user=user,
-        notes=stored.notes,
-    )
-
-
 # --- predictions kept on disk, so that a collection evaluated before opens at once; what can be
 # derived from the trials (labels, rows, folds) is not stored
 
 _LIMIT_BYTES = 500_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class _Stored:
+class _Stored(NamedTuple):
     p: FloatArray
     parameters: Mapping[int, Sequence[float]] | None
-    seconds: float
     notes: tuple[str, ...]
+    seconds: float
 
 
 def _result_key(log_fingerprint: str, configuration: Configuration, context: Context) -> str:
@@ -441,7 +447,7 @@ def _load(key: str) -> _Stored | None:
         with suppress(OSError):
             os.utime(_cached_at(key))  # `prune_cache` goes by the last use
         parameters = about["parameters"] and {int(k): w for k, w in about["parameters"].items()}
-        return _Stored(p, parameters, about["seconds"], tuple(about["notes"]))
+        return _Stored(p, parameters, tuple(about["notes"]), about["seconds"])
     except Exception:  # a damaged cache file is as good as none
         return None
 

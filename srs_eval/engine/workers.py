@@ -171,9 +171,8 @@ class WorkerPool(Executor):
         _refuse_while_imported()
         self._on_message = on_message
         self._shared = pickle.dumps((initializer, initargs))
-        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()  # None: a thread may end
+        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()  # None: a thread ends
         self._lock = threading.Lock()  # for what follows
-        self._closed = False  # no new tasks
         self._stopped: BaseException | None = None  # why no task is worked on any more
         self._killed_starts = 0
         self._workers: set[_Worker] = set()
@@ -190,21 +189,10 @@ class WorkerPool(Executor):
         with self._lock:
             if isinstance(self._stopped, WorkersCannotStart):
                 raise self._stopped
-            if self._closed:
-                raise RuntimeError("the pool is shut down")
+            if self._stopped is not None:
+                raise RuntimeError("the pool has ended")
             self._tasks.put(_Task(future, (fn, args, kwargs)))
         return future
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more tasks; the workers end when all are done (`wait`: before this returns)."""
-        with self._lock:
-            self._closed = True
-        if cancel_futures:
-            self._refuse_waiting(CancelledError())
-        for _ in self._threads:
-            self._tasks.put(None)
-        if wait:
-            self._join()
 
     def terminate_workers(self) -> None:
         """End all workers now; when this returns they are gone.
@@ -218,28 +206,21 @@ class WorkerPool(Executor):
             worker.process.kill()
         self._join()
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """After the block wait for what was submitted; after an exception end it."""
-        if kind is None:
-            self.shutdown()
-        else:
-            self.terminate_workers()
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """As `terminate_workers`: at the end of a `with` block nothing is waited for."""
+        self.terminate_workers()
 
     def _stop(self, error: BaseException) -> None:
         with self._lock:
-            self._closed = True
             self._stopped = self._stopped or error
             for worker in self._workers:
                 worker.process.terminate()
-        self._refuse_waiting(self._stopped)
-        for _ in self._threads:
-            self._tasks.put(None)
-
-    def _refuse_waiting(self, error: BaseException) -> None:
         with contextlib.suppress(Empty):
             while True:
                 if (task := self._tasks.get_nowait()) is not None:
-                    task.refuse(error)
+                    task.refuse(self._stopped)
+        for _ in self._threads:
+            self._tasks.put(None)
 
     def _join(self, timeout: float | None = None) -> None:
         for thread in self._threads:
@@ -418,18 +399,12 @@ def _answer(call: bytes) -> bytes:
     try:
         function, args, kwargs = pickle.loads(call)
         return pickle.dumps(("result", function(*args, **kwargs)))
-    except Exception as error:
-        return _pickled_error(error)
-    except BaseException as error:  # SystemExit, raised anew, would end the parent
-        return pickle.dumps(("error", RuntimeError(described(error))))
-
-
-def _pickled_error(error: Exception) -> bytes:
-    try:
-        pickled = pickle.dumps(("error", error))
-        pickle.loads(pickled)
-        return pickled
-    except Exception:
+    except BaseException as error:
+        if isinstance(error, Exception):  # SystemExit, raised anew, would end the parent
+            with contextlib.suppress(Exception):
+                pickled = pickle.dumps(("error", error))
+                pickle.loads(pickled)
+                return pickled
         return pickle.dumps(("error", RuntimeError(described(error))))
 
 

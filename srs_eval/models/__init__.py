@@ -22,8 +22,7 @@ from srs_eval.data.errors import EXTRAS, InputError, cut, described
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.training.compile import own_digest
-from srs_eval.training.context import Cancelled, Context
-from srs_eval.training.hyperparameters import Hyperparameter
+from srs_eval.training.hyperparameters import Cancelled, Context, Hyperparameter
 
 Family = Literal["floor", "online", "sm2", "history", "other", "fsrs", "neural"]
 

@@ -29,7 +29,7 @@ from srs_eval.models import Context, Model
 from srs_eval.training.compile import Gradient, as_function, compiled, specialised
 from srs_eval.training.elementwise import LANES, Value, exp, log, minimum, where
 from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, adam
-from srs_eval.training.orders import quicksort_order
+from srs_eval.training.optimisers import quicksort_order
 
 START = (0.176786766570677, 0.216967308403809, 0.254893976981164, -0.704205679427144, 0.025)
 LEAST = np.array([0.001, 0.001, 0.001, -np.inf, 0.001])
@@ -47,14 +47,10 @@ def _left(before: Value, ln_age: Value, w: Value) -> Value:
     return exp(-(w[1] * before + w[0]) * where(ln < 0.0, 0.0, ln))
 
 
-def _odds(activation: Value, w: Value) -> Value:
-    """(tau - m) / s, from e^m."""
-    return (w[3] - log(where(activation < _TINY, _TINY, activation))) / w[2]
-
-
 def recall(activation: Value, w: Value) -> Value:
     """p, from e^m."""
-    return 1.0 / (1.0 + exp(minimum(_odds(activation, w), 700.0)))
+    odds = (w[3] - log(where(activation < _TINY, _TINY, activation))) / w[2]
+    return 1.0 / (1.0 + exp(minimum(odds, 700.0)))
 
 
 # The tree

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, get_args
@@ -250,7 +250,9 @@ def in_words(name: str) -> str:
     for model in all_models().values():
         if model.standard and f"{name}-".startswith(f"{model.standard}-"):
             suffixes = name.removeprefix(model.standard).split("-")
-            return " ".join([model.name, *(_SUFFIX_WORDS.get(each, each) for each in suffixes[1:])])
+            shown = [model.name, *(_SUFFIX_WORDS.get(each, each) for each in suffixes[1:])]
+            if model.aliases.get(" ".join(shown), name) == name:
+                return " ".join(shown)
         for alias, canonical in model.aliases.items():
             if canonical == name and len(alias) < len(name):
                 return alias
@@ -480,14 +482,3 @@ def _refuse_senseless_flags(protocol: Protocol) -> None:
         raise InputError(f"--gamma must be 0 or more, not {protocol.gamma:g}.")
     if protocol.max_seq_len < 1:
         raise InputError(f"--max_seq_len must be at least 1, not {protocol.max_seq_len}.")
-
-
-__all__: Sequence[str] = (
-    "FLOOR",
-    "GROUPS",
-    "Configuration",
-    "Fit",
-    "in_words",
-    "listed_names",
-    "resolve",
-)

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from srs_eval.models import Context, Model
 from srs_eval.training.compile import compiled
 from srs_eval.training.elementwise import Value, exp
 from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, Linear, adam
-from srs_eval.training.orders import quicksort_order
+from srs_eval.training.optimisers import quicksort_order
 
 START = (0.2024, 0.5967, 0.1255, 0.6039, -0.1485, 0.572, 0.0933, 0.4801, 0.787)
 START_SHORT = (-0.1766, 0.4483, -0.3618, 0.5953, -0.5104, 0.8609, -0.3643, 0.6447, 1.2815)
@@ -284,42 +285,35 @@ def _slope_of(p: float, y: float) -> float:
     return (p - y) / max(p * (1 - p), 1e-12)
 
 
+_of_history = partial(Model, family="history", inputs="IL, G", hyperparameters=HYPERPARAMETERS)
+
 MODELS = (
-    Model(
+    _of_history(
         name="DASH",
-        family="history",
-        inputs="IL, G",
         parameters=9,
         source=_SOURCE,
         fit=_DASH.fit,
         predict=_DASH.predict,
         configurations=("DASH", "DASH-short", "DASH-recency"),
-        hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.0065,
         seconds_to_compile=0.5,
     ),
-    Model(
+    _of_history(
         name="DASH[MCM]",
-        family="history",
-        inputs="IL, G",
         parameters=9,
         source=_SOURCE,
         fit=_MCM.fit,
         predict=_MCM.predict,
-        hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.006,
         seconds_to_compile=1.0,
     ),
-    Model(
+    _of_history(
         name="DASH[ACT-R]",
-        family="history",
-        inputs="IL, G",
         parameters=5,
         source="Mozer & Lindsey 2016; srs-benchmark other.py, class DASH_ACTR",
         fit=_fit_act_r,
         predict=_predict_act_r,
         default=lambda context: list(START_ACT_R),
-        hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.0135,
         seconds_to_compile=2.0,
     ),

@@ -8,6 +8,7 @@ has learned nothing.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,55 +93,46 @@ def _rmse_bins_exploit(trials: Trials, context: Context) -> FloatArray:
     return np.array(predictions)
 
 
+_untrained = partial(Model, parameters=0, flags=UNTRAINED_FLAGS, compiles="never")
+
 MODELS = (
-    Model(
+    _untrained(
         name="AVG",
         family="floor",
         inputs="-",
-        parameters=0,
         source="open-spaced-repetition/srs-benchmark other.py `baseline`",
         online=_average,
         flags=UNTRAINED_FLAGS | {"train_equals_test", "no_train_same_day", "known_decks_only"},
-        compiles="never",
         seconds_per_10k=0.0025,
         note="One number for all reviews of a fold: the retention of the reviews before it.",
     ),
-    Model(
+    _untrained(
         name="90%",
         family="floor",
         inputs="-",
-        parameters=0,
         source="open-spaced-repetition/srs-benchmark other.py `ConstantModel`",
         predict=_ninety_percent,
-        flags=UNTRAINED_FLAGS,
-        compiles="never",
         seconds_per_10k=0.002,
         note="Every review gets 0.9.",
     ),
-    Model(
+    _untrained(
         name="MOVING-AVG",
         family="online",
         inputs="-",
-        parameters=0,
         source=(
             "open-spaced-repetition/srs-benchmark model_processors.py `moving_avg`, "
             "commit 1e414b7497b635421b8fdbac6c85135fab8107c6"
         ),
         online=_moving_average,
-        flags=UNTRAINED_FLAGS,
-        compiles="never",
         seconds_per_10k=0.0055,
         note="Follows the outcomes of all cards and knows nothing about any of them.",
     ),
-    Model(
+    _untrained(
         name="RMSE-BINS-EXPLOIT",
         family="other",
         inputs="IL, G",
-        parameters=0,
         source="open-spaced-repetition/srs-benchmark other.py `RMSEBinsExploit`, `get_bin`",
         online=_rmse_bins_exploit,
-        flags=UNTRAINED_FLAGS,
-        compiles="never",
         seconds_per_10k=0.0065,
         note="Shows that RMSE(bins) can be gamed: it learns from the outcomes it is judged on.",
     ),

@@ -39,12 +39,8 @@ def _first(rating: Value, w: Value) -> State:
     )
 
 
-def _raw_next_d(d: Value, r: Value, rating: Value) -> Value:
-    return d + r - _ease(rating) + 0.1
-
-
 def _next_d(d: Value, r: Value, rating: Value) -> Value:
-    raw = _raw_next_d(d, r, rating)
+    raw = d + r - _ease(rating) + 0.1
     return where(raw > 0.0, raw, 0.0)
 
 

@@ -27,13 +27,9 @@ def _first(rating: Value, w: Value) -> State:
     return clamp(_init_s(rating, w), w[13], S_MAX), clamp(_init_d(rating, w), 1.0, 10.0)
 
 
-def _raw_next_d(d: Value, rating: Value, w: Value) -> Value:
-    """Reversion to the difficulty of a first Good."""
-    return w[5] * w[2] + (1.0 - w[5]) * (d + w[4] * (rating - 3.0))
-
-
 def _next_d(d: Value, rating: Value, w: Value) -> Value:
-    return clamp(_raw_next_d(d, rating, w), 1.0, 10.0)
+    """Reversion to the difficulty of a first Good."""
+    return clamp(w[5] * w[2] + (1.0 - w[5]) * (d + w[4] * (rating - 3.0)), 1.0, 10.0)
 
 
 def _stability_after_success(s: Value, new_d: Value, r: Value, w: Value) -> Value:

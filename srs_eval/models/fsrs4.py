@@ -41,13 +41,9 @@ def first(rating: Value, w: Value) -> State:
     return clamp(init_s(rating, w), w[17], S_MAX), clamp(_init_d(rating, w), 1.0, 10.0)
 
 
-def _raw_next_d(d: Value, rating: Value, w: Value) -> Value:
-    """Reversion to the difficulty of a first Good."""
-    return w[7] * w[4] + (1.0 - w[7]) * (d - w[6] * (rating - 3.0))
-
-
 def next_d(d: Value, rating: Value, w: Value) -> Value:
-    return clamp(_raw_next_d(d, rating, w), 1.0, 10.0)
+    """Reversion to the difficulty of a first Good."""
+    return clamp(w[7] * w[4] + (1.0 - w[7]) * (d - w[6] * (rating - 3.0)), 1.0, 10.0)
 
 
 def _success(state: State, t: Value, rating: Value, w: Value) -> State:

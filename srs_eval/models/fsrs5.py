@@ -42,7 +42,7 @@ from srs_eval.models.fsrs4dot5 import (
     recall,
 )
 from srs_eval.training.elementwise import State, Value, clamp, exp, minimum
-from srs_eval.training.orders import quicksort_order
+from srs_eval.training.optimisers import quicksort_order
 from srs_eval.training.recurrent import START, RecurrentModel, fit_recurrent, predict_recurrent
 
 
@@ -63,14 +63,11 @@ def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
 
 
-def _stability_short_term(s: Value, rating: Value, w: Value) -> Value:
-    return s * exp(w[17] * (rating - 3.0 + w[18]))
-
-
 def _same_day(state: State, t: Value, rating: Value, w: Value) -> State:
     """A review less than a day after the one before."""
     s, d = state
-    return clamp(_stability_short_term(s, rating, w), w[19], S_MAX), next_d(d, rating, w)
+    new_s = s * exp(w[17] * (rating - 3.0 + w[18]))
+    return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
 
 
 # fmt: off

@@ -3,12 +3,27 @@
 Formulas, defaults and training: fsrs-optimizer 6.1.3 (fsrs_optimizer.py), run as
 srs-benchmark's script.py does. A state is (s, d): stability in days, difficulty 1-10.
 Parameters are w[0] ... w[20] as there; w[21] is no parameter but the least stability.
+
+`fit_as_anki` trains it as Anki's own optimizer does: open-spaced-repetition/fsrs-rs 6.6
+(src/training.rs, `compute_parameters` with the cards' ids; src/dataset.rs;
+src/parameter_initialization.rs) as Anki 26.08 calls it (ankitects/anki:
+rslib/src/scheduler/fsrs/params.rs). There, cards with rare first intervals are left out, a card's
+reviews stay together in a batch, batches come in another random order, eight epochs, the last one's
+parameters are kept, and the initial stabilities are put in order once more. On the same reviews the
+parameters agree with Anki's to four decimals. Not followed is what more than one relearning step
+does to the bounds of w17 and w18.
 """
 
 from __future__ import annotations
 
-from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Model
+from dataclasses import replace
+
+import numpy as np
+
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import IntArray
+from srs_eval.data.trials import Trials, first_interval_outliers, recency_weights
+from srs_eval.models import Context, Model
 from srs_eval.models._fsrs import (
     LOG_09,
     S_MAX,
@@ -21,7 +36,13 @@ from srs_eval.models._fsrs import (
     stability_after_success,
 )
 from srs_eval.training.elementwise import State, Value, clamp, exp, minimum, power, where
-from srs_eval.training.recurrent import START, RecurrentModel, Trainable
+from srs_eval.training.initial_stability import (
+    InitialStability,
+    ordered_and_complete,
+    second_reviews,
+)
+from srs_eval.training.optimisers import shuffles
+from srs_eval.training.recurrent import START, RecurrentModel, Trainable, fit_recurrent
 
 
 def forgetting_curve(t: Value, s: Value, w: Value) -> Value:
@@ -124,6 +145,83 @@ TRAINABLE = Trainable(
 fit, predict = TRAINABLE.fit, TRAINABLE.predict
 
 
+# As Anki's own optimizer trains it
+
+_EPOCHS = 8
+_LONGEST = 255  # reviews before the one that is judged
+_FEWEST, _FEWEST_TO_TRAIN = 8, 64  # below, the defaults; below, only initial stabilities are fitted
+_LEAST_W19 = 0.01
+
+
+def fit_as_anki(trials: Trials, train: IntArray, context: Context) -> list[float]:
+    """The 21 parameters for the positions `train`, in review order.
+
+    Newer reviews weigh more. Raises NotEnoughData where all first intervals are rare, which
+    Anki's optimizer refuses too.
+    """
+    train = _without_outliers(trials, train)
+    if len(train) < _FEWEST:
+        return list(DEFAULT)
+    start = fit_s0(trials, train, np.ones(len(train)), context)
+    if len(train) < _FEWEST_TO_TRAIN or (trials.i[train] == 2).all():
+        return start
+    longer = replace(trials, protocol=replace(trials.protocol, max_seq_len=_LONGEST))
+    weights = recency_weights(len(train))
+    try:
+        fitted = fit_recurrent(_anki_model(), longer, train, weights, start, context)
+    except NotEnoughData:
+        return start
+    counts = second_reviews(trials, train)
+    first = {rating: fitted[rating - 1] for rating in counts}
+    settings = InitialStability(default=DEFAULT[:4], decay=DEFAULT[20], minimum=0.001)
+    return [*ordered_and_complete(first, counts, settings), *fitted[4:]]
+
+
+def _by_card(trials: Trials, rows: IntArray, size: int) -> list[IntArray]:
+    """Batches of whole cards, those with the shortest histories first.
+
+    A batch is closed before the card with which it would have more than `size` reviews.
+    """
+    ordered = rows[np.argsort(trials.card_id[rows], kind="stable")]
+    begins = np.flatnonzero(np.diff(trials.card_id[ordered], prepend=-1))
+    ends = np.append(begins[1:], len(ordered))
+    batches: list[list[IntArray]] = []
+    count = 0
+    for card in np.argsort(trials.sequence_length[ordered[ends - 1]], kind="stable").tolist():
+        reviews = ordered[begins[card] : ends[card]]
+        if not batches or count + len(reviews) > size:
+            batches.append([])
+            count = 0
+        batches[-1].append(reviews)
+        count += len(reviews)
+    return [np.concatenate(batch) for batch in batches]
+
+
+def _anki_model() -> RecurrentModel:
+    model = recurrent(0.001)
+    lower = list(model.lower)
+    lower[19] = _LEAST_W19
+    return replace(
+        model,
+        lower=tuple(lower),
+        epochs=_EPOCHS,
+        decimals=None,
+        keep="last",
+        cut=_by_card,
+        orders=shuffles,
+        anneals_over="sizes",
+    )
+
+
+def _without_outliers(trials: Trials, train: IntArray) -> IntArray:
+    """Without cards whose first interval is rare for their first rating."""
+    second = train[trials.i[train] == 2]
+    rare = first_interval_outliers(
+        trials.first_rating[second], trials.elapsed_days[second], as_fsrs_rs=True
+    )
+    return train[~np.isin(trials.card_id[train], trials.card_id[second[rare]])]
+
+
 MODELS = (
     Model(
         name="FSRS-6",
@@ -146,7 +244,6 @@ MODELS = (
             "FSRS-6-deck",
         ),
         always_short=True,
-        flags=ANY_FLAG,
         parameters_with={"pretrain": 4, "two_buttons": 17},
         hyperparameters=(*recurrent(0.001).hyperparameters, START),
         seconds_per_10k=0.0105,

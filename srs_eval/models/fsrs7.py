@@ -30,7 +30,7 @@ import numpy as np
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.models._fsrs import S_MAX
+from srs_eval.models._fsrs import S_MAX, init_d, init_s
 from srs_eval.training.compile import Gradient, specialised
 from srs_eval.training.elementwise import (
     State,
@@ -48,13 +48,9 @@ from srs_eval.training.recurrent import RecurrentModel, Trainable
 _SQUEEZE = 1.0 - 2e-5  # R lies between 1e-5 and 1 - 1e-5
 
 
-def _raw_decay1(q: Value, w: Value) -> Value:
-    return w[23] * power(q, w[33] - 0.3)
-
-
 def _short_recall(t: Value, q: Value, w: Value) -> Value:
     """R1(t) = (1 + factor t/q)^-decay, with a decay that depends on q: R1(q) = w25."""
-    decay = clamp(_raw_decay1(q, w), 0.01, 0.95)
+    decay = clamp(w[23] * power(q, w[33] - 0.3), 0.01, 0.95)
     factor = exp(minimum(-log(w[25]) * (1.0 / decay), 60.0)) - 1.0
     return power(1.0 + factor * (t * (1.0 / q)), -decay)
 
@@ -95,33 +91,23 @@ def _unsqueezed_recall(t: Value, state: State, w: Value) -> Value:
     return r
 
 
-def _init_d(rating: Value, w: Value) -> Value:
-    return w[4] - exp(w[5] * (rating - 1.0)) + 1.0
-
-
-def _init_s(rating: Value, w: Value) -> Value:
-    return where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
-
-
 def first(rating: Value, w: Value) -> State:
     """The short-term stability begins at 0.8 of the long-term one."""
-    s = _init_s(rating, w)
+    s = init_s(rating, w)
     return (
         clamp(s, w[34], S_MAX),
         clamp(0.8 * s, w[34], S_MAX),
-        clamp(_init_d(rating, w), 1.0, 10.0),
+        clamp(init_d(rating, w), 1.0, 10.0),
     )
 
 
-def _raw_next_d(d: Value, rating: Value, surprise: Value, w: Value) -> Value:
-    """Linear damping towards 10, reversion by 1 % to the difficulty of a first Easy."""
-    damped = d - w[6] / 9.0 * (rating - 3.0) * surprise * (10.0 - d)
-    return 0.01 * _init_d(4.0, w) + 0.99 * damped
-
-
 def _next_d(d: Value, rating: Value, surprise: Value, w: Value) -> Value:
-    """Difficulty after a review; `surprise` is R + 0.1 of a failure, else 1."""
-    return clamp(_raw_next_d(d, rating, surprise, w), 1.0, 10.0)
+    """Linear damping towards 10, reversion by 1 % to the difficulty of a first Easy.
+
+    `surprise` is R + 0.1 of a failure, else 1.
+    """
+    damped = d - w[6] / 9.0 * (rating - 3.0) * surprise * (10.0 - d)
+    return clamp(0.01 * init_d(4.0, w) + 0.99 * damped, 1.0, 10.0)
 
 
 # The updates of both stabilities, with the eight parameters of one as b[0] ... b[7].
@@ -308,6 +294,13 @@ MODELS = (
             "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
         ),
         standard="FSRS-7-short-secs-recency",
+        aliases={  # in short: that all are fitted on same-day reviews, too, is told below tables
+            "FSRS-7 defaults": "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
+            "FSRS-7 per preset": (
+                "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user"
+            ),
+            "FSRS-7 per deck": "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
+        },
         always_short=True,
         flags=ANY_FLAG | {"sched_penalties"},
         parameters_with={"two_buttons": 28},

@@ -16,7 +16,7 @@ fall with time. srs-benchmark other.py `class GRU_P`: the same at a rate of 0.01
 
 from __future__ import annotations
 
-from srs_eval.models import ANY_FLAG, Model
+from srs_eval.models import Model
 from srs_eval.training.networks import START, Network, functions
 
 GRU = Network(name="GRU", cell=0, head=1, hidden=2)
@@ -40,7 +40,6 @@ MODELS = (
         fit=_fit_gru,
         predict=_predict_gru,
         aliases={"GRU-39": "GRU"},
-        flags=ANY_FLAG,
         hyperparameters=(*GRU.hyperparameters, START),
         seconds_per_10k=0.03,
         seconds_to_compile=6.0,
@@ -54,7 +53,6 @@ MODELS = (
         source="srs-benchmark other.py, class RNN",
         fit=_fit_rnn,
         predict=_predict_rnn,
-        flags=ANY_FLAG,
         hyperparameters=RNN.hyperparameters,
         seconds_per_10k=0.03,
         seconds_to_compile=6.0,
@@ -71,7 +69,6 @@ MODELS = (
         fit=_fit_gru_p,
         predict=_predict_gru_p,
         configurations=("GRU-P", "GRU-P-short"),
-        flags=ANY_FLAG,
         hyperparameters=(*GRU_P.hyperparameters, START),
         seconds_per_10k=0.1,
         seconds_to_compile=6.0,

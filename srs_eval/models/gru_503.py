@@ -38,7 +38,9 @@ from srs_eval.training.networks import (
     load_weights,
     no_weights,
     optimiser_state,
+    recency,
     require_finite,
+    shuffled_rows,
 )
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
@@ -56,8 +58,7 @@ PULL = hyperparameters.penalty("pull", 1.8715615952497154e-05)  # towards the pr
 _HYPERPARAMETERS = (_RATE, _PASSES, _BATCH, DECAY, PULL, hyperparameters.SEED)
 BETAS = (0.1753167630791112, 0.9723760956625273)
 LONGEST_GRADIENT = 167.86289911112
-RECENCY_WEIGHT, RECENCY_DEGREE = 20.328475441783525, 2.8843952981152463
-_SHUFFLE_SEED = 2025
+RECENCY = 20.328475441783525, 2.8843952981152463  # weight and degree
 
 _STANDARD = "GRU-503-short-secs-equalize_test_with_non_secs"
 _FILES = ("GRU-503", "GRU-short-secs-equalize_test_with_non_secs", "GRU-short-secs")
@@ -130,13 +131,6 @@ def pretrained(context: Context) -> Weights:
     return replace(weights, adam_mean=state[0], adam_square=state[1], adam_steps=state[2])
 
 
-def recency(n: int) -> FloatArray:
-    """Training weights of n rows in order of review; their mean is 1."""
-    weights = 1.0 + RECENCY_WEIGHT * np.power(np.linspace(0, 1, n), RECENCY_DEGREE)
-    scaled: FloatArray = weights * (n / weights.sum())
-    return scaled
-
-
 def _tune(
     weights: Weights,
     trials: Trials,
@@ -187,12 +181,8 @@ def tuned(weights: Weights, trials: Trials, train: IntArray, context: Context) -
     if not len(train):
         raise NotEnoughData("no reviews to train on")
     weight_of = np.ones(len(trials))
-    weight_of[train] = recency(len(train))
-    random = np.random.RandomState(_SHUFFLE_SEED + hyperparameters.seed(context))
-    shuffled = train[random.permutation(len(train))]
-    rows = shuffled[trials.sequence_length[shuffled] <= trials.protocol.max_seq_len]
-    if not len(rows):
-        raise NotEnoughData("all histories are too long to train on")
+    weight_of[train] = recency(len(train), *RECENCY)
+    rows = shuffled_rows(trials, train, context)
     size = _BATCH.integer(context)
     parts = [rows[k : k + size] for k in range(0, len(rows), size)]
     return _tune(weights, trials, parts, weight_of, context, fine_tuning(context))

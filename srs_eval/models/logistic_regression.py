@@ -200,7 +200,7 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     share[train] = 0.1 + 0.9 * np.linspace(0, 1, n) ** 4
     share[trials.y == 0] *= -1
     # torch's generator gives the same words as this one, of the same seed.
-    stream = np.random.RandomState(SEED + hyperparameters.seed(context))
+    stream = np.random.RandomState(SEED + hyperparameters.SEED.integer(context))
     residual, square = np.zeros(34), np.zeros(34)
     epochs, size = EPOCHS.integer(context), BATCH.integer(context)
     rate, decay = RATE.number(context), DECAY.number(context)

@@ -51,7 +51,9 @@ from srs_eval.training.networks import (
     functions,
     load_weights,
     no_weights,
+    recency,
     require_finite,
+    shuffled_rows,
 )
 from srs_eval.training.torch_networks import build, layer, on_device, previous_rows
 
@@ -68,8 +70,7 @@ _DECAY = hyperparameters.penalty("decay", 0.04855)
 _PULL = hyperparameters.penalty("pull", 0.000244)  # towards the pretrained weights
 _HYPERPARAMETERS = (_RATE, _PASSES, _BATCH, _DECAY, _PULL, hyperparameters.SEED)
 _LONGEST_GRADIENT = 7050.0
-RECENCY_WEIGHT, RECENCY_DEGREE = 6.49, 2.4758
-_SHUFFLE_SEED = 2025
+_RECENCY = 6.49, 2.4758  # weight and degree
 REVIEWS_AT_ONCE = 16_384  # history rows in one pass through the network: about 100 MB
 _ON_A_GPU_AT_ONCE = 131_072  # a step takes a GPU about as long for few cards as for many
 
@@ -279,13 +280,6 @@ def _at_once(context: Context) -> int:
     return _ON_A_GPU_AT_ONCE if context.device.startswith("cuda") else REVIEWS_AT_ONCE
 
 
-def _recency(n: int) -> FloatArray:
-    """Training weights of n rows in order of review; their mean is 1."""
-    weights = 1.0 + RECENCY_WEIGHT * np.power(np.linspace(0, 1, n), RECENCY_DEGREE)
-    scaled: FloatArray = weights * (n / weights.sum())
-    return scaled
-
-
 def learning_rate(done: int, passes: int = 20) -> float:
     """Of the pass after `done` others: straight up to the middle one, then straight down."""
     begin, middle, end = _RATES
@@ -307,12 +301,8 @@ def tune(
     if not len(train):
         raise NotEnoughData("no reviews of later days to train on")
     weight_of = np.zeros(len(trials), np.float32)
-    weight_of[train] = _recency(len(train))
-    random = np.random.RandomState(_SHUFFLE_SEED + hyperparameters.seed(context))
-    shuffled = train[random.permutation(len(train))]
-    rows = shuffled[trials.sequence_length[shuffled] <= trials.protocol.max_seq_len]
-    if not len(rows):
-        raise NotEnoughData("all histories are too long to train on")
+    weight_of[train] = recency(len(train), *_RECENCY)
+    rows = shuffled_rows(trials, train, context)
     x = _inputs(trials, weights.mean, weights.deviation)
     size, passes = _BATCH.integer(context), _PASSES.integer(context)
     pull, faster = _PULL.number(context), _RATE.number(context) / _RATES[1]
@@ -393,44 +383,37 @@ _fit_489, _predict_489 = functions(LSTM_489)
 # It has recency weights of its own and, with `secs`, trains on later days only anyway.
 _FLAGS = ANY_FLAG - {"recency", "no_train_same_day"}
 
+_LSTM = Model(
+    name="LSTM",
+    family="neural",
+    inputs="FIL, G, SR, AT",
+    parameters=8869,
+    source="srs-benchmark branch lstm, other.py class LSTM and reptile_trainer.py",
+    fit=_fit,
+    predict=_predict,
+    standard=_UPSTREAM_NAME,
+    # Upstream of 2026 has an LSTM without answer times, too; -duration names this one.
+    aliases={_UPSTREAM_NAME.replace("-secs", "-secs-duration"): _UPSTREAM_NAME},
+    flags=_FLAGS,
+    hyperparameters=_HYPERPARAMETERS,
+    compiles="never",
+    needs="torch",
+    uses_device=True,
+    seconds_per_10k=3.5,
+    seconds_besides=1.7,
+    note="As published: the answer time is normalised with the interval's mean and "
+    "deviation, by mistake; LSTM-fixed mends it.",
+)
+
 MODELS = (
-    Model(
-        name="LSTM",
-        family="neural",
-        inputs="FIL, G, SR, AT",
-        parameters=8869,
-        source="srs-benchmark branch lstm, other.py class LSTM and reptile_trainer.py",
-        fit=_fit,
-        predict=_predict,
-        standard=_UPSTREAM_NAME,
-        # Upstream of 2026 has an LSTM without answer times, too; -duration names this one.
-        aliases={_UPSTREAM_NAME.replace("-secs", "-secs-duration"): _UPSTREAM_NAME},
-        flags=_FLAGS,
-        hyperparameters=_HYPERPARAMETERS,
-        compiles="never",
-        needs="torch",
-        uses_device=True,
-        seconds_per_10k=3.5,
-        seconds_besides=1.7,
-        note="As published: the answer time is normalised with the interval's mean and "
-        "deviation, by mistake; LSTM-fixed mends it.",
-    ),
-    Model(
+    _LSTM,
+    replace(
+        _LSTM,
         name="LSTM-fixed",
-        family="neural",
-        inputs="FIL, G, SR, AT",
-        parameters=8869,
-        source="srs-benchmark branch lstm, other.py class LSTM and reptile_trainer.py",
         fit=_fit_fixed,
         predict=_predict_fixed,
         standard=_UPSTREAM_NAME.replace("LSTM", "LSTM-fixed"),
-        flags=_FLAGS,
-        hyperparameters=_HYPERPARAMETERS,
-        compiles="never",
-        needs="torch",
-        uses_device=True,
-        seconds_per_10k=3.5,
-        seconds_besides=1.7,
+        aliases={},
         note="LSTM with the answer time normalised as it should be; no published figures.",
     ),
     Model(
@@ -441,7 +424,6 @@ MODELS = (
         source="srs-benchmark commit a17baa24c66, other.py class RNN",
         fit=_fit_489,
         predict=_predict_489,
-        flags=ANY_FLAG,
         hyperparameters=LSTM_489.hyperparameters,
         seconds_per_10k=0.2,
         extra=True,

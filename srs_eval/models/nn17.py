@@ -31,14 +31,12 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models import Context, Model
+from srs_eval.models._fsrs import LOG_09, S_MAX, init_s
 from srs_eval.training.elementwise import State, Value, clamp, exp, log, power, where
 from srs_eval.training.hyperparameters import Hyperparameter
 from srs_eval.training.networks import flat, load_weights, no_weights, require_finite, weight_names
 from srs_eval.training.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
-
-_LOG_09 = -0.10536051565782628
-_S_MAX = 36500.0
 
 SHAPES = {
     "S0": (4,),  # w[0] ...
@@ -84,23 +82,16 @@ def _mish(x: Value) -> Value:
 
 
 def _theory(t: Value, s: Value) -> Value:
-    return exp(_LOG_09 * t / s)
+    return exp(LOG_09 * t / s)
 
 
 # The five networks: the hidden unit's input, the output before its activation
 
 
-def _rw_hidden(d: Value, s: Value, r: Value, w: Value) -> Value:
-    return w[11] * d + w[12] * s + w[13] * r + w[14]
-
-
 def _real_recall(d: Value, s: Value, r: Value, w: Value) -> Value:
     """rw, clamped."""
-    return clamp(
-        exp(-_softplus(w[15] * _mish(_rw_hidden(d, s, r, w)) + w[16])),
-        0.0001,
-        0.9999,
-    )
+    u = w[11] * d + w[12] * s + w[13] * r + w[14]
+    return clamp(exp(-_softplus(w[15] * _mish(u) + w[16])), 0.0001, 0.9999)
 
 
 def _next_d(d: Value, rw: Value, rating: Value, w: Value) -> Value:
@@ -126,9 +117,8 @@ def _increase(d: Value, sr: Value, rw: Value, w: Value) -> Value:
 
 
 def _first(rating: Value, w: Value) -> State:
-    s = where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
     d = where(rating == 1.0, w[4], where(rating == 2.0, w[5], where(rating == 3.0, w[6], w[7])))
-    return clamp(s, w[39], _S_MAX), d, where(rating == 1.0, 1.0, 0.0)
+    return clamp(init_s(rating, w), w[39], S_MAX), d, where(rating == 1.0, 1.0, 0.0)
 
 
 def _at_review(state: State, t: Value, w: Value) -> Value:
@@ -139,14 +129,14 @@ def _at_review(state: State, t: Value, w: Value) -> Value:
 
 def _success(state: State, t: Value, rating: Value, w: Value) -> State:
     rw = _at_review(state, t, w)
-    sr = clamp(_LOG_09 / log(rw) * t, w[39], _S_MAX)
+    sr = clamp(LOG_09 / log(rw) * t, w[39], S_MAX)
     d = _next_d(state[1], rw, rating, w)
-    return clamp(sr * _increase(d, sr, rw, w), w[39], _S_MAX), d, state[2]
+    return clamp(sr * _increase(d, sr, rw, w), w[39], S_MAX), d, state[2]
 
 
 def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     rw = _at_review(state, t, w)
-    s = clamp(_post_lapse(rw, state[2], w), w[39], _S_MAX)
+    s = clamp(_post_lapse(rw, state[2], w), w[39], S_MAX)
     return s, _next_d(state[1], rw, rating, w), state[2] + 1.0
 
 
@@ -214,7 +204,6 @@ MODELS = (
         source="srs-benchmark other.py, class NN_17",
         fit=_fit,
         predict=_predict,
-        flags=ANY_FLAG,
         hyperparameters=(*_IN_DAYS.hyperparameters, _START),
         seconds_per_10k=0.035,
         seconds_to_compile=2.5,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +17,39 @@ from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.reviews import MOST_PARAMETERS, FloatArray, IntArray, Preset, ReviewLog
 from srs_eval.models import fsrs6
 
+if TYPE_CHECKING:
+    from srs_eval.models.configurations import Configuration
+
 _FSRS5_DECAY = 0.5
 _VERSIONS = MappingProxyType({0: "FSRS-6 defaults", 17: "FSRS-4.5", 19: "FSRS-5", 21: "FSRS-6"})
 """By the length of a list."""
+
+
+_IN_ANKI = MappingProxyType(
+    {"FSRS-6": "25.07", "FSRS-rs": "25.07", "FSRS-5": "24.11", "FSRS-4.5": "23.12", "Anki": ""}
+)
+"""Models that Anki schedules with, and the version that does so first; "" is any."""
+
+
+def is_in_anki(configuration: Configuration) -> bool:
+    """Whether a version of Anki schedules with it, from parameters of its presets at most."""
+    flags, name = configuration.protocol, configuration.model.name
+    if flags.partitions == "deck" or flags.two_buttons or flags.secs or flags.disable_short_term:
+        return False
+    return name in _IN_ANKI and (name != "Anki" or configuration.fit == "default")
+
+
+def remarks(configurations: Sequence[Configuration]) -> list[str]:
+    """What is told once below a table of them: which Anki can use, what which are fitted on."""
+    usable = {each.model.name for each in configurations if is_in_anki(each)}
+    versions = [f"{name} from {of}" for name, of in _IN_ANKI.items() if of and name in usable]
+    seconds = dict.fromkeys(each.model.name for each in configurations if each.protocol.secs)
+    found = []
+    if usable:
+        found.append(f"✓ Anki can use it{': ' if versions else ''}{', '.join(versions)}.")
+    if seconds:
+        found.append(f"Fitted on intervals in seconds: {', '.join(seconds)}.")
+    return found
 
 
 def version_of(values: Sequence[float]) -> str:

@@ -26,28 +26,20 @@ def _recall(t: Value, state: State, w: Value) -> Value:
     return exp(w[7] * t / state[0])
 
 
-def _raw_next_ef(ef: Value, rating: Value, w: Value) -> Value:
+def _next_ef(ef: Value, rating: Value, w: Value) -> Value:
     """ef - w3 (q - w4)^2 + w5 with SM-2's grade q = rating + 1."""
     q = rating + 1.0
-    return ef - w[3] * (q - w[4]) * (q - w[4]) + w[5]
-
-
-def _next_ef(ef: Value, rating: Value, w: Value) -> Value:
-    return clamp(_raw_next_ef(ef, rating, w), 1.3, 10.0)
+    return clamp(ef - w[3] * (q - w[4]) * (q - w[4]) + w[5], 1.3, 10.0)
 
 
 def _first(rating: Value, w: Value) -> State:
     return clamp(w[0], w[6], MAXIMUM_INTERVAL), _next_ef(w[2], rating, w), 1.0
 
 
-def _interval_after_success(state: State, w: Value) -> Value:
-    interval, ef, reps = state
-    return where(reps == 1.0, w[1], interval * ef)
-
-
 def _success(state: State, t: Value, rating: Value, w: Value) -> State:
-    interval = clamp(_interval_after_success(state, w), w[6], MAXIMUM_INTERVAL)
-    return interval, _next_ef(state[1], rating, w), state[2] + 1.0
+    interval, ef, reps = state
+    grown = clamp(where(reps == 1.0, w[1], interval * ef), w[6], MAXIMUM_INTERVAL)
+    return grown, _next_ef(ef, rating, w), reps + 1.0
 
 
 def _failure(state: State, t: Value, rating: Value, w: Value) -> State:

@@ -31,7 +31,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -180,9 +180,6 @@ def _state_1(trials: Trials, context: Context) -> FloatArray:
     return p[trials.test_index]
 
 
-_SOURCE = "models/state.py: FSRS-6 (fsrs-optimizer 6.1.3) and an extended Kalman filter"
-_NOTE = "Knows how today is going, from every answer before; a scheduler cannot."
-
 # What learns after every answer
 
 
@@ -287,45 +284,39 @@ def running_offset(z: FloatArray, y: FloatArray, rate: float) -> FloatArray:
     return predicted
 
 
+_online = partial(
+    Model,
+    family="online",
+    source="models/state.py: FSRS-6 (fsrs-optimizer 6.1.3) and an extended Kalman filter",
+    always_short=True,
+    flags=frozenset({"two_buttons"}),
+    note="Knows how today is going, from every answer before; a scheduler cannot.",
+)
+
 MODELS = (
-    Model(
+    _online(
         name="STATE-1",
-        family="online",
         inputs="IL, G, SR",
         parameters=22,
-        source=_SOURCE,
         online=_state_1,
-        always_short=True,
-        flags=frozenset({"two_buttons"}),
         seconds_per_10k=0.02,
         seconds_to_compile=0.2,
-        note=_NOTE,
     ),
-    Model(
+    _online(
         name="STATE-FSRS-6",
-        family="online",
         inputs="IL, G, SR, AT",
         parameters=21 + COUNT,
-        source=_SOURCE,
         online=_state_fsrs6,
-        always_short=True,
-        flags=frozenset({"two_buttons"}),
         seconds_per_10k=0.08,
         seconds_to_compile=7.0,
-        note=_NOTE,
     ),
-    Model(
+    _online(
         name="STATE-FSRS-6+7",
-        family="online",
         inputs="IL, G, SR, AT",
         parameters=21 + 34 + COUNT + 1,
-        source=_SOURCE,
         online=_state_fsrs6_and_7,
-        always_short=True,
-        flags=frozenset({"two_buttons"}),
         seconds_per_10k=0.12,
         seconds_to_compile=3.0,
         kernels_of="FSRS-7",
-        note=_NOTE,
     ),
 )

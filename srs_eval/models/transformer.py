@@ -25,7 +25,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models import Context, Model
 from srs_eval.training import hyperparameters
 from srs_eval.training.networks import (
     SEED,
@@ -37,7 +37,7 @@ from srs_eval.training.networks import (
     training_rows,
     weight_names,
 )
-from srs_eval.training.orders import permutations
+from srs_eval.training.optimisers import permutations
 from srs_eval.training.torch_networks import build, one_thread
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     weight_of[train] = weights
     size, epochs = _BATCH_SIZE.integer(context, trials.protocol), _EPOCHS.integer(context)
     rate, decay = _RATE.number(context), _DECAY.number(context)
-    seed = hyperparameters.seed(context)
+    seed = hyperparameters.SEED.integer(context)
     parts = [order[first : first + size] for first in range(0, len(order), size)]
     batches = [_batch(trials, rows, weight_of[rows]) for rows in parts]
     adam = Adam(np.zeros(len(w)), np.zeros(len(w)), rate, decay, epochs * len(parts))
@@ -200,7 +200,6 @@ MODELS = (
         source="srs-benchmark other.py, class Transformer",
         fit=_fit,
         predict=predict,
-        flags=ANY_FLAG,
         hyperparameters=(_RATE, _EPOCHS, _BATCH_SIZE, _DECAY, hyperparameters.SEED),
         needs="torch",
         seconds_per_10k=0.6,

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from srs_eval.data.errors import counted
-from srs_eval.data.printable import harmless
+from srs_eval.data.errors import counted, harmless
 from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table, table_of
 from srs_eval.report.formats import clock
 

@@ -10,9 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from srs_eval.data.dataset_hub import Description
-from srs_eval.data.errors import counted, missing
+from srs_eval.data.errors import counted, csv_text, escaped, missing
 from srs_eval.data.paths import VERSION
-from srs_eval.data.printable import csv_text, escaped
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.ranking import Group, Ranked

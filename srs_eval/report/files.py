@@ -15,9 +15,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from srs_eval.data.outputs import GENERATOR, MADE_BY, write_file, write_folder
-from srs_eval.data.paths import VERSION
-from srs_eval.data.printable import csv_text, harmless
+from srs_eval.data.errors import csv_text, harmless
+from srs_eval.data.paths import GENERATOR, MADE_BY, VERSION, write_file, write_folder
 from srs_eval.report.document import (
     Block,
     Code,

@@ -87,18 +87,23 @@ def protocol(chosen: Protocol) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Cut at the end."""
-    return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"
+    """Cut at the end, to `width` columns; a Chinese or Japanese character takes two."""
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)) + "…"
 
 
 def shortened(text: str, width: int) -> str:
     """Cut in the middle, so that the end of a file name stays."""
-    if len(text) <= width:
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= width:
         return text
     if width < 3:
-        return text[:width]
+        return set_cell_size(text, width)
     head = (width - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+    tail = set_cell_size(text[::-1], width - 1 - head)[::-1]
+    return f"{set_cell_size(text, head)}…{tail}"
 
 
 def metric(metrics: Metrics, field: str) -> str:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from srs_eval.advice.sentences import parameter_line
-from srs_eval.data.errors import counted
+from srs_eval.data.errors import counted, printable
 from srs_eval.data.paths import VERSION
-from srs_eval.data.printable import printable
 from srs_eval.data.reviews import MISSING, Deck, IntArray, Preset, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
 from srs_eval.models.own_parameters import fault_of, version_of, why_left_out

@@ -12,7 +12,6 @@ import numpy as np
 
 from srs_eval.advice import questions
 from srs_eval.advice.findings import Days, Finding, Month
-from srs_eval.advice.over_time import dates, months
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import Asked
 from srs_eval.advice.shown import sentences, tables
@@ -22,10 +21,10 @@ from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.selection import anonymous as without_names
+from srs_eval.data.rows import anonymous as without_names
 from srs_eval.engine.ranking import Group, own_scheduler
-from srs_eval.engine.results import Result
 from srs_eval.engine.run import Run
+from srs_eval.engine.session import Result
 from srs_eval.engine.workers import send
 from srs_eval.report import formats as words
 from srs_eval.report import pictures
@@ -51,7 +50,7 @@ from srs_eval.report.findings import (
 )
 from srs_eval.report.inspection import inspect_log, summary_section
 from srs_eval.stats.intervals import Interval, calibration_graph
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 _FIRST_ROWS = 15  # of a ranking in a forum, with one's own and the average
 _PICTURED = (
@@ -106,7 +105,7 @@ def learner_report(
     of_months: Sequence[Month] = ()
     predictor = next(iter(shown), "")
     if shown:
-        of_months = months(shown[predictor], dates(log, protocol))
+        of_months = questions.months_of(log, protocol, shown[predictor])
     drawn = (*_calibration(shown), *_recall_by_month(predictor, of_months), *_curve(costs_or_why))
     return Document(
         _title(log, narrowed_to or {}, anonymous),

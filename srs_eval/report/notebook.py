@@ -19,12 +19,12 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import evaluate as engine_evaluate
 from srs_eval.engine.ranking import REFERENCE, Group, with_floors
-from srs_eval.engine.results import Result
 from srs_eval.engine.run import Event, Run
+from srs_eval.engine.session import Result
 from srs_eval.models.configurations import resolve
 from srs_eval.report.export import DIFFERENCES
 from srs_eval.stats.intervals import EQUIVALENT
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 if TYPE_CHECKING:
     from collections.abc import Callable

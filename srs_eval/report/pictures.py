@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from srs_eval.engine.results import Result
-    from srs_eval.engine.session import Session
+    from srs_eval.engine.session import Result, Session
     from srs_eval.models.configurations import Configuration
     from srs_eval.stats.intervals import CalibrationGraph
 

@@ -8,7 +8,7 @@ Equations and order of gates are those of torch.nn.GRU, RNN and LSTM. Parameters
 as in their state_dict: weight_ih (gates, inputs), weight_hh (gates, hidden), bias_ih,
 bias_hh, then the output's weight (hidden,) and bias. Float64 throughout.
 
-Gradients are written by hand here: `reverse_mode` derives those of steps, in which every
+Gradients are written by hand here: `tracing` derives those of steps, in which every
 operation is written out, and a cell is loops over as many units as a network has.
 
 This module imports numba; import it inside functions only.
@@ -67,26 +67,31 @@ def tanh(x):
     return 2.0 / (1.0 + exp(-2.0 * x)) - 1.0
 
 
-def _gather_lanes(array, parent, at, first, out):
+def gather_lanes(array, parent, at, first, out):
     """out[:, lane] = state of the lane's parent; zeros before a card's first review."""
     for k in range(len(out)):
         for lane in range(LANES):
             out[k, lane] = 0.0 if first else array[k, parent[at + lane]]
 
 
-def _scatter_add(array, parent, at, values):
+def scatter_lanes(array, parent, at, values):
+    """Adds values[:, lane] to what `gather_lanes` takes."""
     for k in range(len(values)):
         for lane in range(LANES):
             array[k, parent[at + lane]] += values[k, lane]
 
 
-def forward(shape, w, x, at, state, kept, to, before):
+def _places(shape):
+    """Where weight_hh, bias_ih and bias_hh begin."""
+    gates = (3 if shape.cell == GRU else 1 if shape.cell == PLAIN else 4) * shape.hidden
+    hh = gates * shape.inputs
+    return hh, hh + gates * shape.hidden, hh + gates * shape.hidden + gates
+
+
+def _forward(shape, w, x, at, state, kept, to, before):
     """Cells of the 8 nodes from x[:, at] on, into columns `to` ... of state and kept."""
     n, m = shape.inputs, shape.hidden
-    gates = (3 if shape.cell == GRU else 1 if shape.cell == PLAIN else 4) * m
-    hh = gates * n
-    ih_bias = hh + gates * m
-    hh_bias = ih_bias + gates
+    hh, ih_bias, hh_bias = _places(shape)
     for j in range(m):
         if shape.cell == GRU:
             r = broadcast(w[ih_bias + j] + w[hh_bias + j])
@@ -150,10 +155,7 @@ def forward(shape, w, x, at, state, kept, to, before):
 def _backward(shape, w, x, at, state, kept, to, bar, before, before_bar, sums):
     """Gradients of the 8 cells: adds to `sums`, sets `before_bar`."""
     n, m = shape.inputs, shape.hidden
-    gates = (3 if shape.cell == GRU else 1 if shape.cell == PLAIN else 4) * m
-    hh = gates * n
-    ih_bias = hh + gates * m
-    hh_bias = ih_bias + gates
+    hh, ih_bias, hh_bias = _places(shape)
     for k in range(2 * m if shape.cell == LSTM else m):
         before_bar[k] = broadcast(0.0)
     for j in range(m):
@@ -165,39 +167,38 @@ def _backward(shape, w, x, at, state, kept, to, bar, before, before_bar, sums):
             old_bar = new_bar * r
             r_bar = new_bar * old * r * (1.0 - r)
             z_bar = h_bar * (before[j] - new) * z * (1.0 - z)
-            before_bar[j] = before_bar[j] + h_bar * z
+            before_bar[j] += h_bar * z
             for k in range(n):
                 value = load(x[k], at)
-                sums[j * n + k] = sums[j * n + k] + r_bar * value
-                sums[(m + j) * n + k] = sums[(m + j) * n + k] + z_bar * value
-                sums[(2 * m + j) * n + k] = sums[(2 * m + j) * n + k] + new_bar * value
+                sums[j * n + k] += r_bar * value
+                sums[(m + j) * n + k] += z_bar * value
+                sums[(2 * m + j) * n + k] += new_bar * value
             for k in range(m):
                 value = before[k]
                 to_r, to_z = hh + j * m + k, hh + (m + j) * m + k
                 to_old = hh + (2 * m + j) * m + k
-                sums[to_r] = sums[to_r] + r_bar * value
-                sums[to_z] = sums[to_z] + z_bar * value
-                sums[to_old] = sums[to_old] + old_bar * value
-                before_bar[k] = (
-                    before_bar[k] + w[to_r] * r_bar + w[to_z] * z_bar + w[to_old] * old_bar
-                )
-            sums[ih_bias + j] = sums[ih_bias + j] + r_bar
-            sums[ih_bias + m + j] = sums[ih_bias + m + j] + z_bar
-            sums[ih_bias + 2 * m + j] = sums[ih_bias + 2 * m + j] + new_bar
-            sums[hh_bias + j] = sums[hh_bias + j] + r_bar
-            sums[hh_bias + m + j] = sums[hh_bias + m + j] + z_bar
-            sums[hh_bias + 2 * m + j] = sums[hh_bias + 2 * m + j] + old_bar
+                sums[to_r] += r_bar * value
+                sums[to_z] += z_bar * value
+                sums[to_old] += old_bar * value
+                value = before_bar[k] + w[to_r] * r_bar + w[to_z] * z_bar
+                before_bar[k] = value + w[to_old] * old_bar
+            sums[ih_bias + j] += r_bar
+            sums[ih_bias + m + j] += z_bar
+            sums[ih_bias + 2 * m + j] += new_bar
+            sums[hh_bias + j] += r_bar
+            sums[hh_bias + m + j] += z_bar
+            sums[hh_bias + 2 * m + j] += old_bar
         elif shape.cell == PLAIN:
             h = load(state[j], to)
             new_bar = h_bar * (1.0 - h * h)
             for k in range(n):
-                sums[j * n + k] = sums[j * n + k] + new_bar * load(x[k], at)
+                sums[j * n + k] += new_bar * load(x[k], at)
             for k in range(m):
                 to_new = hh + j * m + k
-                sums[to_new] = sums[to_new] + new_bar * before[k]
-                before_bar[k] = before_bar[k] + w[to_new] * new_bar
-            sums[ih_bias + j] = sums[ih_bias + j] + new_bar
-            sums[hh_bias + j] = sums[hh_bias + j] + new_bar
+                sums[to_new] += new_bar * before[k]
+                before_bar[k] += w[to_new] * new_bar
+            sums[ih_bias + j] += new_bar
+            sums[hh_bias + j] += new_bar
         else:
             _backward_lstm(shape, w, x, at, kept, to, j, h_bar, bar, before, before_bar, sums)
 
@@ -205,9 +206,7 @@ def _backward(shape, w, x, at, state, kept, to, bar, before, before_bar, sums):
 def _backward_lstm(shape, w, x, at, kept, to, j, h_bar, bar, before, before_bar, sums):
     """Of the unit j of LSTM cells."""
     n, m = shape.inputs, shape.hidden
-    hh = 4 * m * n
-    ih_bias = hh + 4 * m * m
-    hh_bias = ih_bias + 4 * m
+    hh, ih_bias, hh_bias = _places(shape)
     enter, forget = load(kept[j], to), load(kept[m + j], to)
     new, leave = load(kept[2 * m + j], to), load(kept[3 * m + j], to)
     shown = load(kept[4 * m + j], to)
@@ -219,30 +218,25 @@ def _backward_lstm(shape, w, x, at, kept, to, j, h_bar, bar, before, before_bar,
     before_bar[m + j] = memory_bar * forget
     for k in range(n):
         value = load(x[k], at)
-        sums[j * n + k] = sums[j * n + k] + enter_bar * value
-        sums[(m + j) * n + k] = sums[(m + j) * n + k] + forget_bar * value
-        sums[(2 * m + j) * n + k] = sums[(2 * m + j) * n + k] + new_bar * value
-        sums[(3 * m + j) * n + k] = sums[(3 * m + j) * n + k] + leave_bar * value
+        sums[j * n + k] += enter_bar * value
+        sums[(m + j) * n + k] += forget_bar * value
+        sums[(2 * m + j) * n + k] += new_bar * value
+        sums[(3 * m + j) * n + k] += leave_bar * value
     for k in range(m):
         value = before[k]
         to_enter, to_forget = hh + j * m + k, hh + (m + j) * m + k
         to_new, to_leave = hh + (2 * m + j) * m + k, hh + (3 * m + j) * m + k
-        sums[to_enter] = sums[to_enter] + enter_bar * value
-        sums[to_forget] = sums[to_forget] + forget_bar * value
-        sums[to_new] = sums[to_new] + new_bar * value
-        sums[to_leave] = sums[to_leave] + leave_bar * value
-        before_bar[k] = (
-            before_bar[k]
-            + w[to_enter] * enter_bar
-            + w[to_forget] * forget_bar
-            + w[to_new] * new_bar
-            + w[to_leave] * leave_bar
-        )
+        sums[to_enter] += enter_bar * value
+        sums[to_forget] += forget_bar * value
+        sums[to_new] += new_bar * value
+        sums[to_leave] += leave_bar * value
+        value = before_bar[k] + w[to_enter] * enter_bar + w[to_forget] * forget_bar
+        before_bar[k] = value + w[to_new] * new_bar + w[to_leave] * leave_bar
     for start in (ih_bias, hh_bias):
-        sums[start + j] = sums[start + j] + enter_bar
-        sums[start + m + j] = sums[start + m + j] + forget_bar
-        sums[start + 2 * m + j] = sums[start + 2 * m + j] + new_bar
-        sums[start + 3 * m + j] = sums[start + 3 * m + j] + leave_bar
+        sums[start + j] += enter_bar
+        sums[start + m + j] += forget_bar
+        sums[start + 2 * m + j] += new_bar
+        sums[start + 3 * m + j] += leave_bar
 
 
 def recall_and_slope(head, z, t):
@@ -263,20 +257,24 @@ def recall_and_slope(head, z, t):
     return p, -_LOG_09 * share * p
 
 
-def judged(p, slope, passes, failures):
-    """Weighted binary cross-entropy of p, and its derivative where p's is `slope`.
-
-    With torch's bounds.
-    """
-    # torch holds each logarithm at -100 or above
+def cross_entropy(p, passes, failures):
+    """Weighted binary cross-entropy; torch holds each logarithm at -100 or above."""
     log_p, log_f = log(p), log(1.0 - p)
     log_p = where(log_p < -100.0, -100.0, log_p)
     log_f = where(log_f < -100.0, -100.0, log_f)
-    # and its gradient divides by 1e-12 or more
+    return -(passes * log_p + failures * log_f)
+
+
+def cross_entropy_slope(p, slope, passes, failures):
+    """Its derivative where p's is `slope`; torch divides by 1e-12 or more."""
     both = p * (1.0 - p)
     both = where(both < 1e-12, 1e-12, both)
-    loss = -(passes * log_p + failures * log_f)
-    return loss, slope * (passes * (p - 1.0) + failures * p) / both
+    return slope * (passes * (p - 1.0) + failures * p) / both
+
+
+def judged(p, slope, passes, failures):
+    """Both."""
+    return cross_entropy(p, passes, failures), cross_entropy_slope(p, slope, passes, failures)
 
 
 def descend(w, sums, adam, done):
@@ -289,11 +287,9 @@ def descend(w, sums, adam, done):
     bias_square = math.sqrt(1.0 - 0.999 ** (done + 1))
     for k in range(len(w)):
         gradient = total(sums[k])
-        mean = 0.9 * adam.mean[k] + 0.1 * gradient
-        square = 0.999 * adam.square[k] + 0.001 * gradient * gradient
-        adam.mean[k] = mean
-        adam.square[k] = square
-        step = adam_step(rate, mean, square, bias_mean, bias_square)
+        adam.mean[k] = 0.9 * adam.mean[k] + 0.1 * gradient
+        adam.square[k] = 0.999 * adam.square[k] + 0.001 * gradient * gradient
+        step = adam_step(rate, adam.mean[k], adam.square[k], bias_mean, bias_square)
         w[k] = w[k] * (1.0 - rate * adam.decay) - step
 
 
@@ -315,14 +311,14 @@ def network_pass(shape, order, done, w, batches, x, adam, scratch):
         for segment in range(first_segment, end_segment):
             first = batches.kind[segment] == FIRST
             for i in range(batches.start[segment], batches.end[segment], LANES):
-                _gather_lanes(state, batches.parent, i, first, scratch.before)
-                forward(shape, w, x, i, state, kept, i - base, before)
+                gather_lanes(state, batches.parent, i, first, scratch.before)
+                _forward(shape, w, x, i, state, kept, i - base, before)
         if done >= 0:
             bar[:, : batches.first_node[b + 1] - base] = 0.0
             scratch.w_bar[:] = 0.0
 
         for i in range(batches.first_target[b], batches.first_target[b + 1], LANES):
-            _gather_lanes(state, batches.target_node, i, False, scratch.before)
+            gather_lanes(state, batches.target_node, i, False, scratch.before)
             z = broadcast(w[outputs + hidden])
             for k in range(hidden):
                 z += w[outputs + k] * before[k]
@@ -334,22 +330,21 @@ def network_pass(shape, order, done, w, batches, x, adam, scratch):
                 for k in range(len(scratch.before_bar)):
                     before_bar[k] = broadcast(0.0)
                 for k in range(hidden):
-                    sums[outputs + k] = sums[outputs + k] + z_bar * before[k]
+                    sums[outputs + k] += z_bar * before[k]
                     before_bar[k] = w[outputs + k] * z_bar
-                sums[outputs + hidden] = sums[outputs + hidden] + z_bar
-                _scatter_add(bar, batches.target_node, i, scratch.before_bar)
+                sums[outputs + hidden] += z_bar
+                scatter_lanes(bar, batches.target_node, i, scratch.before_bar)
         if done < 0:
             continue
 
-        for back in range(end_segment - first_segment):
-            segment = end_segment - 1 - back
+        for segment in range(end_segment - 1, first_segment - 1, -1):
             first = batches.kind[segment] == FIRST
             for i in range(batches.start[segment], batches.end[segment], LANES):
                 to = i - base
-                _gather_lanes(state, batches.parent, i, first, scratch.before)
+                gather_lanes(state, batches.parent, i, first, scratch.before)
                 _backward(shape, w, x, i, state, kept, to, bar, before, before_bar, sums)
                 if not first:
-                    _scatter_add(bar, batches.parent, i, scratch.before_bar)
+                    scatter_lanes(bar, batches.parent, i, scratch.before_bar)
 
         descend(w, sums, adam, done)
         done += 1

@@ -8,26 +8,43 @@ of them.
 Kernels lie in a folder for this version of srs-eval, numba and Python and for the digest of all
 sources that kernels are made from: after an update all are compiled once. Of functions from
 elsewhere, the Python files beside theirs are part of a kernel's key.
+
+NamedTuples of arrays and numbers are handed to a kernel as one table of addresses. numba takes
+them as they are, too, but describes each array by seven values, and a kernel with thirty arrays
+takes a second to compile for these alone. Here it gets a table with the address of each array and
+the bits of each number:
+
+    kernel(packed(batches))              in Python
+    batches = unpacked(table, Batches)   in the kernel: a NamedTuple of pointers and numbers
+
+What a field holds is read from the annotations of its class: FloatArray, IntArray, Int32Array,
+float or int. A pointer has neither length nor shape; a kernel that needs them has them as fields.
 """
 
 from __future__ import annotations
 
+import ctypes
 import dis
 import hashlib
 import os
 import secrets
 import shutil
+import struct
 import sys
 import time
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from srs_eval.data.paths import VERSION, cache_dir, content_digest
-from srs_eval.training import records
+from srs_eval.data.reviews import FloatArray, IntArray
 
 _PACKAGE = Path(__file__).parents[1]
 _VIEWS = frozenset({"report", "tui", "app", "cli", "__main__"})
@@ -165,10 +182,48 @@ def _dispatcher(function: FunctionType, name: str, names: Mapping[str, Any], mad
     made = _copy(function, f"{name}_{digest}", names)
     dispatcher = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)(made)
     if folder is not None:
-        from srs_eval.training.kernel_cache import KernelCache
-
-        dispatcher._cache = KernelCache(made, folder)
+        dispatcher._cache = _cache_of(made, folder)
     return dispatcher
+
+
+def _cache_of(function: FunctionType, folder: Path) -> Any:
+    """numba's cache of one kernel, in a folder and under a name that hold all of its key.
+
+    A damaged cache or a full disk only means compiling: numba writes its files without a sync, so a
+    crash of the machine can leave them empty, and lets every error of reading and writing through.
+    """
+    from numba.core import caching
+
+    class Results(caching.CompileResultCacheImpl):
+        """numba's, without its search for a place."""
+
+        def __init__(self, function: Any) -> None:
+            self._lineno = function.__code__.co_firstlineno
+            self._filename_base = function.__name__
+            self._locator: Any = SimpleNamespace(
+                get_cache_path=lambda: str(folder),
+                get_source_stamp=str,
+                ensure_cache_path=lambda: folder.mkdir(parents=True, exist_ok=True),
+                _py_file=function.__code__.co_filename,  # named in numba's warnings
+            )
+
+    class Cache(caching.FunctionCache):
+        _impl_class: Any = Results
+
+        def load_overload(self, sig: Any, target_context: Any) -> Any:
+            try:
+                return super().load_overload(sig, target_context)
+            except Exception:
+                with suppress(Exception):
+                    self.flush()
+                return None
+
+        def save_overload(self, sig: Any, data: Any) -> None:
+            with suppress(Exception):
+                if not changed():
+                    super().save_overload(sig, data)
+
+    return Cache(function)
 
 
 @cache
@@ -192,7 +247,7 @@ def _inner(function: FunctionType) -> Any:
 def _inner_names(function: FunctionType) -> dict[str, Any]:
     names = {}
     for name, value in _called(function).items():
-        if value is records.unpacked:
+        if value is unpacked:
             from srs_eval.training import simd
 
             names[name] = simd.unpacked
@@ -202,7 +257,7 @@ def _inner_names(function: FunctionType) -> dict[str, Any]:
 
 
 class Gradient(NamedTuple):
-    """The gradient of a step as a step of its own, see `reverse_mode.adjoint`."""
+    """The gradient of a step as a step of its own, see `tracing.adjoint`."""
 
     of: Callable[..., Any]
     by: tuple[str, ...]  # names of arguments
@@ -222,7 +277,7 @@ def as_function(step: Callable[..., Any] | Gradient) -> Callable[..., Any]:
     """On the values of `tracing`."""
     if not isinstance(step, Gradient):
         return step
-    from srs_eval.training.reverse_mode import adjoint
+    from srs_eval.training.tracing import adjoint
 
     return adjoint(*step)
 
@@ -264,3 +319,52 @@ def _called(function: FunctionType) -> dict[str, FunctionType]:
     }
     found = ((name, function.__globals__.get(name)) for name in sorted(names))
     return {name: value for name, value in found if isinstance(value, FunctionType)}
+
+
+# NamedTuples as tables
+
+Int32Array = NDArray[np.int32]
+
+_DOUBLE, _BITS = struct.Struct("d"), struct.Struct("q")
+_FLOAT, _INT, _INT32 = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.int32)
+_ARRAYS: dict[Any, np.dtype[Any]] = {FloatArray: _FLOAT, IntArray: _INT, Int32Array: _INT32}
+_NUMBERS: dict[Any, np.dtype[Any]] = {float: _FLOAT, int: _INT}
+
+
+def packed(fields: tuple[Any, ...]) -> IntArray:
+    """The table of a NamedTuple's fields (fields,). The NamedTuple must outlive its use.
+
+    Raises TypeError where an array is not what its annotation says, or not contiguous.
+    """
+    slots = []
+    for value, (name, is_array, dtype) in zip(fields, schema(type(fields)), strict=True):
+        if is_array:
+            if value.dtype != dtype or not value.flags.c_contiguous:
+                raise TypeError(f"{name} must be a contiguous array of {dtype}")
+            slots.append(_address(value))
+        elif dtype is _FLOAT:
+            slots.append(_BITS.unpack(_DOUBLE.pack(value))[0])
+        else:
+            slots.append(value)
+    return np.array(slots, np.int64)
+
+
+def _address(array: Any) -> int:
+    if not array.size or not array.flags.writeable:
+        return int(array.ctypes.data)
+    return ctypes.addressof(ctypes.c_char.from_buffer(array))  # a third of the time
+
+
+def unpacked(table: IntArray, record: type) -> Any:
+    """The NamedTuple in a kernel, its arrays as pointers: `simd.unpacked` takes its place."""
+    raise NotImplementedError("only compiled code can unpack a table")
+
+
+@cache
+def schema(record: type) -> tuple[tuple[str, bool, np.dtype[Any]], ...]:
+    """Name, whether it is an array, and dtype of each field."""
+    hints = typing.get_type_hints(record)
+    return tuple(
+        (name, hint in _ARRAYS, _ARRAYS[hint] if hint in _ARRAYS else _NUMBERS[hint])
+        for name, hint in hints.items()
+    )

@@ -1,23 +1,57 @@
-"""What the training of a model can be set to besides the protocol: learning rate, epochs, ...
+"""What a run may set besides the protocol, and what the training of a model can be set to.
 
-A model declares its hyperparameters (`Model.hyperparameters`) and reads their values of a run from
-the context, the default where the run says nothing. `benchmark.audit` looks for better ones.
+A model declares its hyperparameters, such as the learning rate (`Model.hyperparameters`), and reads
+their values of a run from the context, the default where the run says nothing. `benchmark.audit`
+looks for better ones.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 
 from srs_eval.data.errors import InputError
-
-if TYPE_CHECKING:
-    from srs_eval.data.protocol import Protocol
-    from srs_eval.training.context import Context
+from srs_eval.data.paths import content_digest
+from srs_eval.data.protocol import Protocol
 
 Value = float | str
+
+
+class Cancelled(Exception):
+    """Raised by `Context.tick` when the person has cancelled."""
+
+
+def _no_tick(fraction: float) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """Settings of a run that are no rule of the protocol."""
+
+    sm2_target: float = 0.9  # retention that SM-2's intervals are taken to aim at
+    weights: Path | None = None  # folder of pretrained network weights
+    device: str = "cpu"
+    user: int = 0  # seeds the random streams of networks
+    hyperparameters: Mapping[str, Value] = field(default_factory=dict)
+    """Of the model's training, what is not as by default: the engine sets it from
+    `Configuration.hyperparameters`, of which they are."""
+    tick: Callable[[float], None] = _no_tick
+    """Call it often with the fraction done of this fit; it may raise Cancelled."""
+
+    def settings(self) -> dict[str, float | int | str | None]:
+        """All that figures of every configuration may depend on, by name.
+
+        Of the weights, what is in the files.
+        """
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        del found["tick"], found["hyperparameters"]
+        if self.weights is not None:
+            files = (path for path in self.weights.iterdir() if path.is_file())
+            found["weights"] = content_digest(self.weights, files)
+        return found
 
 
 @dataclass(frozen=True)
@@ -78,11 +112,6 @@ def penalty(name: str, default: float, flag: str = "") -> Hyperparameter:
 
 SEED = Hyperparameter("seed", 0, least=0, whole=True, searched=False)
 """Is added to the seeds of a training: order of batches, random starts. 0: as published."""
-
-
-def seed(context: Context) -> int:
-    """What a run adds to the seeds of its training."""
-    return SEED.integer(context)
 
 
 def refuse_unknown(

@@ -21,9 +21,8 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.training import hyperparameters
 from srs_eval.training.compile import specialised
-from srs_eval.training.context import Context
-from srs_eval.training.optimisers import adam_step, annealed
-from srs_eval.training.orders import permutations, quicksort_order
+from srs_eval.training.hyperparameters import Context
+from srs_eval.training.optimisers import adam_step, annealed, permutations, quicksort_order
 from srs_eval.training.trie import LANES
 
 _SEED = 2023  # of the order of batches
@@ -130,7 +129,7 @@ class Linear:
         visit = _kernel(self.name, self.recall_and_slope, len(w))
         steps = epochs * n_batches
         every = np.arange(n_batches)
-        orders = permutations(n_batches, _SEED + hyperparameters.seed(context))
+        orders = permutations(n_batches, _SEED + hyperparameters.SEED.integer(context))
         best, best_loss = w.copy(), np.inf
         for epoch in range(epochs + 1):
             loss = visit(every, -1, w, batches, mean, square, rate, steps)
@@ -177,7 +176,7 @@ def adam(
     rate, n_epoch = _RATE.number(context), _EPOCHS.integer(context)
     steps = n_epoch * n_batches
     step = 0
-    orders = permutations(n_batches, _SEED + hyperparameters.seed(context))
+    orders = permutations(n_batches, _SEED + hyperparameters.SEED.integer(context))
     for _ in range(n_epoch):
         loss = total_loss(w)
         if loss < best_loss:

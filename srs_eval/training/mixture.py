@@ -16,7 +16,7 @@ import math
 from typing import NamedTuple
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.training.cells import judged, sigmoid, tanh
+from srs_eval.training.cells import gather_lanes, judged, scatter_lanes, sigmoid, tanh
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.optimisers import adam_step
 from srs_eval.training.simd import broadcast, exp, load, log, rows_of, store, total, where
@@ -67,18 +67,6 @@ def _square_root(x):
     return exp(0.5 * log(x))
 
 
-def _gather(array, parent, at, first, work, to):
-    for k in range(HIDDEN):
-        for lane in range(LANES):
-            work[to + k, lane] = 0.0 if first else array[k, parent[at + lane]]
-
-
-def _scatter_add(array, parent, at, work, of):
-    for k in range(HIDDEN):
-        for lane in range(LANES):
-            array[k, parent[at + lane]] += work[of + k, lane]
-
-
 def _normalise(rows, values, hat):
     """rows[hat ...]: rows[values ...] without their mean, divided by their deviation."""
     mean = rows[values]
@@ -101,7 +89,7 @@ def _normalise_back(w, sums, norm, rows, hat, inverse, bars):
     mean, along = broadcast(0.0), broadcast(0.0)
     for k in range(HIDDEN):
         bar, value = rows[bars + k], rows[hat + k]
-        sums[norm + k] = sums[norm + k] + bar * value
+        sums[norm + k] += bar * value
         bar = w[norm + k] * bar
         mean += bar
         along += bar * value
@@ -166,29 +154,29 @@ def _backward(w, sums, delay, rating, at, kept, to, bar, rows):
         old_bar = new_bar * r
         r_bar = new_bar * old * r * (1.0 - r)
         z_bar = h_bar * (rows[BEFORE + j] - new) * z * (1.0 - z)
-        rows[BEFORE_BAR + j] = rows[BEFORE_BAR + j] + h_bar * z
+        rows[BEFORE_BAR + j] += h_bar * z
         for k in range(HIDDEN):
             x, h = rows[X + k], rows[BEFORE + k]
             to_r, to_z = j * HIDDEN + k, (HIDDEN + j) * HIDDEN + k
             to_new = (2 * HIDDEN + j) * HIDDEN + k
-            sums[IH + to_r] = sums[IH + to_r] + r_bar * x
-            sums[IH + to_z] = sums[IH + to_z] + z_bar * x
-            sums[IH + to_new] = sums[IH + to_new] + new_bar * x
-            sums[HH + to_r] = sums[HH + to_r] + r_bar * h
-            sums[HH + to_z] = sums[HH + to_z] + z_bar * h
-            sums[HH + to_new] = sums[HH + to_new] + old_bar * h
-            rows[X_BAR + k] = (rows[X_BAR + k] + w[IH + to_r] * r_bar + w[IH + to_z] * z_bar) + w[
-                IH + to_new
-            ] * new_bar
-            rows[BEFORE_BAR + k] = (
-                rows[BEFORE_BAR + k] + w[HH + to_r] * r_bar + w[HH + to_z] * z_bar
-            ) + w[HH + to_new] * old_bar
-        sums[IH_BIAS + j] = sums[IH_BIAS + j] + r_bar
-        sums[IH_BIAS + HIDDEN + j] = sums[IH_BIAS + HIDDEN + j] + z_bar
-        sums[IH_BIAS + 2 * HIDDEN + j] = sums[IH_BIAS + 2 * HIDDEN + j] + new_bar
-        sums[HH_BIAS + j] = sums[HH_BIAS + j] + r_bar
-        sums[HH_BIAS + HIDDEN + j] = sums[HH_BIAS + HIDDEN + j] + z_bar
-        sums[HH_BIAS + 2 * HIDDEN + j] = sums[HH_BIAS + 2 * HIDDEN + j] + old_bar
+            sums[IH + to_r] += r_bar * x
+            sums[IH + to_z] += z_bar * x
+            sums[IH + to_new] += new_bar * x
+            sums[HH + to_r] += r_bar * h
+            sums[HH + to_z] += z_bar * h
+            sums[HH + to_new] += old_bar * h
+            rows[X_BAR + k] += w[IH + to_r] * r_bar
+            rows[X_BAR + k] += w[IH + to_z] * z_bar
+            rows[X_BAR + k] += w[IH + to_new] * new_bar
+            rows[BEFORE_BAR + k] += w[HH + to_r] * r_bar
+            rows[BEFORE_BAR + k] += w[HH + to_z] * z_bar
+            rows[BEFORE_BAR + k] += w[HH + to_new] * old_bar
+        sums[IH_BIAS + j] += r_bar
+        sums[IH_BIAS + HIDDEN + j] += z_bar
+        sums[IH_BIAS + 2 * HIDDEN + j] += new_bar
+        sums[HH_BIAS + j] += r_bar
+        sums[HH_BIAS + HIDDEN + j] += z_bar
+        sums[HH_BIAS + 2 * HIDDEN + j] += old_bar
     _normalise_back(w, sums, IN_NORM, rows, HAT, load(kept[IN_INVERSE], to), X_BAR)
     waited, grade = load(delay, at), load(rating, at)
     for j in range(HIDDEN):
@@ -196,12 +184,10 @@ def _backward(w, sums, delay, rating, at, kept, to, bar, rows):
         gate = sigmoid(entered)
         in_bar = rows[X_BAR + j] * gate * (1.0 + entered * (1.0 - gate))
         row = IN + 5 * j
-        sums[row] = sums[row] + in_bar * waited
-        sums[row + 1] = sums[row + 1] + where(grade == 1.0, in_bar, 0.0)
-        sums[row + 2] = sums[row + 2] + where(grade == 2.0, in_bar, 0.0)
-        sums[row + 3] = sums[row + 3] + where(grade == 3.0, in_bar, 0.0)
-        sums[row + 4] = sums[row + 4] + where(grade == 4.0, in_bar, 0.0)
-        sums[IN_BIAS + j] = sums[IN_BIAS + j] + in_bar
+        sums[row] += in_bar * waited
+        for k in range(1, 5):
+            sums[row + k] += where(grade == float(k), in_bar, 0.0)
+        sums[IN_BIAS + j] += in_bar
 
 
 def _read_out(w, rows):
@@ -228,11 +214,11 @@ def _read_out_back(w, sums, rows, before, after):
         value = rows[MIDDLE + j]
         gate = sigmoid(value)
         bar = rows[X_BAR + j] * gate * (1.0 + value * (1.0 - gate))
-        sums[MID_BIAS + j] = sums[MID_BIAS + j] + bar
+        sums[MID_BIAS + j] += bar
         for k in range(HIDDEN):
             place = MID + j * HIDDEN + k
-            sums[place] = sums[place] + bar * (w[MID_NORM + k] * rows[HAT + k])
-            rows[BEFORE_BAR + k] = rows[BEFORE_BAR + k] + w[place] * bar
+            sums[place] += bar * (w[MID_NORM + k] * rows[HAT + k])
+            rows[BEFORE_BAR + k] += w[place] * bar
     _normalise_back(w, sums, MID_NORM, rows, HAT, before, BEFORE_BAR)
 
 
@@ -244,11 +230,11 @@ def _output(w, weight, bias, curve, rows):
 
 
 def _output_back(w, sums, weight, bias, curve, rows, bar):
-    sums[bias + curve] = sums[bias + curve] + bar
+    sums[bias + curve] += bar
     for k in range(HIDDEN):
         place = weight + curve * HIDDEN + k
-        sums[place] = sums[place] + bar * rows[X + k]
-        rows[X_BAR + k] = rows[X_BAR + k] + w[place] * bar
+        sums[place] += bar * rows[X + k]
+        rows[X_BAR + k] += w[place] * bar
 
 
 def _held(z):
@@ -275,14 +261,13 @@ def _descend(w, sums, descent, scratch, steps, rate):
     shrink = min(1.0, descent.longest / (math.sqrt(length) + 1e-6))
     bias_mean = 1.0 - descent.beta_mean**steps
     bias_square = math.sqrt(1.0 - descent.beta_square**steps)
+    means, squares = descent.mean, descent.square
     for k in range(PARAMETERS):
         gradient = shrink * scratch.w_bar[k, 0]
-        mean = descent.beta_mean * descent.mean[k] + (1.0 - descent.beta_mean) * gradient
-        square = descent.beta_square * descent.square[k]
-        square += (1.0 - descent.beta_square) * gradient * gradient
-        descent.mean[k] = mean
-        descent.square[k] = square
-        step = adam_step(rate, mean, square, bias_mean, bias_square)
+        means[k] = descent.beta_mean * means[k] + (1.0 - descent.beta_mean) * gradient
+        squares[k] *= descent.beta_square
+        squares[k] += (1.0 - descent.beta_square) * gradient * gradient
+        step = adam_step(rate, means[k], squares[k], bias_mean, bias_square)
         w[k] = w[k] * (1.0 - rate * descent.decay) - step
 
 
@@ -295,6 +280,7 @@ def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
     """
     state, bar, kept, work = scratch.state, scratch.bar, scratch.kept, scratch.work
     rows, sums = rows_of(work), rows_of(scratch.w_bar)
+    before, before_bar = work[BEFORE : BEFORE + HIDDEN], work[BEFORE_BAR : BEFORE_BAR + HIDDEN]
     loss = broadcast(0.0)
     steps = descent.steps
     for visit in range(len(order)):
@@ -304,14 +290,14 @@ def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
         for segment in range(first_segment, end_segment):
             first = batches.kind[segment] == FIRST
             for i in range(batches.start[segment], batches.end[segment], LANES):
-                _gather(state, batches.parent, i, first, work, BEFORE)
+                gather_lanes(state, batches.parent, i, first, before)
                 _forward(w, delay, batches.rating, i, state, kept, i - base, rows)
         if rate > 0.0:
             bar[:, : batches.first_node[b + 1] - base] = 0.0
             scratch.w_bar[:] = 0.0
 
         for i in range(batches.first_target[b], batches.first_target[b + 1], LANES):
-            _gather(state, batches.target_node, i, False, work, BEFORE)
+            gather_lanes(state, batches.target_node, i, False, before)
             norm_before, norm_after = _read_out(w, rows)
             t = load(batches.target_delta_t, i)
             zs1 = _output(w, STABILITY, STABILITY_BIAS, 0, rows)
@@ -346,18 +332,17 @@ def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
                 d_bar = _where_held(zd2, -of2 * grown2)
                 _output_back(w, sums, EXPONENT, EXPONENT_BIAS, 1, rows, d_bar)
                 _read_out_back(w, sums, rows, norm_before, norm_after)
-                _scatter_add(bar, batches.target_node, i, work, BEFORE_BAR)
+                scatter_lanes(bar, batches.target_node, i, before_bar)
         if not rate > 0.0:
             continue
 
-        for back in range(end_segment - first_segment):
-            segment = end_segment - 1 - back
+        for segment in range(end_segment - 1, first_segment - 1, -1):
             first = batches.kind[segment] == FIRST
             for i in range(batches.start[segment], batches.end[segment], LANES):
-                _gather(state, batches.parent, i, first, work, BEFORE)
+                gather_lanes(state, batches.parent, i, first, before)
                 _backward(w, sums, delay, batches.rating, i, kept, i - base, bar, rows)
                 if not first:
-                    _scatter_add(bar, batches.parent, i, work, BEFORE_BAR)
+                    scatter_lanes(bar, batches.parent, i, before_bar)
 
         steps += 1
         _descend(w, sums, descent, scratch, steps, rate)

@@ -33,14 +33,15 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, read_only
 from srs_eval.data.trials import Trials
 from srs_eval.training import hyperparameters
-from srs_eval.training.context import Context
-from srs_eval.training.orders import permutations, quicksort_order
+from srs_eval.training.hyperparameters import Context
+from srs_eval.training.optimisers import permutations, quicksort_order
 from srs_eval.training.trie import Trie, TrieBatches, history_trie, trie_batches
 
 SHIPPED = Path(__file__).parents[1] / "models" / "weights"
 OF_ADAM = ("adam_mean", "adam_square", "adam_steps")
 """Tensors beside the weights, where training goes on from the optimiser's state."""
 SEED = 2023  # of the order of batches
+_SHUFFLE_SEED = 2025
 _AT_ONCE = 64  # batches between two looks at whether the person has cancelled
 
 Tensors = Mapping[str, NDArray[np.float32]]
@@ -199,6 +200,22 @@ def require_finite(*arrays: FloatArray | NDArray[np.float32]) -> None:
         raise NotEnoughData("training diverged")
 
 
+# What LSTM and GRU-503 share: tuning to one learner
+
+
+def recency(n: int, weight: float, degree: float) -> FloatArray:
+    """Training weights of n rows in order of review, 1 + weight x^degree over their mean."""
+    weights = 1.0 + weight * np.power(np.linspace(0, 1, n), degree)
+    scaled: FloatArray = weights * (n / weights.sum())
+    return scaled
+
+
+def shuffled_rows(trials: Trials, train: IntArray, context: Context) -> IntArray:
+    """The rows that are trained on, in random order."""
+    random = np.random.RandomState(_SHUFFLE_SEED + hyperparameters.SEED.integer(context))
+    return training_rows(trials, train[random.permutation(len(train))])
+
+
 # Recurrent networks of one layer
 
 
@@ -265,7 +282,7 @@ def random_start(network: Network, context: Context) -> FloatArray:
     """torch's initial values, uniform within 1/sqrt(hidden), from one seed per user."""
     size = sum(int(np.prod(shape)) for shape in network.shapes.values())
     bound = network.hidden**-0.5
-    seed = 42 + hyperparameters.seed(context)
+    seed = 42 + hyperparameters.SEED.integer(context)
     return np.random.default_rng([seed, abs(context.user)]).uniform(-bound, bound, size)
 
 
@@ -317,7 +334,7 @@ def _fit_network(
         steps=len(parts) * epochs,
     )
     scratch = _scratch(network, batches, len(w))
-    orders = permutations(len(parts), SEED + hyperparameters.seed(context))
+    orders = permutations(len(parts), SEED + hyperparameters.SEED.integer(context))
     run = compiled(network_pass)
     done = 0
     for _ in range(epochs):

@@ -3,7 +3,7 @@
 A recurrent model is a state per card, a step per review and a forgetting curve. Its
 file writes each of these once, in the notation of its source, from the operations of
 `srs_eval.training.elementwise`, and describes the rest in a `RecurrentModel`; `Trainable`
-makes `fit` and `predict` of it. Gradients are derived (`reverse_mode`).
+makes `fit` and `predict` of it. Gradients are derived (`tracing`).
 
 The signatures, with state as a tuple of `states` values and `w` the parameters followed by
 the constants:
@@ -33,11 +33,10 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.training import hyperparameters
-from srs_eval.training.compile import Gradient, as_function
-from srs_eval.training.context import Context
+from srs_eval.training.compile import Gradient, Int32Array, as_function, packed
 from srs_eval.training.elementwise import LANES
-from srs_eval.training.orders import permutations
-from srs_eval.training.records import Int32Array, packed
+from srs_eval.training.hyperparameters import Context
+from srs_eval.training.optimisers import permutations
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
 _TAPED = ("success", "failure", "same_day")  # steps that leave something for their gradients
@@ -223,7 +222,7 @@ def fit_recurrent(
     scratch = _scratch(model, (batches,), (whole,))
     training = packed(batches), packed(descent), packed(scratch)
     evaluation = packed(whole), training[1], training[2]
-    orders = model.orders(len(parts), _SEED + hyperparameters.seed(context))
+    orders = model.orders(len(parts), _SEED + hyperparameters.SEED.integer(context))
     best, best_loss = first, np.inf
     for epoch in range(epochs + 1):
         loss = -np.inf
@@ -371,7 +370,7 @@ def _values(model: RecurrentModel, parameters: Sequence[float] | FloatArray) -> 
 def _length_order(lengths: IntArray, ties: Literal["stable", "quicksort"]) -> IntArray:
     if ties == "stable":
         return np.argsort(lengths.astype(np.int16), kind="stable")  # a radix sort
-    from srs_eval.training.orders import quicksort_order
+    from srs_eval.training.optimisers import quicksort_order
 
     return quicksort_order(lengths)
 
@@ -418,7 +417,7 @@ def _kernel(name: str, steps: _Steps, states: int, parameters: int, constants: i
     import re
 
     from srs_eval.training.compile import specialised
-    from srs_eval.training.recurrent_kernel import recurrent_pass
+    from srs_eval.training.sweeps import recurrent_pass
 
     _check_states(steps, states, parameters + constants)
     named: dict[str, Any] = {**dict(steps), **_gradients(steps, parameters)}

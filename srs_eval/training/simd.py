@@ -19,51 +19,38 @@ from numba.core.errors import TypingError
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import lower_builtin, models, register_model
 
+from srs_eval.training.compile import schema
 from srs_eval.training.elementwise import LANES
-from srs_eval.training.records import schema
-from srs_eval.training.step_graph import BITS, FUSED, INDEX, VECTOR, as_vector, emit_exp, emit_log
+from srs_eval.training.step_graph import (
+    BITS,
+    COMPARISONS,
+    INDEX,
+    OF_VECTORS,
+    VECTOR,
+    as_vector,
+    emit_exp,
+    emit_log,
+)
 
 _intrinsic: Any = extending.intrinsic  # it makes what has no signature that mypy could follow
 
 
-class _VectorType(types.Type):
-    def __init__(self) -> None:
-        super().__init__(name="srs_eval.float64x8")
+class _Kind(types.Type):
+    def __init__(self, name: str) -> None:
+        super().__init__(name=f"srs_eval.{name}")
 
 
-class _MaskType(types.Type):
-    def __init__(self) -> None:
-        super().__init__(name="srs_eval.bool8")
+vector = _Kind("float64x8")
+_mask = _Kind("bool8")
+rows = _Kind("rows_of_float64x8")
+"""Rows of vectors in memory: `rows[k]` is a vector."""
+_STORED = {vector: VECTOR, _mask: BITS, rows: ir.PointerType(ir.DoubleType())}
 
 
-class _RowsType(types.Type):
-    """Rows of vectors in memory: `rows[k]` is a vector."""
-
-    def __init__(self) -> None:
-        super().__init__(name="srs_eval.rows_of_float64x8")
-
-
-vector = _VectorType()
-_mask = _MaskType()
-rows = _RowsType()
-
-
-@register_model(_VectorType)
-class _VectorModel(models.PrimitiveModel):
+@register_model(_Kind)
+class _Model(models.PrimitiveModel):
     def __init__(self, manager: Any, fe_type: Any) -> None:
-        super().__init__(manager, fe_type, VECTOR)
-
-
-@register_model(_MaskType)
-class _MaskModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, fe_type: Any) -> None:
-        super().__init__(manager, fe_type, BITS)
-
-
-@register_model(_RowsType)
-class _RowsModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, fe_type: Any) -> None:
-        super().__init__(manager, fe_type, ir.PointerType(ir.DoubleType()))
+        super().__init__(manager, fe_type, _STORED[fe_type])
 
 
 _OPERANDS = ((vector, vector), (vector, types.float64), (types.float64, vector))
@@ -83,20 +70,12 @@ def _register(function: Any, result: Any, emit: Callable[[Any, Any, Any], Any]) 
         lower_builtin(function, *operands)(lower)
 
 
-def _arithmetic(instruction: str) -> Callable[[Any, Any, Any], Any]:
-    return lambda builder, a, b: getattr(builder, instruction)(a, b, flags=FUSED)
-
-
-def _comparison(sign: str) -> Callable[[Any, Any, Any], Any]:
-    return lambda builder, a, b: builder.fcmp_ordered(sign, a, b)
-
-
 for _name, _instruction in (("add", "fadd"), ("sub", "fsub"), ("mul", "fmul")):
-    _register(getattr(operator, _name), vector, _arithmetic(_instruction))
-    _register(getattr(operator, f"i{_name}"), vector, _arithmetic(_instruction))
-_register(operator.truediv, vector, _arithmetic("fdiv"))
+    _register(getattr(operator, _name), vector, OF_VECTORS[_instruction])
+    _register(getattr(operator, f"i{_name}"), vector, OF_VECTORS[_instruction])
+_register(operator.truediv, vector, OF_VECTORS["fdiv"])
 for _name, _sign in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "==")):
-    _register(getattr(operator, _name), _mask, _comparison(_sign))
+    _register(getattr(operator, _name), _mask, COMPARISONS[_sign])
 
 
 @infer_global(operator.neg)
@@ -176,12 +155,6 @@ def _address(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 def rows_from(typing_context, array, index):
     """The rows of vectors that begin at an index of a contiguous float64 array."""
     return rows(array, types.intp), _address
-
-
-@_intrinsic
-def starting_at(typing_context, array, index):
-    """The elements of a contiguous float64 array from an index on, as a pointer."""
-    return types.CPointer(types.float64)(array, types.intp), _address
 
 
 @_intrinsic
@@ -316,7 +289,7 @@ def set_zero(typing_context, states, width, count):
 
 @_intrinsic
 def unpacked(typing_context, table, record):
-    """The NamedTuple `record` of pointers and numbers in a table, see `records`."""
+    """The NamedTuple `record` of pointers and numbers in a table, see `compile`."""
     kinds = [
         types.CPointer(getattr(types, dtype.name)) if is_array else getattr(types, dtype.name)
         for _, is_array, dtype in schema(record.instance_class)

@@ -1,8 +1,14 @@
 """What a step computes, as a graph, and the order in which a kernel gets its instructions.
 
+A step (see `recurrent`) is arithmetic without branches. Called with `Traced` values, which stand
+for numbers that are known only when the kernel runs, every operation becomes a value of a graph.
+numpy hands its functions over to such values (`__array_ufunc__`, `__array_function__`), so the
+operations of `elementwise` are written once. What is computed twice in a step becomes one
+instruction.
+
 A processor looks at few instructions at a time, too few to find two exp that do not wait for
-each other where they stand one after the other. So the whole step is noted first
-(`tracing`); then exp and log are computed side by side, first those that most others wait
+each other where they stand one after the other. So the whole step is noted first;
+then exp and log are computed side by side, first those that most others wait
 for, and everything else as late as it is needed.
 
 pip's numba has no vector mathematics library, so exp and log in a loop stay scalar and the loop
@@ -17,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from llvmlite import ir
 
 from srs_eval.training.elementwise import LANES
@@ -24,7 +31,7 @@ from srs_eval.training.elementwise import LANES
 VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 BITS = ir.VectorType(ir.IntType(1), LANES)
 INDEX = ir.IntType(32)
-FUSED = ("contract",)  # multiply-add where the processor has it; no reordering
+_FUSED = ("contract",)  # multiply-add where the processor has it; no reordering
 
 
 def _constants(x: Any) -> tuple[Callable[[float], Any], Callable[[int], Any], Any]:
@@ -70,7 +77,9 @@ def _polynomial(builder: Any, x: Any, coefficients: tuple[float, ...]) -> Any:
     number, _, _ = _constants(x)
     value = number(coefficients[0])
     for coefficient in coefficients[1:]:
-        value = builder.fadd(builder.fmul(value, x, flags=FUSED), number(coefficient), flags=FUSED)
+        value = builder.fadd(
+            builder.fmul(value, x, flags=_FUSED), number(coefficient), flags=_FUSED
+        )
     return value
 
 
@@ -113,9 +122,9 @@ def emit_exp(builder: Any, x: Any) -> Any:
     x = builder.select(builder.fcmp_ordered(">", x, high), high, x)
     shifted = builder.fadd(builder.fmul(x, number(_LOG2_E)), number(_ROUND))
     n = builder.fsub(shifted, number(_ROUND))
-    r = builder.fsub(x, builder.fmul(n, number(_LN2_HIGH), flags=FUSED), flags=FUSED)
-    r = builder.fsub(r, builder.fmul(n, number(_LN2_LOW), flags=FUSED), flags=FUSED)
-    q = builder.fmul(builder.fmul(r, r), _polynomial(builder, r, _EXP), flags=FUSED)
+    r = builder.fsub(x, builder.fmul(n, number(_LN2_HIGH), flags=_FUSED), flags=_FUSED)
+    r = builder.fsub(r, builder.fmul(n, number(_LN2_LOW), flags=_FUSED), flags=_FUSED)
+    q = builder.fmul(builder.fmul(r, r), _polynomial(builder, r, _EXP), flags=_FUSED)
     value = builder.fadd(number(1.0), builder.fadd(r, q))
     # 2**n: the low bits of `shifted` hold n; add it to the exponent of `value`.
     exponent = builder.shl(builder.bitcast(shifted, integers), integer(52))
@@ -139,10 +148,12 @@ def emit_log(builder: Any, x: Any) -> Any:
     f = builder.fsub(mantissa, number(1.0))
     s = builder.fdiv(f, builder.fadd(mantissa, number(1.0)))
     z = builder.fmul(s, s)
-    tail = builder.fmul(builder.fmul(s, z), _polynomial(builder, z, _LOG), flags=FUSED)
+    tail = builder.fmul(builder.fmul(s, z), _polynomial(builder, z, _LOG), flags=_FUSED)
     # log(m) = 2 s + tail = f - s f + tail: f is exact, the rest is small.
-    small = builder.fsub(tail, builder.fmul(s, f, flags=FUSED), flags=FUSED)
-    small = builder.fadd(small, builder.fmul(exponent, number(_LN2_LOW), flags=FUSED), flags=FUSED)
+    small = builder.fsub(tail, builder.fmul(s, f, flags=_FUSED), flags=_FUSED)
+    small = builder.fadd(
+        small, builder.fmul(exponent, number(_LN2_LOW), flags=_FUSED), flags=_FUSED
+    )
     whole = builder.fmul(exponent, number(_LN2_HIGH))
     return builder.fadd(whole, builder.fadd(f, small))
 
@@ -298,3 +309,150 @@ def _emit_side_by_side(builder: Any, values: list[Value]) -> None:
             made = chosen[0].make(builder, wide[0])
             for k, value in enumerate(chosen):
                 value.instruction = made if count == 1 else _part(builder, made, k)
+
+
+# Values that note what is done with them
+
+
+def _arithmetic(instruction: str, flags: Sequence[str]) -> Any:
+    def make(builder: Any, a: Any, b: Any) -> Any:
+        return getattr(builder, instruction)(a, b, flags=flags)
+
+    return make
+
+
+def _comparison(sign: str) -> Any:
+    def make(builder: Any, a: Any, b: Any) -> Any:
+        return builder.fcmp_ordered(sign, a, b)
+
+    return make
+
+
+_INSTRUCTIONS = ("fadd", "fsub", "fmul", "fdiv")
+_OF_NUMBERS = {name: _arithmetic(name, ()) for name in _INSTRUCTIONS}
+OF_VECTORS = {name: _arithmetic(name, _FUSED) for name in _INSTRUCTIONS}
+COMPARISONS = {sign: _comparison(sign) for sign in ("<", "<=", ">", ">=", "==")}
+
+
+def _negative(builder: Any, x: Any) -> Any:
+    return builder.fneg(x)
+
+
+def _select(builder: Any, condition: Any, a: Any, b: Any) -> Any:
+    return builder.select(condition, a, b)
+
+
+def _minimum(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(builder.fcmp_ordered("<", b, a), b, a)
+
+
+def _maximum(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(builder.fcmp_ordered("<", a, b), b, a)
+
+
+def _clamp(builder: Any, x: Any, low: Any, high: Any) -> Any:
+    held = builder.select(builder.fcmp_ordered(">", x, high), high, x)
+    return builder.select(builder.fcmp_ordered("<", x, low), low, held)
+
+
+def _first_lane(builder: Any, x: Any) -> Any:
+    return builder.extract_element(x, INDEX(0))
+
+
+OPERATIONS = {
+    **{make: name for makes in (_OF_NUMBERS, OF_VECTORS) for name, make in makes.items()},
+    emit_exp: "exp",
+    emit_log: "log",
+    as_vector: "as_vector",
+    _first_lane: "first_lane",
+    _negative: "negative",
+    _select: "select",
+    _minimum: "minimum",
+    _maximum: "maximum",
+    _clamp: "clamp",
+}
+"""What makes a value that changes smoothly with its operands, and its name (`tracing`)."""
+
+
+def value_of(graph: Graph, x: Any) -> Value:
+    return x.value if isinstance(x, Traced) else graph.constant(x)
+
+
+def _operator(instruction: str, swapped: bool = False) -> Any:
+    def method(self: Traced, other: Any) -> Traced:
+        x, y, vectors = self._operands(*((other, self) if swapped else (self, other)))
+        make = (OF_VECTORS if vectors else _OF_NUMBERS)[instruction]
+        return Traced(self.graph, self.graph.once(x.type, make, x, y))
+
+    return method
+
+
+def _compared(sign: str) -> Any:
+    def method(self: Traced, other: Any) -> Traced:
+        x, y, vectors = self._operands(self, other)
+        kind = BITS if vectors else ir.IntType(1)
+        return Traced(self.graph, self.graph.once(kind, COMPARISONS[sign], x, y))
+
+    return method
+
+
+class Traced:
+    """A number, a vector or a condition in the making."""
+
+    __slots__ = ("graph", "value")
+
+    def __init__(self, graph: Graph, value: Value) -> None:
+        self.graph = graph
+        self.value = value
+
+    def _operands(self, a: Any, b: Any) -> tuple[Value, Value, bool]:
+        x, y = value_of(self.graph, a), value_of(self.graph, b)
+        vectors = VECTOR in (x.type, y.type)
+        if vectors:
+            x, y = self.graph.vector(x), self.graph.vector(y)
+        return x, y, vectors
+
+    __add__, __radd__ = _operator("fadd"), _operator("fadd", swapped=True)
+    __sub__, __rsub__ = _operator("fsub"), _operator("fsub", swapped=True)
+    __mul__, __rmul__ = _operator("fmul"), _operator("fmul", swapped=True)
+    __truediv__, __rtruediv__ = _operator("fdiv"), _operator("fdiv", swapped=True)
+    __lt__, __le__ = _compared("<"), _compared("<=")
+    __gt__, __ge__ = _compared(">"), _compared(">=")
+    __eq__ = _compared("==")
+
+    def __neg__(self) -> Traced:
+        return Traced(self.graph, self.graph.once(self.value.type, _negative, self.value))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        raise TypeError("a step has no branches; where(condition, a, b) chooses")
+
+    def __float__(self) -> float:
+        raise TypeError("a step computes with srs_eval.training.elementwise, not with math")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if method != "__call__" or options:
+            return NotImplemented
+        if ufunc in (np.minimum, np.maximum):
+            x, y, _ = self._operands(*inputs)
+            choice = _minimum if ufunc is np.minimum else _maximum
+            return Traced(self.graph, self.graph.once(x.type, choice, x, y))
+        emit = {np.exp: emit_exp, np.log: emit_log}.get(ufunc)
+        if emit is None:
+            return NotImplemented
+        result = self.graph.once(VECTOR, emit, self.graph.vector(self.value))
+        if self.value.type != VECTOR:
+            # One lane of the same polynomial, so that numbers agree with vectors.
+            result = self.graph.once(DOUBLE, _first_lane, result)
+        return Traced(self.graph, result)
+
+    def __array_function__(self, function: Any, kinds: Any, inputs: Any, options: Any) -> Any:
+        if options or function not in (np.where, np.clip):
+            return NotImplemented
+        values = [value_of(self.graph, x) for x in inputs]
+        if any(value.type in (BITS, VECTOR) for value in values):
+            first = 1 if function is np.where else 0  # a condition stays what it is
+            values[first:] = [self.graph.vector(value) for value in values[first:]]
+        make = _select if function is np.where else _clamp
+        return Traced(self.graph, self.graph.once(values[-1].type, make, *values))

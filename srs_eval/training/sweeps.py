@@ -1,6 +1,6 @@
-"""Kernels of models that are no recurrent ones: loss and gradient, eight rows at once.
+"""Kernels: loss, gradient and Adam of recurrent and other models, eight rows at once.
 
-The first four are templates: each is compiled once per model with the model's steps and their
+The first five are templates: each is compiled once per model with the model's steps and their
 gradients in place of the names below (`compile.specialised`). This module imports numba;
 import it inside functions only.
 """
@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.training.cells import cross_entropy, cross_entropy_slope
 from srs_eval.training.optimisers import adam_step, annealed
+from srs_eval.training.recurrent import Descent, Scratch
 from srs_eval.training.simd import (
     LANES,
     as_tuple,
@@ -27,21 +29,139 @@ from srs_eval.training.simd import (
     rows_from,
     rows_of,
     scatter_add,
+    set_zero,
     single,
     store,
     store_state,
     total,
+    unpacked,
     where,
 )
-from srs_eval.training.trie import FIRST, SUCCESS
+from srs_eval.training.trie import FAILURE, FIRST, SUCCESS, TrieBatches
 
+_STATES = 0
 _PARAMETERS = 0
-_VALUES = 0  # that the steps take
-_TAPE = 0  # numbers that a term leaves for its gradient
+_VALUES = 0  # that the steps take: parameters and constants
+_HAS_SAME_DAY = 0
+_TAPE = 0  # numbers that a step leaves for its gradient
 _step: Any = None  # of a model, in its kernel
 _values = _values_adjoint = _shape = _shape_adjoint = _first = _first_adjoint = _success = _step
-_success_adjoint = _failure = _failure_adjoint = _recall = _recall_adjoint = _loss = _step
-_loss_adjoint = _left = _left_adjoint = _recall_slope = _recall_and_slope = _step
+_success_adjoint = _failure = _failure_adjoint = _same_day = _same_day_adjoint = _recall = _step
+_recall_adjoint = _loss = _loss_adjoint = _left = _left_adjoint = _recall_slope = _step
+_recall_and_slope = _step
+
+
+# A state per card (FSRS and others): see `recurrent`
+
+
+def recurrent_pass(
+    order: Any, done: int, weights: Any, batches_table: Any, descent_table: Any, scratch_table: Any
+) -> float:
+    """Visits the batches in `order`; returns the sum of their losses.
+
+    done < 0: evaluates only. Otherwise `done` steps of training are behind, and each
+    batch makes one more, which changes `weights` and the state of the descent.
+    """
+    batches = unpacked(batches_table, TrieBatches)
+    descent = unpacked(descent_table, Descent)
+    scratch = unpacked(scratch_table, Scratch)
+    # Pointers out of their tuples once: within the loops a name is quicker compiled.
+    kinds, starts, ends = batches.kind, batches.start, batches.end
+    parent, delta_t, ratings = batches.parent, batches.delta_t, batches.rating
+    target_node, target_delta_t = batches.target_node, batches.target_delta_t
+    state, bar = (scratch.state, scratch.room), (scratch.bar, scratch.room)
+    means, squares = descent.mean, descent.square
+    sums = rows_of(scratch.w_bar)
+    tape = scratch.tape
+    width = _TAPE if done >= 0 else 0  # nobody reads it without learning
+    loss = broadcast(0.0)
+    for b in order:
+        w = as_tuple(weights, _VALUES)
+        base = batches.first_node[b]
+        first_segment, end_segment = batches.first_segment[b], batches.first_segment[b + 1]
+        for segment in range(first_segment, end_segment):
+            kind = kinds[segment]
+            for i in range(starts[segment], ends[segment], LANES):
+                if kind == FIRST:
+                    store_state(state, i - base, _first(load(ratings, i), w))
+                    continue
+                old = gather_state(state, parent, i, _STATES)
+                dt, rating = load(delta_t, i), load(ratings, i)
+                left = rows_from(tape, (i - base) * width)
+                if kind == SUCCESS:
+                    store_state(state, i - base, _success(old, dt, rating, w, left))
+                elif kind == FAILURE:
+                    store_state(state, i - base, _failure(old, dt, rating, w, left))
+                elif _HAS_SAME_DAY:  # decided before compilation
+                    store_state(state, i - base, _same_day(old, dt, rating, w, left))
+
+        if done >= 0:
+            set_zero(bar, batches.first_node[b + 1] - base, _STATES)
+            for k in range(_PARAMETERS):
+                sums[k] = broadcast(0.0)
+        for i in range(batches.first_target[b], batches.first_target[b + 1], LANES):
+            now = gather_state(state, target_node, i, _STATES)
+            dt = load(target_delta_t, i)
+            r = _recall(dt, now, w)
+            passes, failures = load(batches.passes, i), load(batches.failures, i)
+            if done < 0:
+                loss += cross_entropy(r, passes, failures)
+                store(scratch.recall, i, r)
+            else:
+                r_bar = cross_entropy_slope(r, 1.0, passes, failures)
+                old_bar = _recall_adjoint(dt, now, w, r_bar, sums)
+                scatter_add(bar, target_node, i, old_bar)
+        if done < 0:
+            continue
+
+        for segment in range(end_segment - 1, first_segment - 1, -1):
+            kind = kinds[segment]
+            for i in range(starts[segment], ends[segment], LANES):
+                new_bar = load_state(bar, i - base, _STATES)
+                if kind == FIRST:
+                    _first_adjoint(load(ratings, i), w, new_bar, sums)
+                    continue
+                old = gather_state(state, parent, i, _STATES)
+                dt, rating = load(delta_t, i), load(ratings, i)
+                left = rows_from(tape, (i - base) * width)
+                if kind == SUCCESS:
+                    old_bar = _success_adjoint(old, dt, rating, w, new_bar, sums, left)
+                    scatter_add(bar, parent, i, old_bar)
+                elif kind == FAILURE:
+                    old_bar = _failure_adjoint(old, dt, rating, w, new_bar, sums, left)
+                    scatter_add(bar, parent, i, old_bar)
+                elif _HAS_SAME_DAY:
+                    old_bar = _same_day_adjoint(old, dt, rating, w, new_bar, sums, left)
+                    scatter_add(bar, parent, i, old_bar)
+
+        rate = annealed(descent.rate, done, descent.steps)
+        done += 1
+        beta_mean, beta_square = descent.beta_mean, descent.beta_square
+        steps = done
+        bias_mean = 1.0 - beta_mean**steps
+        bias_square = math.sqrt(1.0 - beta_square**steps)
+        for k in range(_PARAMETERS):
+            if descent.any_idle:
+                if descent.idle[b * _PARAMETERS + k]:
+                    descent.passed_by[k] += 1
+                    continue
+                if done - descent.passed_by[k] != steps:
+                    steps = done - descent.passed_by[k]
+                    bias_mean = 1.0 - beta_mean**steps
+                    bias_square = math.sqrt(1.0 - beta_square**steps)
+            gradient = total(sums[k])
+            gradient += 2.0 * descent.pull[k] * (weights[k] - descent.start[k]) * descent.share[b]
+            if descent.penalised:
+                gradient += descent.slope[k] * descent.share[b]
+            gradient *= descent.free[k]
+            means[k] = beta_mean * means[k] + (1.0 - beta_mean) * gradient
+            squares[k] = beta_square * squares[k] + (1.0 - beta_square) * gradient * gradient
+            step = adam_step(rate, means[k], squares[k], bias_mean, bias_square)
+            weights[k] = min(max(weights[k] - step, descent.lower[k]), descent.upper[k])
+        for k in range(0, 2 * descent.pairs, 2):
+            raised, least = descent.not_below[k], descent.not_below[k + 1]
+            weights[raised] = max(weights[raised], weights[least])
+    return total(loss)
 
 
 # Activations that depend on those of all reviews before (ACT-R)
@@ -84,9 +204,7 @@ def activations(learns: bool, weights: Any, part: Any) -> float:
         (now,) = load_state(activation, at, 1)
         (now_bar,) = load_state(bar, at, 1)
         p = single(_recall(now, w))
-        both = p * (1.0 - p)
-        both = where(both < 1e-12, 1e-12, both)
-        p_bar = (load(part.passes, at) * (p - 1.0) + load(part.failures, at) * p) / both
+        p_bar = cross_entropy_slope(p, 1.0, load(part.passes, at), load(part.failures, at))
         now_bar += _recall_adjoint(now, w, p_bar, sums)
         for i in range(first[group], first[group + 1], LANES):
             (before,) = gather_state(activation, earlier, i, 1)
@@ -100,9 +218,8 @@ def activations(learns: bool, weights: Any, part: Any) -> float:
 
 
 def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
-    """Goes through all rows; what it finds stays in `all_rows`, see there.
-
-    learns: loss and gradient, of which the loss is returned; otherwise probabilities of recall.
+    """Goes through all rows: returns the loss and leaves its gradient in `all_rows`, see there, if
+    it learns; else it leaves probabilities of recall.
     """
     w = as_tuple(weights, _PARAMETERS)
     v = _values(w)
@@ -111,7 +228,6 @@ def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
     grade, repeated = all_rows.grade_before, all_rows.shape_before
     node, target_ln_t = all_rows.target_node, all_rows.target_ln_t
     target_grade, target_shape = all_rows.target_grade, all_rows.target_shape
-    all_passes, all_failures, recalls = all_rows.passes, all_rows.failures, all_rows.recall
     state, bar = all_rows.state, all_rows.bar
     beta, beta_bar = all_rows.beta, all_rows.beta_bar
     for n in range(0, beta.shape[1], LANES):
@@ -130,13 +246,6 @@ def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
             else:
                 store_state(state, i, (_failure(old, t, g, b, v),))
 
-    if not learns:
-        for i in range(0, len(node), LANES):
-            (now,) = gather_state(state, node, i, 1)
-            (b,) = gather_state(beta, target_shape, i, 1)
-            store(recalls, i, _recall(now, load(target_ln_t, i), load(target_grade, i), b, v))
-        return 0.0
-
     bar[:] = 0.0
     beta_bar[:] = 0.0
     all_rows.v_bar[:] = 0.0
@@ -147,11 +256,17 @@ def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
         (now,) = gather_state(state, node, i, 1)
         (b,) = gather_state(beta, target_shape, i, 1)
         t, g = load(target_ln_t, i), load(target_grade, i)
-        passes, failures = load(all_passes, i), load(all_failures, i)
+        if not learns:
+            store(all_rows.recall, i, _recall(now, t, g, b, v))
+            continue
+        passes, failures = load(all_rows.passes, i), load(all_rows.failures, i)
         lost += _loss(now, t, g, b, passes, failures, v)
         now_bar, b_bar = _loss_adjoint(now, t, g, b, passes, failures, v, one, v_sums)
         scatter_add(bar, node, i, (now_bar,))
         scatter_add(beta_bar, target_shape, i, (b_bar,))
+    if not learns:
+        return 0.0
+
     for segment in range(len(kinds) - 1, -1, -1):
         kind, begin, end = kinds[segment], starts[segment], ends[segment]
         for i in range(begin, end, LANES):
@@ -285,18 +400,13 @@ def penalties(weights: Any, w_bar: Any, kept: Any) -> float:
                     kept[i, 6] = -OF_SHORT / (mean * mean * count)
 
         bar = (0.0, 0.0, 0.0)
-        for back in range(reviews):
-            i = reviews - 1 - back
+        for i in range(reviews - 1, -1, -1):
             state = (kept[i, 0], kept[i, 1], kept[i, 2])
             interval = kept[i, 4]
-            by_success, of_interval = _success_adjoint(state, interval, _GOOD, w, bar, w_bar)
+            (s, q, d), of_interval = _success_adjoint(state, interval, _GOOD, w, bar, w_bar)
             of_recall = kept[i, 5] * (kept[i, 6] + of_interval)
-            by_recall = _recall_adjoint(kept[i, 3], state, w, of_recall, w_bar)
-            bar = (
-                by_success[0] + by_recall[0],
-                by_success[1] + by_recall[1],
-                by_success[2] + by_recall[2],
-            )
+            r_s, r_q, r_d = _recall_adjoint(kept[i, 3], state, w, of_recall, w_bar)
+            bar = (s + r_s, q + r_q, d + r_d)
         _first_adjoint(_GOOD, w, bar, w_bar)
     return penalty
 
@@ -304,7 +414,6 @@ def penalties(weights: Any, w_bar: Any, kept: Any) -> float:
 # Logistic regression in shuffled batches
 
 _AT_ONCE = 136  # rows that are worked on together, a multiple of LANES but no power of 2
-_LINE = 16  # numbers in a line of the processor's cache
 
 
 def _gradient(
@@ -323,18 +432,17 @@ def _gradient(
     shares, z_bar = np.zeros(_AT_ONCE), np.zeros(_AT_ONCE)
     for begin in range(0, len(batch), _AT_ONCE):
         rows = batch[begin : begin + _AT_ONCE]
-        # One number of each line first: then memory fetches the lines of many rows at a time.
+        # One number of each line of the cache first: then memory fetches many rows at once.
         for i in range(len(rows)):
             shares[i] = share[rows[i]]
-            for k in range(0, features, _LINE):
+            for k in range(0, features, 16):
                 columns[k, i] = x[rows[i], k]
         for i in range(len(rows)):
             for k in range(features):
                 columns[k, i] = x[rows[i], k]
         shares[len(rows) :] = 0.0
         for i in range(0, len(rows), LANES):
-            even = broadcast(0.0)
-            odd = broadcast(0.0)  # two sums, so that no addition waits for the one before
+            even, odd = broadcast(0.0), broadcast(0.0)  # so that no addition waits for another
             for k in range(0, features - 1, 2):
                 even += coefficients[k] * load(columns[k], i)
                 odd += coefficients[k + 1] * load(columns[k + 1], i)

@@ -22,7 +22,7 @@ import numpy as np
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import IntArray
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 
 def device_of(context: Context) -> Any:

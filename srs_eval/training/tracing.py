@@ -1,17 +1,20 @@
-"""Steps as instructions: a plain Python function, run once on values that note what is done.
+"""Steps as instructions, and their gradients, which are derived by reverse mode.
 
-A step (see `recurrent`) is arithmetic without branches. Called with `Traced` values, which
-stand for numbers that are known only when the kernel runs, every operation becomes a value of a
-graph (`step_graph`), which appends its instructions to the kernel in the making. numba sees the
-whole step as one intrinsic and infers no types inside, which used to be half of the time that
-compiling took. numpy hands its functions over to such values (`__array_ufunc__`,
-`__array_function__`), so the operations of `elementwise` are written once. What is computed
-twice in a step becomes one instruction, and what both a step and its gradient (`reverse_mode`)
-need is computed by the step alone (`taped`).
+numba sees a whole step (`step_graph`) as one intrinsic and infers no types inside, which used to be
+half of the time that compiling took. What both a step and its gradient need is computed by the step
+alone (`taped`).
 
 Traced are floats, vectors of LANES floats and conditions on them. Tuples stay tuples; rows of
 vectors and arrays are read and written element by element, at literal places. A step that is
 given vectors returns vectors, even where a result depends on none of them.
+
+`adjoint` makes the gradient of a step: it runs the step, so that all of it stands in the graph, and
+goes back through the graph from the results to the arguments, each operation adding to the
+gradients of its operands. What both need stands in the graph once. At a kink the gradient is
+torch's: where the two are equal, `minimum` and `maximum` give half of it to each; `clamp` gives it
+to x at a bound, too; `where` gives it to the side that is taken. What would go through the other
+side may be infinite or not a number. It is therefore set to 0 where it leaves that side, not where
+it enters.
 
 This module imports numba; import it inside functions only.
 """
@@ -20,161 +23,30 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from srs_eval.training import simd, step_graph
-from srs_eval.training.step_graph import DOUBLE, SLOW, Graph, Store, Value, as_vector, emit, unknown
-
-
-def _arithmetic(instruction: str, flags: Sequence[str]) -> Any:
-    def make(builder: Any, a: Any, b: Any) -> Any:
-        return getattr(builder, instruction)(a, b, flags=flags)
-
-    return make
-
-
-def _comparison(sign: str) -> Any:
-    def make(builder: Any, a: Any, b: Any) -> Any:
-        return builder.fcmp_ordered(sign, a, b)
-
-    return make
-
-
-_INSTRUCTIONS = ("fadd", "fsub", "fmul", "fdiv")
-_OF_NUMBERS = {name: _arithmetic(name, ()) for name in _INSTRUCTIONS}
-_OF_VECTORS = {name: _arithmetic(name, step_graph.FUSED) for name in _INSTRUCTIONS}
-_COMPARISONS = {sign: _comparison(sign) for sign in ("<", "<=", ">", ">=", "==")}
-
-
-def _negative(builder: Any, x: Any) -> Any:
-    return builder.fneg(x)
-
-
-def _select(builder: Any, condition: Any, a: Any, b: Any) -> Any:
-    return builder.select(condition, a, b)
-
-
-def _minimum(builder: Any, a: Any, b: Any) -> Any:
-    return builder.select(builder.fcmp_ordered("<", b, a), b, a)
-
-
-def _maximum(builder: Any, a: Any, b: Any) -> Any:
-    return builder.select(builder.fcmp_ordered("<", a, b), b, a)
-
-
-def _clamp(builder: Any, x: Any, low: Any, high: Any) -> Any:
-    held = builder.select(builder.fcmp_ordered(">", x, high), high, x)
-    return builder.select(builder.fcmp_ordered("<", x, low), low, held)
-
-
-def _first_lane(builder: Any, x: Any) -> Any:
-    return builder.extract_element(x, ir.IntType(32)(0))
-
-
-OPERATIONS = {
-    **{make: name for makes in (_OF_NUMBERS, _OF_VECTORS) for name, make in makes.items()},
-    step_graph.emit_exp: "exp",
-    step_graph.emit_log: "log",
-    as_vector: "as_vector",
-    _first_lane: "first_lane",
-    _negative: "negative",
-    _select: "select",
-    _minimum: "minimum",
-    _maximum: "maximum",
-    _clamp: "clamp",
-}
-"""What makes a value that changes smoothly with its operands, and its name (`reverse_mode`)."""
-
-
-def _value(graph: Graph, x: Any) -> Value:
-    return x.value if isinstance(x, Traced) else graph.constant(x)
-
-
-def _operator(instruction: str, swapped: bool = False) -> Any:
-    def method(self: Traced, other: Any) -> Traced:
-        x, y, vectors = self._operands(*((other, self) if swapped else (self, other)))
-        make = (_OF_VECTORS if vectors else _OF_NUMBERS)[instruction]
-        return Traced(self.graph, self.graph.once(x.type, make, x, y))
-
-    return method
-
-
-def _compared(sign: str) -> Any:
-    def method(self: Traced, other: Any) -> Traced:
-        x, y, vectors = self._operands(self, other)
-        kind = step_graph.BITS if vectors else ir.IntType(1)
-        return Traced(self.graph, self.graph.once(kind, _COMPARISONS[sign], x, y))
-
-    return method
-
-
-class Traced:
-    """A number, a vector or a condition in the making."""
-
-    __slots__ = ("graph", "value")
-
-    def __init__(self, graph: Graph, value: Value) -> None:
-        self.graph = graph
-        self.value = value
-
-    def _operands(self, a: Any, b: Any) -> tuple[Value, Value, bool]:
-        x, y = _value(self.graph, a), _value(self.graph, b)
-        vectors = step_graph.VECTOR in (x.type, y.type)
-        if vectors:
-            x, y = self.graph.vector(x), self.graph.vector(y)
-        return x, y, vectors
-
-    __add__, __radd__ = _operator("fadd"), _operator("fadd", swapped=True)
-    __sub__, __rsub__ = _operator("fsub"), _operator("fsub", swapped=True)
-    __mul__, __rmul__ = _operator("fmul"), _operator("fmul", swapped=True)
-    __truediv__, __rtruediv__ = _operator("fdiv"), _operator("fdiv", swapped=True)
-    __lt__, __le__ = _compared("<"), _compared("<=")
-    __gt__, __ge__ = _compared(">"), _compared(">=")
-    __eq__ = _compared("==")
-
-    def __neg__(self) -> Traced:
-        return Traced(self.graph, self.graph.once(self.value.type, _negative, self.value))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __bool__(self) -> bool:
-        raise TypeError("a step has no branches; where(condition, a, b) chooses")
-
-    def __float__(self) -> float:
-        raise TypeError("a step computes with srs_eval.training.elementwise, not with math")
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        if method != "__call__" or options:
-            return NotImplemented
-        if ufunc in (np.minimum, np.maximum):
-            x, y, _ = self._operands(*inputs)
-            choice = _minimum if ufunc is np.minimum else _maximum
-            return Traced(self.graph, self.graph.once(x.type, choice, x, y))
-        emit = {np.exp: step_graph.emit_exp, np.log: step_graph.emit_log}.get(ufunc)
-        if emit is None:
-            return NotImplemented
-        result = self.graph.once(step_graph.VECTOR, emit, self.graph.vector(self.value))
-        if self.value.type != step_graph.VECTOR:
-            # One lane of the same polynomial, so that numbers agree with vectors.
-            result = self.graph.once(DOUBLE, _first_lane, result)
-        return Traced(self.graph, result)
-
-    def __array_function__(self, function: Any, kinds: Any, inputs: Any, options: Any) -> Any:
-        if options or function not in (np.where, np.clip):
-            return NotImplemented
-        values = [_value(self.graph, x) for x in inputs]
-        if any(value.type in (step_graph.BITS, step_graph.VECTOR) for value in values):
-            first = 1 if function is np.where else 0  # a condition stays what it is
-            values[first:] = [self.graph.vector(value) for value in values[first:]]
-        make = _select if function is np.where else _clamp
-        return Traced(self.graph, self.graph.once(values[-1].type, make, *values))
+from srs_eval.training.elementwise import where
+from srs_eval.training.step_graph import (
+    DOUBLE,
+    OF_VECTORS,
+    OPERATIONS,
+    SLOW,
+    Graph,
+    Store,
+    Traced,
+    Value,
+    emit,
+    unknown,
+    value_of,
+)
 
 
 class _Elements:
@@ -208,7 +80,7 @@ class _Elements:
         return Traced(self.graph, self._now[k])
 
     def __setitem__(self, k: int, new: Any) -> None:
-        value = _value(self.graph, new)
+        value = value_of(self.graph, new)
         self._now[k] = self.graph.vector(value) if self.vectors else value
 
     def read(self) -> dict[int, Traced]:
@@ -238,7 +110,7 @@ def traced(function: Callable[..., Any]) -> Any:
 
 
 def taped(step: Callable[..., Any], adjoint: Callable[..., Any]) -> tuple[Any, Any]:
-    """A step and its gradient (`reverse_mode.adjoint`) as `traced` makes them, with one more
+    """A step and its gradient (`tracing.adjoint`) as `traced` makes them, with one more
     argument, rows of vectors: a tape, on which the step leaves what took long and the other needs.
     """
 
@@ -309,7 +181,7 @@ def _worth_keeping(values: Sequence[Value]) -> set[int]:
     for value in values:
         waits = any(operand.number in late for operand in value.operands)
         is_slow = value.varies and value.make in SLOW
-        if is_slow or (waits and value.make is _OF_VECTORS["fdiv"]):
+        if is_slow or (waits and value.make is OF_VECTORS["fdiv"]):
             slow.add(value.number)
         if is_slow or waits:
             late.add(value.number)
@@ -320,7 +192,7 @@ def _vectors(graph: Graph, result: Any) -> list[Value]:
     """All parts of a result."""
     if isinstance(result, tuple):
         return [value for part in result for value in _vectors(graph, part)]
-    return [] if result is None else [graph.vector(_value(graph, result))]
+    return [] if result is None else [graph.vector(value_of(graph, result))]
 
 
 def _stores(given: Sequence[Any]) -> list[Store]:
@@ -374,7 +246,7 @@ def _values_of(graph: Graph, kind: Any, result: Any) -> list[Value]:
         return [value for item, part in parts for value in _values_of(graph, item, part)]
     if kind == types.none:
         return []
-    value = _value(graph, result)
+    value = value_of(graph, result)
     return [graph.vector(value) if kind == simd.vector else value]
 
 
@@ -423,3 +295,166 @@ def _type_of(result: Any, vectors: bool) -> Any:
     if isinstance(result, tuple):
         return types.Tuple([_type_of(part, vectors) for part in result])
     return simd.vector if vectors else types.float64
+
+
+# Gradients
+
+_Sides = tuple[tuple[Value, bool], ...]  # of `where`s, from the outermost: condition, first side?
+
+
+def adjoint(
+    step: Callable[..., Any],
+    by: Sequence[str],
+    w: str | None = None,
+    parameters: int | None = None,
+) -> Callable[..., Any]:
+    """The gradient of a step by those of its arguments that `by` names, and by the values in w.
+
+    It takes the step's arguments, the gradients of its results and, if w names an argument,
+    rows to which the gradients of w's values are added, of all or of the first `parameters`.
+    It returns the gradient of the one argument in `by`, or a tuple of several.
+    """
+    names = list(inspect.signature(step).parameters)
+
+    def gradient(*given: Any) -> Any:
+        inputs = dict(zip(names, given, strict=False))
+        others = [inputs[name] for name in by]
+        results = step(*inputs.values())
+        values = _values_by_place(inputs[w], parameters) if w else {}
+        bars = _gradients(results, given[len(names)], [*values.values(), *_parts(others)])
+        for k, x in values.items():
+            if x.value in bars:
+                given[-1][k] += bars[x.value]
+        found = tuple(_replaced(x, bars) for x in others)
+        return found if len(found) > 1 else found[0] if found else None
+
+    gradient.__name__ = gradient.__qualname__ = f"{step.__name__}_adjoint"
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    gradient.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # numba asks for it
+        [inspect.Parameter(name, kind) for name in (*names, "bar", *(("w_bar",) if w else ()))]
+    )
+    return gradient
+
+
+def _values_by_place(w: Any, count: int | None) -> dict[int, Traced]:
+    """Those of a tuple by place, or of an array as far as the step has read it."""
+    found = dict(enumerate(w)) if isinstance(w, tuple) else w.read()
+    return {k: x for k, x in found.items() if count is None or k < count}
+
+
+def _parts(x: Any) -> Iterator[Any]:
+    if isinstance(x, tuple | list):
+        for part in x:
+            yield from _parts(part)
+    else:
+        yield x
+
+
+def _replaced(x: Any, bars: Mapping[Value, Any]) -> Any:
+    """An argument with gradients in the place of its values."""
+    if isinstance(x, tuple):
+        return tuple(_replaced(part, bars) for part in x)
+    return bars.get(x.value, 0.0)
+
+
+def _gradients(results: Any, bars: Any, by: Sequence[Traced]) -> dict[Value, Any]:
+    """By each of these values that a result depends on, from the gradients of the results."""
+    ends = [
+        (result.value, bar)
+        for result, bar in zip(_parts(results), _parts(bars), strict=True)
+        if isinstance(result, Traced)  # not a constant
+    ]
+    sums = _Sums({x.value for x in by})
+    values = unknown([value for value, _ in ends])
+    for value in values:
+        if any(operand in sums.active for operand in value.operands):
+            sums.active.add(value)
+    for value, bar in ends:
+        sums.add(value, bar)
+    for value in reversed(values):
+        if value in sums and value.operands:
+            _back(sums, value)
+    return {x.value: sums.whole(x.value) for x in by if x.value in sums}
+
+
+class _Sums:
+    """Gradients in the making, apart by the sides of `where`s that they came through."""
+
+    def __init__(self, active: set[Value]) -> None:
+        self.active = active  # what depends on the values that gradients are taken by
+        self._sums: dict[Value, dict[_Sides, Any]] = {}
+
+    def __contains__(self, value: Value) -> bool:
+        return value in self._sums
+
+    def add(self, value: Value, term: Any, sides: _Sides = ()) -> None:
+        if value in self.active:
+            sums = self._sums.setdefault(value, {})
+            sums[sides] = sums[sides] + term if sides in sums else term
+
+    def within(self, value: Value) -> _Sides:
+        """The sides that all came through."""
+        sides, *others = self._sums[value]
+        while any(other[: len(sides)] != sides for other in others):
+            sides = sides[:-1]
+        return sides
+
+    def whole(self, value: Value, within: _Sides = ()) -> Any:
+        """All together, each 0 where another side than its own is taken."""
+        found = []
+        for sides, term in self._sums[value].items():
+            for condition, first in reversed(sides[len(within) :]):
+                chosen = Traced(term.graph, condition)
+                term = where(chosen, term, 0.0) if first else where(chosen, 0.0, term)
+            found.append(term)
+        return functools.reduce(operator.add, found)
+
+
+def _back(sums: _Sums, value: Value) -> None:
+    """Gives the operands of a value their parts of its gradient."""
+    sides = sums.within(value)
+    bar = sums.whole(value, sides)
+    y, *xs = (Traced(bar.graph, each) for each in (value, *value.operands))
+
+    def give(*terms: Any) -> None:
+        for operand, term in zip(value.operands, terms, strict=True):
+            sums.add(operand, term, sides)
+
+    match OPERATIONS[value.make]:
+        case "fadd":
+            give(bar, bar)
+        case "fsub":
+            give(bar, -bar)
+        case "fmul":
+            give(bar * xs[1], bar * xs[0])
+        case "fdiv":
+            over = 1.0 / xs[1]  # once for all that is divided by the same
+            give(bar * over, -(bar * over * xs[0]) * over)
+        case "negative":
+            give(-bar)
+        case "as_vector":
+            give(bar)
+        case "exp":
+            give(bar * y)
+        case "log":
+            give(bar * (1.0 / xs[0]))
+        case "first_lane":  # of the exp or log of a number
+            (vector,) = value.operands
+            x = Traced(bar.graph, vector.operands[0].operands[0])
+            slope = y if OPERATIONS[vector.make] == "exp" else 1.0 / x
+            sums.add(x.value, bar * slope, sides)
+        case "select":
+            condition, a, b = value.operands
+            sums.add(a, bar, (*sides, (condition, True)))
+            sums.add(b, bar, (*sides, (condition, False)))
+        case "minimum" | "maximum" as choice:
+            small, large = xs if choice == "minimum" else reversed(xs)
+            first = where(small < large, bar, where(large < small, 0.0, 0.5 * bar))
+            give(first, bar - first)
+        case "clamp":
+            x, low, high = xs
+            give(
+                where(x < low, 0.0, where(x > high, 0.0, bar)),
+                where(x < low, bar, 0.0),
+                where(x < low, 0.0, where(x > high, bar, 0.0)),
+            )

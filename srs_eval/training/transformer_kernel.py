@@ -4,7 +4,7 @@ One encoder and one decoder layer as torch.nn.Transformer has them (sums, then n
 heads); the decoder asks once, with a zero. Two numbers wide, each head sees one number of a
 review, and the norm of (a, b) is (n, -n) with n = d / sqrt(d^2 + 1e-5), d = (a - b) / 2. Calls of
 a tensor library cost many times what is computed in them. Gradients are written by hand, since
-attention is a loop over as many reviews as a history has (`reverse_mode` derives steps without).
+attention is a loop over as many reviews as a history has (`tracing` derives steps without).
 
 Parameters (127,) lie as in the network's state_dict: `w[at : at + 4]` is a map's matrix,
 `w[bias : bias + 2]` what is added; a norm's two factors come before its two terms. Float64.
@@ -103,12 +103,12 @@ def _map(w, at, bias, a, b):
 
 
 def _map_back(w, sums, at, bias, a, b, bar_a, bar_b):
-    sums[at] = sums[at] + bar_a * a
-    sums[at + 1] = sums[at + 1] + bar_a * b
-    sums[at + 2] = sums[at + 2] + bar_b * a
-    sums[at + 3] = sums[at + 3] + bar_b * b
-    sums[bias] = sums[bias] + bar_a
-    sums[bias + 1] = sums[bias + 1] + bar_b
+    sums[at] += bar_a * a
+    sums[at + 1] += bar_a * b
+    sums[at + 2] += bar_b * a
+    sums[at + 3] += bar_b * b
+    sums[bias] += bar_a
+    sums[bias + 1] += bar_b
     return w[at] * bar_a + w[at + 2] * bar_b, w[at + 1] * bar_a + w[at + 3] * bar_b
 
 
@@ -128,10 +128,10 @@ def _scaled(w, norm, n):
 def _norm_back(w, sums, norm, kept, to, bar_a, bar_b):
     """Through `_scaled` and `_norm`: the gradient of a, and minus that of b."""
     n, slope = kept[to], kept[to + 1]
-    sums[norm] = sums[norm] + bar_a * n
+    sums[norm] += bar_a * n
     sums[norm + 1] = sums[norm + 1] - bar_b * n
-    sums[norm + 2] = sums[norm + 2] + bar_a
-    sums[norm + 3] = sums[norm + 3] + bar_b
+    sums[norm + 2] += bar_a
+    sums[norm + 3] += bar_b
     return (w[norm] * bar_a - w[norm + 1] * bar_b) * slope
 
 
@@ -191,9 +191,9 @@ def _attend_back(q, rows, head, longest, share, to, left, m, at, seen, seen_bar,
         k, v = 6 * j + 2 + head, 6 * j + 4 + head
         through = share[to + j] * seen_bar
         kept = _left(left, m + j, at)
-        bar[v] = bar[v] + through * kept
+        bar[v] += through * kept
         logit_bar = through * (kept * rows[v] - seen)
-        bar[k] = bar[k] + logit_bar * q
+        bar[k] += logit_bar * q
         q_bar += logit_bar * rows[k]
     return q_bar
 
@@ -313,9 +313,9 @@ def _decode_back(w, sums, batch, longest, at, memory, share, kept, d, z_bar, bar
     left = batch.left
     m = 2 * longest * longest + 8 * longest + 4
     a, b = _scaled(w, _D_NORM, kept[d + _D_N4])
-    sums[_FC] = sums[_FC] + z_bar * a
-    sums[_FC + 1] = sums[_FC + 1] + z_bar * b
-    sums[_FC + 2] = sums[_FC + 2] + z_bar
+    sums[_FC] += z_bar * a
+    sums[_FC + 1] += z_bar * b
+    sums[_FC + 2] += z_bar
     bar_a, bar_b = w[_FC] * z_bar, w[_FC + 1] * z_bar
     back = _norm_back(w, sums, _D_NORM, kept, d + _D_N4, bar_a, bar_b)
     back = _norm_back(w, sums, _D_NORM_3, kept, d + _D_N3, back, -back)
@@ -344,8 +344,8 @@ def _decode_back(w, sums, batch, longest, at, memory, share, kept, d, z_bar, bar
     bar_a, bar_b = back * _left(left, m + 2, at), -back * _left(left, m + 3, at)
     bar_a, bar_b = _map_back(w, sums, _SELF + _OUT, _SELF + _OUT + 4, a, b, bar_a, bar_b)
     value = _SELF + _V_BIAS
-    sums[value] = sums[value] + bar_a * _left(left, m, at)
-    sums[value + 1] = sums[value + 1] + bar_b * _left(left, m + 1, at)
+    sums[value] += bar_a * _left(left, m, at)
+    sums[value + 1] += bar_b * _left(left, m + 1, at)
     for i in range(longest):
         here = 6 * i
         a, b = memory[here], memory[here + 1]

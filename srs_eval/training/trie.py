@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.training.compile import compiled
+from srs_eval.training.compile import Int32Array, compiled, packed, unpacked
 from srs_eval.training.elementwise import LANES
-from srs_eval.training.records import Int32Array, packed, unpacked
 
 _KINDS = 4
 FIRST, SUCCESS, FAILURE, SAME_DAY = range(_KINDS)  # of review; same day: delta_t < 1

@@ -8,14 +8,16 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from srs_eval.data.errors import counted
-from srs_eval.data.printable import printable
+from srs_eval.data.errors import counted, printable
 
 if TYPE_CHECKING:
+    from srs_eval.advice.findings import Finding
+    from srs_eval.advice.workload.estimate import Workload
+    from srs_eval.data.reviews import ReviewLog
     from srs_eval.tui.session import Session
 
 _CLIPBOARD_S = 2.0
@@ -125,6 +127,49 @@ class Reports:
     def _say(self, text: str) -> None:
         self.said = text
         self._session.view.export_changed()
+
+
+class Costs:
+    """What desired retentions cost, as far as it is known of the open log."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._of: ReviewLog | None = None
+        self._whole: dict[str | None, Workload] = {}
+        """With all draws, by preset; None is that with the most reviews."""
+        self._in_short: dict[str, Finding] = {}
+
+    def in_short(self, log: ReviewLog | None) -> Mapping[str, Finding]:
+        """By preset, with ranges: they stand in for the first estimates among the answers."""
+        return self._in_short if self._of is log else {}
+
+    def whole(self, log: ReviewLog) -> Mapping[str | None, Workload]:
+        """With all draws, by preset."""
+        return self._whole if self._of is log else {}
+
+    def known(self, log: ReviewLog, preset: str | None) -> Iterator[Workload]:
+        """A preset's, as they become known."""
+        from srs_eval.advice import saved
+        from srs_eval.advice.workload.estimate import workload
+
+        session = self._session
+        key, context = session.kept_as(), session.options.context
+        if self._of is not log:
+            self._of, self._whole, self._in_short = log, {}, {}
+        whole, short = self._whole, self._in_short
+        if preset in whole:
+            yield whole[preset]
+            return
+        for found in workload(log, preset, context=context):
+            if found.drawn:
+                # That with the most reviews is asked for by its name, too.
+                whole[preset] = whole[found.preset] = found
+                better = short[found.preset] = found.glance
+                session.later(session.show_costs)
+                if key is not None:
+                    basis = saved.basis(log, context, session.config.equivalence)
+                    saved.improve(key, basis, [better], session.state_folder)
+            yield found
 
 
 def copy_to_system(text: str) -> bool:

@@ -1,4 +1,6 @@
-"""What a person has settled once for all: `config.toml` in their folder of settings.
+"""What a person has settled once for all, and what the app remembers between runs.
+
+What is settled is in `config.toml` in their folder of settings:
 
 theme = "srs-light"          # one of the app's themes
 rows = "anki"                # which reviews count: "benchmark" or "anki"
@@ -9,6 +11,10 @@ reduced_motion = true        # nothing slides or fades
 [keys]                       # actions of the app; `srs-eval config` lists them all
 compare = "v"
 cancel = "c,ctrl+x"
+
+What is remembered (recent files, theme, last choices) is one small JSON file in their folder of
+state. A damaged or foreign file counts as none, and where the folder cannot be written, nothing is
+remembered.
 """
 
 from __future__ import annotations
@@ -24,11 +30,16 @@ from typing import Annotated, Any, Literal, get_type_hints
 import msgspec
 
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import config_dir, content_of
+from srs_eval.data.paths import config_dir, content_of, state_dir, write_atomically
 from srs_eval.data.protocol import EQUIVALENT
+from srs_eval.report.formats import FAMILIES
 from srs_eval.tui.screens.actions import SCREENS, Action, conflict
 
-FILE = "config.toml"
+_FILE, _STATE_FILE = "config.toml", "app.json"
+DARK, LIGHT = "srs-dark", "srs-light"
+_RECENT_FILES = 8
+_MOST_STATE_BYTES = 16 << 20
+_LAST_SECOND = 253_402_300_799  # of the year 9999
 _MOST_BYTES = 1 << 20
 _MUST_BE = {
     "theme": "a name in quotes",
@@ -74,7 +85,7 @@ class Config:
 
 
 def config_path() -> Path:
-    return config_dir() / FILE
+    return config_dir() / _FILE
 
 
 def load_config(path: Path | None = None) -> Config:
@@ -124,3 +135,58 @@ def _wrong_keys(keys: Mapping[str, str]) -> str:
         if not all(part.strip() for part in key.split(",")):
             return f"the key of {name} must be a name in quotes such as {actions[name].key!r}"
     return conflict(keys)
+
+
+@dataclass(frozen=True)
+class Recent:
+    """A file that was opened."""
+
+    path: Annotated[str, msgspec.Meta(pattern=r"^[^\0]+$")]
+    opened: Annotated[float, msgspec.Meta(ge=0, le=_LAST_SECOND)] = 0.0  # Unix seconds
+    entries: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that is remembered; the defaults apply at the first start."""
+
+    recent: tuple[Recent, ...] = ()  # latest first
+    theme: str = DARK
+    dark_theme: str = DARK  # the one that switching to dark chooses
+    light_theme: str = LIGHT
+    bins: Annotated[int, msgspec.Meta(ge=2, le=100)] = 40  # of calibration graphs
+    order: str = "place"  # of the ranking, one of `ranking.ORDERS` or what an older version wrote
+    backwards: bool = False
+    filter: str = ""  # words that a model's name must have in it
+    hidden: tuple[str, ...] = ()  # families that are not shown
+
+    def opened(self, path: Path, entries: int, now: float) -> State:
+        """This state with `path` as the latest file."""
+        name = str(path.absolute())
+        others = self.forgotten(name).recent[: _RECENT_FILES - 1]
+        return replace(self, recent=(Recent(name, now, entries), *others))
+
+    def forgotten(self, path: str) -> State:
+        """This state without `path` among the recent files."""
+        return replace(self, recent=tuple(recent for recent in self.recent if recent.path != path))
+
+
+def load_state(folder: Path | None = None) -> State:
+    """The stored state, or the defaults."""
+    try:
+        content = content_of((folder or state_dir()) / _STATE_FILE, _MOST_STATE_BYTES)
+        state = msgspec.json.decode(content, type=State)
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
+        return State()
+    return replace(state, hidden=tuple(each for each in FAMILIES if each in state.hidden))
+
+
+def save_state(state: State, folder: Path | None = None) -> bool:
+    """Write the state atomically; False where it cannot be written."""
+    try:
+        write_atomically(
+            (folder or state_dir()) / _STATE_FILE, msgspec.json.encode(state), lasting=False
+        )
+    except (OSError, ValueError):  # also of a path that is no text
+        return False
+    return True

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from srs_eval.advice.tables import Table
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.ranking import Group
-    from srs_eval.engine.results import Result
     from srs_eval.engine.run import Event, Run
+    from srs_eval.engine.session import Result
     from srs_eval.engine.workers import WorkerPool
     from srs_eval.models.configurations import Configuration
     from srs_eval.stats.intervals import CalibrationGraph
@@ -40,7 +40,7 @@ class Models:
         self.backgrounds: list[Background] = []
         self._evaluated: tuple[ReviewLog, str, Protocol] | None = None
         self._rows_before: _Rows | None = None  # to go back to, where others cannot be judged
-        self._graphs: dict[tuple[int, int, bool], tuple[Result, CalibrationGraph]] = {}
+        self._graphs: dict[tuple[int, int], tuple[Result, CalibrationGraph]] = {}
         self._warm_up: list[WorkerPool] = []
         self._begun = threading.Event()  # once set, nothing more is compiled ahead
 
@@ -131,12 +131,10 @@ class Models:
         return run.reviews, run.judged
 
     def in_report(self) -> str:
-        """Which would be ranked in a report that is written now."""
+        """Which are ranked in a report."""
         run = self.of_open_file
-        if not run.results():
-            return "No model has finished yet: the report will have no ranking."
-        whole = counted(len(run.models), "model")
-        return f"Ranked in it: {len(run.results())} of {whole}, as far as they have finished."
+        of = f"{len(run.results())} of {counted(len(run.models), 'model')} so far"
+        return f"Ranked in it are the models that have finished: {of}."
 
     # --- evaluating
 
@@ -276,22 +274,22 @@ class Models:
 
     def errors_of(self, name: str) -> list[Table]:
         """Where a model that has finished errs; takes a moment, so call it in a thread."""
-        from srs_eval.advice.model_evidence import model_evidence
+        from srs_eval.advice.questions import model_evidence
+        from srs_eval.advice.shown.predicted import errors_tables
         from srs_eval.engine.session import Session
 
         model, log = self.run.models[name], self._session.log
         if log is None or model.result is None:
             return []
         trials = Session(log).trials(model.configuration.protocol)
-        return model_evidence(log, trials, model.configuration, model.result)
+        return errors_tables(model_evidence(log, trials, model.configuration, model.result))
 
     def graph(self, result: Result) -> CalibrationGraph:
         """The calibration graph of a result with the chosen bins, computed once."""
         from srs_eval.stats.intervals import calibration_graph
 
-        bins, log_bins = self._session.state.bins, self._session.state.log_bins
-        key = (id(result), bins, log_bins)
+        bins = self._session.state.bins
+        key = (id(result), bins)
         if key not in self._graphs:  # the result is kept, too, for its id stands for it
-            graph = calibration_graph(result.y, result.p, bins, log_bins)
-            self._graphs[key] = result, graph
+            self._graphs[key] = result, calibration_graph(result.y, result.p, bins)
         return self._graphs[key][1]

@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srs_eval.data import paths
-from srs_eval.data.printable import printable
+from srs_eval.data.errors import printable
 from srs_eval.data.protocol import Protocol
-from srs_eval.training.context import Context
-from srs_eval.tui import state as remembered
-from srs_eval.tui.background import Background, Reports, copy_to_system
-from srs_eval.tui.config import Config
-from srs_eval.tui.costs import Costs
+from srs_eval.training.hyperparameters import Context
+from srs_eval.tui.background import Background, Costs, Reports, copy_to_system
+from srs_eval.tui.config import Config, load_state, save_state
 from srs_eval.tui.models import Models
 
 if TYPE_CHECKING:
@@ -107,7 +105,7 @@ class Session:
         self._profiles, self._write_report = profiles, write_report
         self.monotonic, self.now = monotonic, now
         self.state_folder = state_folder
-        self.state = remembered.load_state(state_folder)
+        self.state = load_state(state_folder)
         self.log: ReviewLog | None = None
         self.receipt: Inspection | None = None
         self.whole: _Opened | None = None  # before presets were chosen
@@ -168,16 +166,12 @@ class Session:
         state = replace(self.state, **changes)
         if state != self.state:
             self.state = state
-            remembered.save_state(state, self.state_folder)
+            save_state(state, self.state_folder)
 
     def next_bins(self) -> None:
         """Switch calibration graphs to the next number of bins."""
         larger = [bins for bins in _BIN_CHOICES if bins > self.state.bins]
         self.remember(bins=larger[0] if larger else _BIN_CHOICES[0])
-
-    def switch_log_bins(self) -> None:
-        """Switch calibration graphs between bins of equal width and logarithmic ones."""
-        self.remember(log_bins=not self.state.log_bins)
 
     # --- opening a file
 
@@ -222,7 +216,7 @@ class Session:
 
     def _read(self, path: Path) -> ReviewLog:
         from srs_eval.anki_import import load_log
-        from srs_eval.data.selection import only_deck, only_preset
+        from srs_eval.data.rows import only_deck, only_preset
 
         options = self.options
         whose = {} if options.user is None else {"user": options.user}
@@ -275,7 +269,7 @@ class Session:
             return
 
         def narrow() -> _Opened:
-            from srs_eval.data.selection import only_deck, only_preset
+            from srs_eval.data.rows import only_deck, only_preset
             from srs_eval.report.inspection import inspect_log
 
             log = only_preset(whole[0], *chosen[0]) if chosen[0] else whole[0]
@@ -372,6 +366,7 @@ class Session:
         if number == self._asked:
             self.earlier = kept
             self.overview.add(kept.findings)
+            self.overview.earlier = True
             self.view.answers_changed()
 
     def _answered(

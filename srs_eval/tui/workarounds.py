@@ -14,10 +14,8 @@ from typing import Any
 from textual import events
 from textual._styles_cache import StylesCache
 from textual.app import App
-from textual.command import DiscoveryHit, Hits
 from textual.driver import Driver
 from textual.message_pump import MessagePump
-from textual.system_commands import SystemCommandsProvider
 
 
 class Forgetful:
@@ -136,15 +134,3 @@ class _Unfailing:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
-
-
-class Commands(SystemCommandsProvider):
-    """The palette's list: what is possible here first; Textual's is by the alphabet.
-
-    A wish, not a fault: nothing to report.
-    """
-
-    async def discover(self) -> Hits:
-        for title, help_, callback, discover in self.app.get_system_commands(self.screen):
-            if discover:
-                yield DiscoveryHit(title, callback, help=help_)

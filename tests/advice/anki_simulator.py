@@ -2,8 +2,9 @@
 
 One course of events as fsrs-rs 6.6 (src/simulation.rs, `simulate`) and Anki (ankitects/anki:
 rslib/src/scheduler/fsrs/simulator.rs, rslib/src/scheduler/states/: load_balancer.rs, fuzz.rs) make
-it, draw by draw, in single precision: rand's StdRng (`training.orders`), each card when the heap of
-garro95/priority-queue gives it (src/priority_queue/mod.rs). Formulas are FSRS-6's of this package.
+it, draw by draw, in single precision: rand's StdRng (`training.optimisers`), each card when the
+heap of garro95/priority-queue gives it (src/priority_queue/mod.rs). Formulas are FSRS-6's of this
+package.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from srs_eval.advice.workload.memories import Memory
 from srs_eval.advice.workload.simulator import Costs, Deck, Settings
 from srs_eval.data.reviews import IntArray
-from srs_eval.training.orders import _random_words
+from srs_eval.training.optimisers import _key, _words
 
 SEED = 42  # Anki's, always
 MOST_STEPS = 5
@@ -28,7 +29,7 @@ class Chance:
     """rand's StdRng."""
 
     def __init__(self, seed: int) -> None:
-        self._words = _random_words(seed)
+        self._words = _words(_key(seed))
 
     def u64(self) -> int:
         low = next(self._words)

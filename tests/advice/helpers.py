@@ -9,12 +9,11 @@ import numpy as np
 
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import REVIEW, ReviewLog
-from srs_eval.data.rows import select_rows
-from srs_eval.data.selection import only_preset
+from srs_eval.data.rows import only_preset, select_rows
 from srs_eval.data.trials import Trials, prepare_trials, recency_weights, rmse_bin_ids
 from srs_eval.metrics import log_losses, rmse_bins
 from srs_eval.models import fsrs6
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 FIXTURES = "anki/fixtures"
 ORACLE_NAMES = ("Default", "Vocabulary", "Sentences", "Older params")

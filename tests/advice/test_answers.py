@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +15,15 @@ import srs_eval
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import ACROSS_PRESETS
 from srs_eval.advice.findings import DEFAULTS, OPTIMIZED, RECENCY, missing
-from srs_eval.advice.questions import QUESTIONS, answering, compare
+from srs_eval.advice.questions import QUESTIONS, Asked, answering, ask, compare
 from srs_eval.advice.sentences import lacks
 from srs_eval.advice.shown.parameters import named
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
-from srs_eval.data.selection import only_deck, only_preset
+from srs_eval.data.rows import only_deck, only_preset
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval
-from srs_eval.training.context import Cancelled, Context
+from srs_eval.training.hyperparameters import Cancelled, Context
 from tests.advice.helpers import with_hard
 from tests.cli.program import main_here, program
 from tools.simulated import simulate_learner, write_dataset
@@ -60,6 +62,40 @@ def test_every_open_verdict_says_what_is_missing(question: str, log: ReviewLog) 
             assert answer.missing is not None, answer
 
 
+def test_what_lacks_reviews_has_a_date_at_ones_own_pace(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert log.entries is not None
+    few = log.entries.time_ms < np.quantile(log.entries.time_ms, 0.35)
+    columns = {name: getattr(log.entries, name)[few] for name in log.entries.__dict__}
+    now = int(columns["time_ms"].max()) / 1000 + 10
+    monkeypatch.setattr("srs_eval.advice.candidates.time.time", lambda: now)
+    asked = Asked(with_hard(replace(log, entries=Entries(**columns)), 3))
+    questions = ("split", "hard", "noise", "retention", "says", "time")
+    findings = [each for name in questions for each in ask(name, asked)]
+    lacking = [each for each in findings if each.missing and each.missing.reviews]
+    assert {"split", "hard", "noise"} <= {each.question for each in lacking}
+    learner, said = asked.learner, 0
+    for finding in lacking:
+        assert finding.missing is not None
+        assert finding.missing.date is not None, finding.question
+        mine = [learner.name_of(int(each)) == finding.subject for each in learner.trials.partition]
+        counted = np.array(mine) if any(mine) else np.ones(len(mine), np.bool_)
+        lately = int((counted & (learner.time_s > now - 30 * 86_400)).sum())
+        assert finding.missing.reviews is not None
+        wait = max(math.ceil(finding.missing.reviews * 30 / lately), finding.missing.days or 0)
+        day = date.fromtimestamp(now) + timedelta(wait)
+        assert finding.missing.date == day.isoformat()
+        last = shown.sentences(finding)[-1]
+        if finding.probability is None or finding.probability < 0.95:
+            said += f"by about {day.day} {day:%B}" in last and "at your pace" in last
+    assert said > 2
+    monkeypatch.setattr("srs_eval.advice.candidates.time.time", lambda: now + 90 * 86_400)
+    (later,) = ask("hard", asked)  # who has stopped has no pace
+    assert later.missing is not None
+    assert later.missing.date is None
+
+
 def test_a_single_preset_is_not_told_to_share(log: ReviewLog) -> None:
     """One fit for all presets would be the preset's own, and pooling has nothing to draw to."""
     one = only_preset(log, "Preset 0")
@@ -69,8 +105,10 @@ def test_a_single_preset_is_not_told_to_share(log: ReviewLog) -> None:
     assert [answer.subject for answer in answers] == ["Preset 0"]
     for table in shown.tables(answers[0]):
         names = {row["candidate"] for row in table.records()}
-        assert {named(each) for each in (OPTIMIZED, RECENCY, DEFAULTS)} <= names
+        assert named(OPTIMIZED) in names
         assert names.isdisjoint({named(each) for each in ACROSS_PRESETS})
+    first = {row["candidate"] for row in shown.tables(answers[0])[0].records()}
+    assert {named(RECENCY), f"{named(DEFAULTS)}, in force"} <= first
     assert "all presets" not in " ".join(shown.sentences(answers[0]))
 
 
@@ -210,12 +248,12 @@ def test_a_source_without_presets_or_with_chosen_rows_is_told(tmp_path: Path) ->
 
 
 def test_titles_are_not_broken_by_narrow_tables(collection: Path) -> None:
-    done = main_here("compare", collection, "--question", "health", "--json", "-")
+    done = main_here("compare", collection, "--question", "hard", "--json", "-")
     titles = [
         table["title"] for each in json.loads(done.stdout)["findings"] for table in each["tables"]
     ]
     assert titles
-    shown = main_here("compare", collection, "--question", "health").stdout.splitlines()
+    shown = main_here("compare", collection, "--question", "hard").stdout.splitlines()
     for title in titles:
         (line,) = (each for each in shown if each.startswith(title))
         assert line == title or line.endswith(": log loss, below zero is better)")

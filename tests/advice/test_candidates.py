@@ -10,14 +10,14 @@ import pytest
 import srs_eval
 from srs_eval.advice import pooling, shown
 from srs_eval.advice.candidates import CONFIGURATIONS, Learner
-from srs_eval.advice.findings import DEFAULTS, NOW, POOLED, SM2
+from srs_eval.advice.findings import DEFAULTS, NOW, POOLED, SM2, OfPreset
 from srs_eval.advice.questions import compare
 from srs_eval.advice.shown.parameters import named
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
-from srs_eval.models import fsrs6, fsrs7
+from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from srs_eval.training.recurrent import SummedLoss
 from tests.advice.helpers import FIXTURES
 from tests.conftest import shared_or_skip
@@ -64,8 +64,11 @@ def test_presets_never_optimized_are_judged_on_all_held_out_reviews(log: ReviewL
     assert set(np.concatenate([each for each in since if each is not None])) == set(index)
     answer = compare(never, questions=["parameters"])[0]
     assert answer.reviews == len(learner.since_optimized(100))
-    rows = {row["candidate"]: row for row in shown.tables(answer)[0].records()}
-    assert rows[named(NOW)]["log loss"] == rows[named(DEFAULTS)]["log loss"]
+    assert isinstance(answer.evidence, OfPreset)
+    figures = {each.name: each.log_loss for each in answer.evidence.candidates}
+    assert figures[NOW] == figures[DEFAULTS]
+    names = [row["candidate"] for row in shown.tables(answer)[0].records()]
+    assert [name for name in names if named(DEFAULTS) in name] == [f"{named(DEFAULTS)}, in force"]
 
 
 def test_parameters_that_the_source_does_not_tell_are_not_taken_for_none(log: ReviewLog) -> None:
@@ -129,44 +132,6 @@ def test_a_review_or_two_are_spoken_of_as_such() -> None:
     for wrong in (" 1 reviews", " 1 held-out reviews", " 1 days", "nan", "101."):
         assert wrong not in said
     assert "one day has no interval" in said
-
-
-def test_a_list_of_an_older_version_is_also_run_as_what_it_is(log: ReviewLog) -> None:
-    old = (0.5, 1.5, 4.0, 9.0, 5.0, 1.0, 0.9, 0.03, 1.6, 0.1, 1.0, 2.1, 0.06, 0.3, 1.4, 0.2, 2.9)
-    changed = log.presets[100]
-    presets = {
-        100: replace(changed, fsrs_parameters={4: old}),
-        101: replace(changed, id=101, fsrs_parameters={5: fsrs6.DEFAULT[:19]}),
-    }
-    learner = Learner.of(replace(log, presets=presets))
-    for group, name, values in (
-        (100, "FSRS-4.5", old),
-        (101, "FSRS-5", fsrs6.DEFAULT[:19]),
-    ):
-        index = learner.since_optimized(group)
-        assert index is not None
-        (label, p), *others = learner.other_versions(group, index).items()
-        assert label == f"now, run as {name}"
-        assert not others
-        (configuration,) = resolve(name, Protocol(rows="anki"))
-        assert configuration.model.predict is not None
-        trials = learner.session.trials(configuration.protocol)
-        assert np.array_equal(
-            p, configuration.model.predict(trials, list(values), index, Context())
-        )
-    assert Learner.of(log).other_versions(100, np.arange(3)) == {}
-
-
-def test_parameters_of_a_fork_are_a_row(log: ReviewLog) -> None:
-    preset = replace(log.presets[100], fork_parameters=fsrs7.DEFAULT)
-    learner = Learner.of(replace(log, presets={**log.presets, 100: preset}))
-    index = learner.trials.test_index
-    p = learner.other_versions(100, index)["FSRS-7 of a fork"]
-    name = "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs"
-    result = learner.session.run(resolve(name, Protocol(rows="anki"))[0])
-    assert np.array_equal(p, result.p)
-    table = shown.tables(compare(learner.log, questions=["parameters"])[0])[0]
-    assert "FSRS-7 of a fork" in {row["candidate"] for row in table.records()}
 
 
 # Pooling

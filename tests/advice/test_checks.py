@@ -31,7 +31,7 @@ from srs_eval.advice.saved import Kept, keep, last
 from srs_eval.advice.shown.checks import MARKS, check_line
 from srs_eval.advice.workload.today import todays_cards
 from srs_eval.data.reviews import Cards, ReviewLog
-from srs_eval.data.selection import without_presets
+from srs_eval.data.rows import without_presets
 from srs_eval.stats.intervals import Interval
 from tests.advice.test_standing import with_first
 from tests.cli.program import main_here

@@ -11,7 +11,7 @@ import pytest
 
 from srs_eval.advice.saved import basis
 from srs_eval.data.paths import config_dir
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from tests.cli.program import main_here
 from tests.conftest import made_collection
 
@@ -61,7 +61,7 @@ def in_tables(document: dict[str, Any], question: str) -> list[str]:
 
 
 def test_the_option_and_the_file_say_the_same(made: Path, config: Path) -> None:
-    asked = ("--question", "health")
+    asked = ("--question", "parameters")
     by_file = verdicts_compared(made, *asked)
     config.write_text("equivalence = 0.002\n", "utf-8")
     usual = verdicts_compared(made, *asked)
@@ -74,7 +74,7 @@ def test_compare_and_export_agree(made: Path) -> None:
     exported = document(
         "export", made, "--models", "FSRS-6,AVG", "--equivalence", LARGE, "--no-cache"
     )
-    for question in ("parameters", "health", "often"):
+    for question in ("parameters", "often"):
         of_compare = [
             str(row["verdict"])
             for each in compared["findings"]

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice import fsrs, refitting, shown
+from srs_eval.advice import fsrs, parameters, shown
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import SM2, Noise, Retention
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.selection import only_preset
+from srs_eval.data.rows import only_preset
 from srs_eval.models import fsrs6
-from srs_eval.models._anki import _by_card
-from srs_eval.models._anki import fit as anki_fit
-from srs_eval.training.context import Context
+from srs_eval.models.fsrs6 import _by_card
+from srs_eval.models.fsrs6 import fit_as_anki as anki_fit
+from srs_eval.training.hyperparameters import Context
 from tests.advice.helpers import FIXTURES, ORACLE_NAMES, oracle_trials
 from tests.conftest import shared_or_skip
 
@@ -156,9 +156,9 @@ def test_a_memory_that_turns_round_again_and_again_fails_the_health_check(
 
 def test_spread_of_parameters_over_days(log: ReviewLog, learner: Learner) -> None:
     index = np.flatnonzero(learner.trials.partition == 100)
-    fits = refitting.by_days(learner, index)
-    assert fits.shape == (refitting.DRAWS, 21)
-    assert np.array_equal(fits, refitting.by_days(learner, index))
+    fits = parameters.by_days(learner, index)
+    assert fits.shape == (parameters.DRAWS, 21)
+    assert np.array_equal(fits, parameters.by_days(learner, index))
     lower, upper = np.array(fsrs6.lower_bounds(0.001)), np.array(fsrs6.UPPER)
     assert ((fits >= lower) & (fits <= upper)).all()
     assert (fits.std(axis=0) > 0).sum() >= 15
@@ -170,9 +170,9 @@ def test_spread_of_parameters_over_days(log: ReviewLog, learner: Learner) -> Non
 
 
 def test_one_parameter_is_noise(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    fits = np.tile(np.array(fsrs6.DEFAULT), (refitting.DRAWS, 1))
+    fits = np.tile(np.array(fsrs6.DEFAULT), (parameters.DRAWS, 1))
     fits[::2, 3] += 100
-    monkeypatch.setattr(refitting, "by_days", lambda learner, index: fits)
+    monkeypatch.setattr(parameters, "by_days", lambda learner, index: fits)
     answer = compare(log, questions=["noise"])[0]
     assert answer.says == "1 of 21"
     assert shown.line([answer]).startswith("1 of 21 parameters are noise (w3): ")

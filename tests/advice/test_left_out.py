@@ -21,7 +21,7 @@ from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
-from srs_eval.data.selection import only_preset
+from srs_eval.data.rows import only_preset
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import own_scheduler
 from srs_eval.engine.run import Run
@@ -33,7 +33,7 @@ from srs_eval.report.export import to_json
 from srs_eval.report.files import _markdown
 from srs_eval.report.inspection import inspect_log
 from srs_eval.report.learner import learner_report
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from tools.simulated import simulate_learner, write_collection
 
 NAN = math.nan
@@ -62,19 +62,6 @@ def with_list(log: ReviewLog, values: tuple[float, ...], *presets: int) -> Revie
 
 def broken(log: ReviewLog) -> ReviewLog:
     return with_list(log, UNUSABLE["20 numbers"], 101)
-
-
-@pytest.mark.parametrize("values", ABSURD.values(), ids=list(ABSURD))
-def test_lists_run_as_what_they_were_made_for_are_no_candidates_if_absurd(
-    log: ReviewLog, values: tuple[float, ...]
-) -> None:
-    of_a_fork = (values[0],) * 34
-    absurd = with_list(log, values if len(values) < 20 else (), 101)
-    preset = replace(absurd.presets[101], fork_parameters=of_a_fork)
-    learner = Learner.of(replace(absurd, presets={**log.presets, 101: preset}))
-    index = np.flatnonzero(learner.trials.partition == 101)
-    for p in learner.other_versions(101, index).values():
-        assert np.isfinite(learner.losses(p, index)).all()
 
 
 def of_its_own(log: ReviewLog) -> ReviewLog:

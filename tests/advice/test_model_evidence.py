@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice.model_evidence import Curves, _stability, model_evidence
+from srs_eval.advice.model_evidence import _stability, model_evidence
+from srs_eval.advice.shown.predicted import Curves, errors_tables
 from srs_eval.advice.tables import Table
 from srs_eval.app import Options
-from srs_eval.engine.results import Result
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import Result, Session
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.stats.intervals import Interval
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from srs_eval.tui.widgets.calibration import CurvesChart
 from tests.conftest import made_collection
 from tests.tui.app_world import WatchedApp, on, text_of, until
@@ -42,7 +42,7 @@ def result(session: Session) -> Result:
 
 def tables_of(session: Session, result: Result) -> dict[str, Table]:
     trials = session.trials(CONFIGURATION.protocol)
-    found = model_evidence(session.log, trials, CONFIGURATION, result)
+    found = errors_tables(model_evidence(session.log, trials, CONFIGURATION, result))
     return {table.title.split(",")[0].split(":")[0]: table for table in found}
 
 
@@ -122,7 +122,7 @@ def test_an_error_at_long_intervals_is_found_there(session: Session, result: Res
 
 
 def test_another_results_trials_are_refused(session: Session, result: Result) -> None:
-    with pytest.raises(ValueError, match="not judged on these trials"):
+    with pytest.raises(ValueError, match="not evaluated on these trials"):
         tables_of(
             session, replace(result, tests=replace(result.tests, review_th=result.review_th + 1))
         )
@@ -133,7 +133,7 @@ def test_parameters_are_named_beside_their_defaults(session: Session) -> None:
     trials = session.trials(configuration.protocol)
     found = session.run(CONFIGURATION, Context(), use_cache=False)
     fitted = replace(found, parameters={0: [0.5 + k for k in range(21)]})
-    table = model_evidence(session.log, trials, configuration, fitted)[-1]
+    table = errors_tables(model_evidence(session.log, trials, configuration, fitted))[-1]
     records = table.records()
     assert [row["parameter"] for row in records] == [f"w{k}" for k in range(21)]
     assert records[20]["meaning"] == "decay of the forgetting curve"
@@ -147,9 +147,8 @@ def test_own_parameters_are_named_by_preset_and_stored_in_anki(session: Session)
     stored = {key: [0.5 + place] * 21 for place, key in enumerate([*presets, 77])}
     log = replace(session.log, presets=presets)
     result = session.run(CONFIGURATION, Context(), use_cache=False)
-    found = model_evidence(
-        log, session.trials(CONFIGURATION.protocol), own, replace(result, parameters=stored)
-    )
+    trials = session.trials(CONFIGURATION.protocol)
+    found = errors_tables(model_evidence(log, trials, own, replace(result, parameters=stored)))
     shown = [table for table in found if table.title.startswith("Parameters")]
     names = [*(f"P{key}" for key in presets), "preset 77"]
     assert [each.title for each in shown] == [f"Parameters stored in Anki: {n}" for n in names]

@@ -44,9 +44,11 @@ def verdicts_of(learner: Learner, equivalence: float) -> list[dict[str, str]]:
         for told in (models.models, preset.held_out)
     ]
     pairs = [
-        *({each.name: str(each.verdict) for each in told.against} for told in (fit, health)),
+        {each.name: str(each.verdict) for each in fit.against},
         *reversed_,
     ]
+    assert health.older is not None
+    assert health.older.verdict == pairs[0]["sm2"]
     return [{name: each[name] for name in ("average", "sm2")} for each in pairs]
 
 

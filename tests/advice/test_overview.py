@@ -32,7 +32,7 @@ from srs_eval.advice.findings import (
     unanswered,
 )
 from srs_eval.advice.fsrs import how_well
-from srs_eval.advice.over_time import was_i_predictable
+from srs_eval.advice.over_time import do_i_remember_enough, does_it_mean_it, was_i_predictable
 from srs_eval.advice.overview import Overview, _to_compile_side_by_side, overview
 from srs_eval.advice.questions import (
     OF_PRESETS,
@@ -41,7 +41,6 @@ from srs_eval.advice.questions import (
     TASKS_WITHOUT_PRESETS,
     WRONG,
 )
-from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
 from srs_eval.advice.saved import Kept, improve, keep, last
 from srs_eval.advice.sentences import (
     month_in_words,
@@ -50,7 +49,7 @@ from srs_eval.advice.sentences import (
     told,
 )
 from srs_eval.advice.shown.predicted import headline
-from srs_eval.advice.tables import Table
+from srs_eval.advice.tables import Pane, Table
 from srs_eval.advice.workload.estimate import Question, Workload, at_a_glance, workload
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.errors import NotEnoughData
@@ -58,7 +57,6 @@ from srs_eval.data.reviews import Cards, ReviewLog
 from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import Interval, mean_interval, relative
-from srs_eval.tui.screens.answers import Lines
 from srs_eval.tui.widgets.evidence import drawn_table
 from tests.conftest import PATIENCE, made_collection, shared_or_skip
 from tests.tui.app_world import (
@@ -101,7 +99,7 @@ def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
     assert asked <= {each.question for each in found.answers}
     assert found.headline.startswith("FSRS")
     told = {each.question for line in found.lines for each in line.answers}
-    assert told - BESIDE == asked - {"steps", WRONG}  # what can't be told yet is one line
+    assert told - BESIDE == asked - {"steps"}  # what can't be told yet is one line
     assert all(line.text and line.answers for line in found.lines)
     presets = [line for line in found.lines if line.question == OF_PRESETS]
     assert len(presets) == 2  # those in use, of three
@@ -178,12 +176,8 @@ def test_the_fixture_is_answered() -> None:
     assert vocabulary.parameters is not None
     line = parameter_line(vocabulary.parameters)
     assert parsed_parameters(line) == pytest.approx(vocabulary.parameters, abs=5e-5)
-    assert [each.question for each in vocabulary.answers] == ["parameters", "buttons", "noise"]
-    _, buttons, noise = vocabulary.answers
-    in_force, optimized, _ = shown.tables(buttons)
-    assert [row[0] for row in in_force.rows] == [row[0] for row in optimized.rows]
-    assert in_force.rows[0][0] == "new"
-    assert in_force.rows != optimized.rows
+    assert [each.question for each in vocabulary.answers] == ["parameters", "noise"]
+    _, noise = vocabulary.answers
     assert len(shown.tables(noise)[0].rows) == 21
     assert lines["When FSRS says"].text.startswith("90 %, you recall 8")
     assert found.headline.startswith("FSRS predicts you well: ")
@@ -197,9 +191,9 @@ async def test_answers_fill_as_they_come_and_the_models_follow(tmp_path: Path) -
     app = make_app(tmp_path, FILE, answer=answers, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: "sure, 97 of 100" in text_of(app))
+        await until(pilot, lambda: "Press Optimize for “Default”." in text_of(app))
         await until(pilot, lambda: "questions open" in text_of(app))
-        assert "FSRS predicts you well: with your parameters 11 % better" in text_of(app)
+        assert "Your 2 presets forget alike" in text_of(app)
         assert not engine.asked  # the answers come first
         answers.go.set()
         await until(pilot, lambda: "answered in" in text_of(app))
@@ -208,7 +202,7 @@ async def test_answers_fill_as_they_come_and_the_models_follow(tmp_path: Path) -
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: "8 of 8 models finished" in text_of(app))
         assert len(engine.asked) == 1
-        await pilot.press("escape", "escape")
+        await pilot.press("escape", "ctrl+o")
         await until(pilot, on(app, "OpenScreen"))
 
 
@@ -216,7 +210,7 @@ async def test_models_of_the_file_before_are_not_counted(tmp_path: Path) -> None
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "models: 8 of 8" in text_of(app))
-        await pilot.press("escape")
+        await pilot.press("ctrl+o")
         await until(pilot, on(app, "OpenScreen"))
         app.session._answer = MadeUpAnswers(hold_at="fit")
         app.session.open_file(Path("other.anki2"))
@@ -230,18 +224,17 @@ async def test_parameters_are_copied_as_anki_takes_them(tmp_path: Path) -> None:
         await until(pilot, lambda: "answered in" in text_of(app))
         line = app.session.overview.lines[0]
         assert line.parameters is not None
-        shown = " ".join(text_of(app).split())
-        assert parameter_line(line.parameters) in shown  # to be copied by hand
         await pilot.press("y")
         assert parsed_parameters(app.clipboard) == pytest.approx(line.parameters, abs=5e-5)
-        await pilot.press("down")
+        await pilot.press("2", "n")
+        await until(pilot, on(app, "EvidenceScreen"))
         app.copy_to_clipboard("")
-        await pilot.press("y")  # nothing to copy: it can't be told yet
+        await pilot.press("y")  # what is remembered has no parameters
         await until(pilot, lambda: "no parameters to copy" in " ".join(app.told))
         assert app.clipboard == ""
 
 
-@pytest.mark.parametrize("width", [80, 130, 180])
+@pytest.mark.parametrize("width", [80, 180])
 async def test_nothing_stands_beside_the_line_to_paste(tmp_path: Path, width: int) -> None:
     """A mouse would select that, too; a line is broken between two values only."""
     app = make_app(tmp_path, FILE)
@@ -250,13 +243,12 @@ async def test_nothing_stands_beside_the_line_to_paste(tmp_path: Path, width: in
         line = app.session.overview.lines[0]
         assert line.parameters is not None
         values = parameter_line(line.parameters).split()
-        for screen in ("AnswersScreen", "EvidenceScreen"):
-            await until(pilot, on(app, screen))
-            shown = [each.split() for each in text_of(app).splitlines()]
-            alone = [each for each in shown if each and set(each) <= set(values)]
-            assert [value for each in alone for value in each] == values
-            assert width < 180 or len(alone) == 1
-            await pilot.press("enter")
+        await pilot.press("enter")
+        await until(pilot, lambda: values[-1] in text_of(app))
+        shown = [each.split() for each in text_of(app).splitlines()]
+        alone = [each for each in shown if each and set(each) <= set(values)]
+        assert [value for each in alone for value in each] == values
+        assert width < 180 or len(alone) == 1
 
 
 @pytest.mark.parametrize("taken", [True, False])
@@ -278,7 +270,7 @@ async def test_closing_asks_only_for_models_that_were_asked_for(tmp_path: Path) 
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, engine.holding.is_set)  # they follow the answers by themselves
-        await pilot.press("escape")
+        await pilot.press("ctrl+o")
         await until(pilot, on(app, "OpenScreen"))
         await until(pilot, engine.closed.is_set)
 
@@ -343,7 +335,7 @@ def test_too_few_reviews_for_anything_are_told_once(log: ReviewLog) -> None:
     found = answered(replace(log, entries=replace(log.entries, **first)))
     judged = next(each.interval for each in found.of("fit"))
     assert judged is not None
-    left = ("costs", "often", "split", "health", OF_PRESETS)
+    left = ("costs", "often", "split", "health", WRONG, OF_PRESETS)
     others = (line for line in found.lines if line.question not in left)
     said = " ".join([found.headline, *(line.text for line in others)])
     assert set(re.findall(r"[\d,]*\d", said)) == {
@@ -561,7 +553,7 @@ def test_what_is_remembered_is_grouped_worst_first() -> None:
 
 def test_whether_fsrs_is_right_is_told_of_presets_together() -> None:
     def answer(name: str, act: str = "", probability: float | None = None) -> Finding:
-        return Finding("health", name, act, probability, evidence=Health((), None))
+        return Finding("health", name, act, probability, evidence=Health(None, None))
 
     words, maps = answer("Words", "keep", 0.98), answer("Maps", "keep", 0.84)
     assert shown.line([words]) == "FSRS is right (sure, 98 of 100)"
@@ -581,9 +573,10 @@ def test_what_another_retention_costs_is_a_line(simulated_collection: Path, enab
     assert ("SM-2" in rows) == (not enabled)
     line = shown.line([answer])
     assert line.startswith(f"{answer.subject}: ~")
-    assert f"~{rows['0.85'][2]} at 85 %" in line
+    assert (f"~{rows['0.85'][2]} at 85 %" in line) == (not enabled)
     assert ("were FSRS on" in line) == (not enabled)
-    assert ("SM-2 as now ~" in line) == (not enabled)
+    assert (" now (w works out" in line) == enabled
+    assert "SM-2 as now" not in line
 
 
 @pytest.mark.parametrize(
@@ -591,7 +584,7 @@ def test_what_another_retention_costs_is_a_line(simulated_collection: Path, enab
     [
         (
             *(0, 52.0, "the parameters in force"),
-            "~52 now; once optimized ~87 at 92 %, ~46 at 85 % (a first estimate, w tells more)",
+            "~52 now (w works out what optimizing and other retentions change)",
         ),
         (
             *(2, 52.0, "the parameters in force"),
@@ -604,8 +597,13 @@ def test_what_another_retention_costs_is_a_line(simulated_collection: Path, enab
         ),
         (
             *(0, 52.0, "SM-2"),
-            "~46 at 85 %, ~70 at 90 %, were FSRS on and once optimized; SM-2 as now ~52, with the "
-            "same cards (a first estimate, w tells more)",
+            "~46 at 85 %, ~70 at 90 %, were FSRS on and once optimized "
+            "(a first estimate, w tells more)",
+        ),
+        (
+            *(2, 52.0, "SM-2"),
+            "46 (42-51) at 85 %, 70 (63-76) at 90 %, were FSRS on and once optimized; SM-2 as now "
+            "~52, with the same cards (90 % ranges, w tells more)",
         ),
     ],
 )
@@ -623,13 +621,13 @@ async def test_closing_asks_while_questions_are_open(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE, answer=answers)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, answers.holding.is_set)
-        await pilot.press("escape")
+        await pilot.press("ctrl+o")
         await until(pilot, on(app, "Question"))
         await until(pilot, lambda: "Stop what still runs?" in text_of(app))
         await pilot.press("escape")
         await until(pilot, on(app, "AnswersScreen"))
         assert app.session.answers_ended is None
-        await pilot.press("escape", "y")
+        await pilot.press("ctrl+o", "y")
         await until(pilot, on(app, "OpenScreen"))
 
 
@@ -642,13 +640,19 @@ async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
         await until(pilot, lambda: "├" in text_of(app))
         assert "−0.0290 ±.0120" in text_of(app)
         await pilot.press("end")
-        await until(pilot, lambda: "What the buttons would show" in text_of(app))
+        await until(pilot, lambda: "Which numbers are noise?" in text_of(app))
         await pilot.press("n")
         await until(pilot, lambda: "Maps" in text_of(app))
-        await pilot.press("escape", "t")
-        await until(pilot, lambda: "Month by month" in text_of(app))
-        await pilot.press("escape", "s")
-        await until(pilot, lambda: "Your day hardly matters" in text_of(app))
+        for key, evidence in (
+            ("2", "Default: retention"),
+            ("3", "by desired retention"),
+            ("4", "Parameters of their own or one set for all"),
+        ):
+            await pilot.press("escape", key)
+            await until(pilot, lambda evidence=evidence: evidence in text_of(app))
+        await pilot.press(*["escape"] * 3)  # the file stays open
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: "Ctrl-O chooses another" in " ".join(app.told))
 
 
 async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
@@ -657,7 +661,7 @@ async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE, answer=answers, options=asked_anew)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
-        await pilot.press("p")
+        await pilot.press("P")
         await until(pilot, on(app, "ChooseScreen"))
         await until(pilot, lambda: "preset Default" in text_of(app))
         await pilot.press("home", "space")
@@ -675,7 +679,7 @@ async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
         assert set(of_default.cards.deck_id.tolist()) == {10}
         assert app.session.file_name == "collection.anki2 · Default"
         # A row of the receipt does the same, and nothing chosen takes all back.
-        await pilot.press("p")
+        await pilot.press("P")
         await until(pilot, on(app, "ChooseScreen"))
         await pilot.press("home", "space", "enter")
         await until(pilot, lambda: len(answers.asked) == 3 and on(app, "AnswersScreen")())
@@ -712,10 +716,10 @@ async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> No
     app = make_app(tmp_path, FILE, answer=held, load=newer)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, held.holding.is_set)
-        await until(pilot, lambda: "As of " in text_of(app) and "sure, 97 of 100" in text_of(app))
+        await until(pilot, lambda: "As of " in text_of(app) and "sure ●●●●●" in text_of(app))
         held.go.set()
-        await until(pilot, lambda: "Rows: " in text_of(app))
-        assert "answered in" in text_of(app)
+        await until(pilot, lambda: "answered in" in text_of(app))
+        assert "As of" not in text_of(app)
 
 
 async def test_what_a_retention_costs_gets_better_known(
@@ -785,7 +789,7 @@ async def test_the_line_of_costs_has_ranges_once_they_are_worked_out(
 ) -> None:
     """Also at the next start; not while draws are missing, which would look surer than it is."""
     leave = threading.Event()
-    quick = Question(retentions=(0.85, 0.9), days=60, new_a_day=30, draws=3)
+    quick = Question(retentions=(0.8, 0.85, 0.9, 0.95), days=60, new_a_day=30, draws=3)
     seen: list[Workload] = []
 
     def of_few_draws(log: ReviewLog, preset: str | None, **given: Any) -> Iterator[Workload]:
@@ -804,37 +808,31 @@ async def test_the_line_of_costs_has_ranges_once_they_are_worked_out(
     def opened() -> SrsEvalApp:
         return make_app(tmp_path, FILE, load=lambda path, **_: log)
 
-    def line(app: SrsEvalApp) -> str:
-        (text,) = (
-            " ".join(str(each.prompt).split())
-            for each in app.screen.query_one(Lines).options
-            if str(each.id).startswith("costs ")
-        )
-        return text
+    def costs_pane(app: SrsEvalApp) -> Pane:
+        return app.session.overview.first_screen.panes[2]
 
     app = opened()
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
-        assert "~" in line(app)
-        await pilot.press("end", "w")  # of no preset in particular: of that with the most reviews
+        assert "▒" not in text_of(app)
+        await pilot.press("w")  # of the preset that the pane speaks of
         await until(pilot, lambda: "allow: 2 of 3" in text_of(app))
         await pilot.press("escape")
         await until(pilot, on(app, "AnswersScreen"))
-        assert "a first estimate" in line(app)
+        assert "▒" not in text_of(app)
         leave.set()
         await pilot.press("w")
         await until(pilot, lambda: app.screen.query_one("#box").border_subtitle == "")
         rows = {row[0]: row for row in shown.tables(seen[-1].finding)[0].rows}
         await pilot.press("escape")
-        await until(pilot, lambda: on(app, "AnswersScreen")() and "90 % ranges" in line(app))
-        better = line(app)
-        assert "first estimate" not in better
-        assert f"{rows['0.85'][2]} at 85 %" in better
-        assert "-" in str(rows["0.85"][2])
+        ranges = str(rows["0.85"][3])
+        await until(pilot, lambda: on(app, "AnswersScreen")() and ranges in text_of(app))
+        assert "-" in ranges
+        better = costs_pane(app)
     again = opened()
-    async with again.run_test(size=(80, 24)) as pilot:
+    async with again.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(again))
-        assert line(again) == better
+        assert costs_pane(again) == better
 
 
 def test_what_was_kept_of_other_reviews_is_not_improved(tmp_path: Path) -> None:
@@ -872,7 +870,7 @@ async def test_leaving_ends_the_questions(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE, answer=answers, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, answers.holding.is_set)
-        await pilot.press("escape", "y")
+        await pilot.press("ctrl+o", "y")
         await until(pilot, on(app, "OpenScreen"))
         await until(pilot, lambda: not any(each.alive for each in app.session._asking))
         assert not engine.asked

@@ -21,11 +21,12 @@ from srs_eval.advice.findings import (
     Belief,
     Candidate,
     Finding,
+    Fit,
     OfAll,
     OfPreset,
 )
 from srs_eval.advice.parameters import _best, are_my_parameters_good
-from srs_eval.advice.questions import compare
+from srs_eval.advice.questions import Asked, ask, compare
 from srs_eval.advice.sentences import dots, sureness
 from srs_eval.data.reviews import Cards, ReviewLog
 from srs_eval.models import fsrs6
@@ -70,13 +71,62 @@ def test_the_act_is_that_with_the_least_expected_loss(
 ) -> None:
     candidates = [Candidate(NOW)]
     candidates += [Candidate(name, belief=Belief(0.7, g, g, g)) for name, g in gains.items()]
-    assert _best(candidates, can_share).name == chosen
+    assert _best(candidates, can_share, 0.001).name == chosen
 
 
 def test_what_is_less_likely_to_help_than_the_button_is_not_recommended() -> None:
     button = Candidate(RECENCY, belief=Belief(0.9, 0.004, 0.0, 0.01))
     defaults = Candidate(DEFAULTS, belief=Belief(0.8, 0.02, -0.1, 0.2))
-    assert _best([Candidate(NOW), defaults, button], True) is button
+    assert _best([Candidate(NOW), defaults, button], True, 0.001) is button
+
+
+def test_what_gains_less_than_half_of_what_is_equal_is_no_act(log: ReviewLog) -> None:
+    never = {
+        key: replace(preset, fsrs_parameters={}, modified_s=None)
+        for key, preset in log.presets.items()
+    }
+    unset = replace(log, presets=never)
+    usual, none, large = (
+        compare(unset, questions=["parameters"], equivalence=each)[:2] for each in (0.002, 0.0, 0.2)
+    )
+    assert any(each.act != KEEP for each in usual)
+    for ordinary, least, most in zip(usual, none, large, strict=True):
+        assert most.act == KEEP
+        assert (most.gain, most.parameters) == (0.0, None)
+        assert ordinary.gain is not None
+        assert ordinary.act == KEEP or ordinary.gain >= 0.001
+        assert least.gain is not None
+        assert least.act != KEEP or least.gain == 0.0
+
+
+def test_the_parameters_in_force_have_one_figure_on_the_same_reviews(log: ReviewLog) -> None:
+    """Where they are judged on others, both say which."""
+    never = {
+        key: replace(preset, fsrs_parameters={}, modified_s=None)
+        for key, preset in log.presets.items()
+    }
+    for each, is_stored in ((replace(log, presets=never), False), (log, True)):
+        asked = Asked(each)
+        presets = [found for found in ask("parameters", asked) if found.probabilities]
+        (fit,) = ask("fit", asked)
+        assert isinstance(fit.evidence, Fit)
+        whole = fit.evidence.of("FSRS").log_loss
+        now = [evidence_of(found).candidates[0].log_loss for found in presets]
+        reviews = [figure.reviews for figure in now if figure is not None]
+        told = " ".join(shown.sentences(fit))
+        titles = [shown.tables(found)[0].title for found in presets]
+        if is_stored:
+            assert sum(reviews) != whole.reviews
+            assert "better here than on the reviews since" in told
+            assert all("since these were set" in title for title in titles)
+            continue
+        assert sum(reviews) == whole.reviews
+        mean = np.average([figure.estimate for figure in now if figure], weights=reviews)
+        assert whole.estimate == pytest.approx(mean)
+        assert "reviews since" not in told
+        for found in presets:  # defaults in force are one row, and in one table
+            rows = [row["candidate"] for table in shown.tables(found) for row in table.records()]
+            assert sum(str(row).startswith("FSRS's defaults") for row in rows) == 1
 
 
 def test_every_preset_has_an_act_and_how_sure_it_is(log: ReviewLog) -> None:
@@ -96,7 +146,8 @@ def test_every_preset_has_an_act_and_how_sure_it_is(log: ReviewLog) -> None:
         assert "by optimizing again" in basis
         table = shown.tables(finding)[0]
         assert len(table.rows) == len(evidence.candidates)
-        assert table.title.endswith(f"{finding.reviews:,} reviews that no candidate had seen")
+        seen = f"{finding.reviews:,} reviews since these were set, which no candidate had seen"
+        assert table.title.endswith(seen)
     assert isinstance(whole.evidence, OfAll)
     told = {subject: act for act, names in whole.evidence.by_act for subject in names}
     assert told == {finding.subject: finding.act for finding in each}

@@ -111,7 +111,7 @@ def supermemo(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
 
 
 def test_other_programs_predictions_are_judged_beside_fsrs(supermemo: ReviewLog) -> None:
-    first, answer = compare(supermemo, parameters={"mine": fsrs6.DEFAULT})
+    first, answer, *_ = compare(supermemo, parameters={"mine": fsrs6.DEFAULT})
     assert [first.question, answer.question] == ["parameters", "models"]
     rows = {row["model"]: row for row in shown.tables(answer)[0].records()}
     result = srs_eval.evaluate(supermemo, models=["FSRS-6"], use_cache=False)["FSRS-6"]
@@ -135,7 +135,7 @@ def test_predictions_of_a_file_for_reviews_without_times(
     path = tmp_path / "mine.csv"
     lines = [f"{th},{p!r}" for th, p in zip(result.review_th, result.p.tolist(), strict=True)]
     path.write_text("\n".join(["review_th,p", *lines]))
-    _, answer = compare(supermemo, predictions=path)
+    _, answer, *_ = compare(supermemo, predictions=path)
     rows = {row["model"]: row for row in shown.tables(answer)[0].records()}
     assert rows["mine"]["log loss"] == pytest.approx(rows["optimized"]["log loss"], abs=1e-12)
     path.write_text("review_id,p\n1,0.5\n")

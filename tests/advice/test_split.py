@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.advice import pooling, refitting, shown, split
+from srs_eval.advice import parameters, pooling, shown, split
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import ALONE, POOLED, RECENCY, TOGETHER
 from srs_eval.advice.questions import compare
 from srs_eval.advice.sentences import of_100
 from srs_eval.advice.shown.parameters import named
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
-from srs_eval.data.selection import only_preset
+from srs_eval.data.rows import only_preset
 from srs_eval.data.trials import recency_weights
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval, verdict
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 # Split or merge
 
@@ -173,10 +173,10 @@ def test_a_search_of_its_own_is_told(log: ReviewLog) -> None:
 # How often
 
 
-@given(st.integers(12, 4_000), st.sampled_from([*refitting.GROWTHS, None]))
+@given(st.integers(12, 4_000), st.sampled_from([*parameters.GROWTHS, None]))
 def test_every_review_is_predicted_by_the_fit_before_it(count: int, growth: float | None) -> None:
     index = np.arange(count) * 3
-    folds = refitting.refits(index, growth)
+    folds = parameters.refits(index, growth)
     assert np.array_equal(np.concatenate([fold.test for fold in folds]), index[count // 6 :])
     for fold in folds:
         assert fold.train[-1] < fold.test[0]
@@ -189,17 +189,20 @@ def test_every_review_is_predicted_by_the_fit_before_it(count: int, growth: floa
 def test_cost_of_optimizing_less_often(log: ReviewLog, learner: Learner) -> None:
     answers = compare(log, questions=["often"])
     assert {answer.subject for answer in answers} == {"Preset 0", "Preset 1"}
+    assert "Held against optimizing at every +2 %" in shown.sentences(answers[0])[1]
+    (held,) = (each for each in shown.tables(answers[0])[0].columns if each.startswith("minus"))
+    assert held == "minus every +2 %"
     index = np.flatnonzero(learner.trials.partition == 100)
-    cost = refitting.staleness(learner, 100)
-    assert list(cost)[-2:] == [refitting.NEVER, refitting.DEFAULTS]
+    cost = parameters.staleness(learner, 100)
+    assert list(cost)[-1:] == ["once, then never"]
     # By hand: one fit at a sixth, then never again.
     first = len(index) // 6
     weights = recency_weights(first)
     fitted = fsrs6.fit(learner.trials, index[:first], weights, Context())
     p = learner.with_parameters(fitted, index[first:])
-    always = learner.predict(RECENCY, refitting.refits(index, 0.02))
+    always = learner.predict(RECENCY, parameters.refits(index, 0.02))
     by_hand = learner.losses(p, index[first:]) - learner.losses(always, index[first:])
-    assert cost[refitting.NEVER].estimate == pytest.approx(by_hand.mean(), abs=1e-12)
+    assert cost["once, then never"].estimate == pytest.approx(by_hand.mean(), abs=1e-12)
 
 
 def test_the_first_schedule_that_fails_ends_the_search(
@@ -210,9 +213,9 @@ def test_the_first_schedule_that_fails_ends_the_search(
     open_ = Interval(0.003, 0.004, 5_000, 100)
     labels = [f"every +{growth} %" for growth in (10, 25, 50, 100)]
     cost = dict(zip(labels, (sure, sure, open_, sure), strict=True))
-    cost |= {refitting.NEVER: open_, refitting.DEFAULTS: open_}
-    monkeypatch.setattr(refitting, "staleness", lambda *_: cost)
-    (found,) = refitting.how_often(learner, [100], 0.002)
+    cost |= {"once, then never": open_}
+    monkeypatch.setattr(parameters, "staleness", lambda *_: cost)
+    (found,) = parameters.how_often(learner, [100], 0.002)
     assert found.act == "every +25 %"
 
 

@@ -12,9 +12,8 @@ import srs_eval
 from srs_eval.advice import population, shown
 from srs_eval.advice.findings import Standings
 from srs_eval.advice.overview import Overview, overview
-from srs_eval.advice.population import standings
+from srs_eval.advice.population import FEWEST, standings
 from srs_eval.advice.questions import STANDING, compare
-from srs_eval.advice.standing import FEWEST
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.run import Run

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from srs_eval.advice import shown
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.questions import OF_PRESETS
+from srs_eval.advice.sentences import times_in_100
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.run import Run
 from srs_eval.report.document import Document, Section, Table
@@ -30,10 +33,17 @@ REAL = ("IllDepence.anki2", "supermemo-andyjak.txt", "niplav-revlog.csv")
 Said = dict[tuple[str, str], tuple[str | None, float | None]]
 
 
-@pytest.fixture(params=["fixture", *REAL])
-def path(request: pytest.FixtureRequest) -> Path:
-    if request.param == "fixture":
-        return shared_or_skip("anki", "fixtures", "collection.anki2")
+@pytest.fixture(params=["fixture", "suspended", *REAL])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    if request.param in ("fixture", "suspended"):
+        fixture = shared_or_skip("anki", "fixtures", "collection.anki2")
+        if request.param == "fixture":
+            return fixture
+        copied = tmp_path / "suspended.anki2"
+        copied.write_bytes(fixture.read_bytes())
+        with closing(sqlite3.connect(copied)) as connection, connection:
+            connection.execute("update cards set queue = -1")
+        return copied
     folder = os.environ.get("SRS_EVAL_REAL")
     if folder is None:
         pytest.skip("needs SRS_EVAL_REAL, a folder with people's files")
@@ -68,13 +78,17 @@ def words_of(value: Any) -> Iterator[str]:
         yield from (each for each in vars(value).values() if isinstance(each, str))
 
 
-def test_all_views_say_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_views_say_the_same(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
     log = srs_eval.load(path)
 
-    done = main_here("compare", path, "--json", "-")
+    target = tmp_path / "answers.json"
+    done = main_here("compare", path, "--json", target)
     assert done.returncode == 0, done.stderr
-    in_json = json.loads(done.stdout)["findings"]
+    text = " ".join(done.stdout.split())
+    in_json = json.loads(target.read_text("utf-8"))["findings"]
     by_json: Said = {
         (each["question"], each["subject"]): (each["act"], each["probability"]) for each in in_json
     }
@@ -96,11 +110,10 @@ def test_all_views_say_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         probability = by_json[question, subject][1]
         if question == OF_PRESETS and probability is not None:
             line = lines[question, subject]
-            assert f"{100 * probability:.0f} of 100" in line.text
+            assert f"{times_in_100(probability)} of 100" in line.text
             (finding,) = (each for each in app.of(question) if each.subject == subject)
             assert line.way == shown.act(finding)
 
-    text = " ".join(main_here("compare", path).stdout.split())
     document = learner_report(log, Run(), Protocol(), tell=lambda *_: None)
     told = " ".join(" ".join(words_of(document)).split())
     for each in in_json:
@@ -108,6 +121,8 @@ def test_all_views_say_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             assert sentence in text
         if (each["question"], each["subject"]) in both:
             assert each["sentences"][0].rstrip(".") in told
+    left = "nothing is left to schedule"
+    assert {text.count(left), told.count(left)} == {int("suspended" in path.name)}
     (table,) = (each for each in _tables(document) if each.name == "what-to-do")
     assert {row[0]: (row[1], row[2]) for row in table.rows} == {
         line.title: (line.way.capitalize(), line.text) for line in app.lines if line.way

@@ -16,7 +16,6 @@ from srs_eval.advice.questions import MODELS, OF_PRESETS, WRONG, compare, questi
 from srs_eval.advice.saved import Kept, keep, last
 from srs_eval.advice.sentences import signed
 from srs_eval.advice.shown import line, sentences, tables
-from srs_eval.advice.shown.buttons import as_anki_writes
 from srs_eval.advice.workload import estimate
 from srs_eval.advice.workload.estimate import (
     FIGURES,
@@ -31,11 +30,10 @@ from srs_eval.advice.workload.estimate import (
     document,
     workload,
 )
-from srs_eval.advice.workload.preview import cards_by
-from srs_eval.advice.workload.today import FEWEST_IN_MONTH, own_pace, todays_cards
+from srs_eval.advice.workload.today import FEWEST_IN_MONTH, own_pace
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.reviews import LEARNING, REVIEW, Entries, Preset, ReviewLog
+from srs_eval.data.reviews import LEARNING, REVIEW, Entries, ReviewLog
 from srs_eval.models import fsrs6
 from tests.data.anki_files import make_collection, plain_history
 from tools.simulated import simulate_learner, write_collection
@@ -192,7 +190,7 @@ def test_overdue_cards_are_told_with_what_they_cost(log: ReviewLog, stages: list
     assert document(later)["backlog"] == {"reviews": reviews, "minutes": minutes}
     assert "overdue" not in line([stages[0].glance])
     much = replace(later, overdue=4_339, backlog=(2_595.0, 1_910.0))
-    assert "; 4,339 overdue cards take 1,910 minutes (a first" in line([much.glance])
+    assert "; 4,339 overdue cards take 1,910 minutes (w works out" in line([much.glance])
     slight = replace(later, backlog=(3.0, 0.5))
     assert "not enough to be felt" in said(slight)
 
@@ -262,6 +260,20 @@ def test_nothing_looks_surer_than_it_is_while_draws_are_missing(stages: list[Wor
         assert not any("Instead of" in sentence for sentence in sentences(told))
     assert np.array_equal(stages[0].median, stages[0].first)
     assert sentences(stages[5].finding)[0].startswith("At a desired retention")
+
+
+def test_a_first_estimate_compares_nothing_with_now(log: ReviewLog, off: ReviewLog) -> None:
+    """Ranges could turn round what follows from it; once they are there both are told."""
+    for each, schedule in ((log, "the parameters in force"), (off, "SM-2")):
+        first, *_, last = workload(each, question=QUICK)
+        assert first.as_now is not None
+        both = "once optimized to all", f"While {schedule} go"
+        assert sum(words in said(first) for words in both) == 1
+        assert all(words in said(last) for words in both)
+        assert not ("once optimized" in line([first.glance]) and " now" in line([first.glance]))
+        assert "once optimized" in line([last.glance])
+        assert " now" in line([last.glance])
+        assert "holds cards back" not in said(replace(first, limit=1))
 
 
 def test_the_pace_is_of_the_days_that_there_are(log: ReviewLog, stages: list[Workload]) -> None:
@@ -353,49 +365,6 @@ def test_what_cannot_be_answered_is_refused(log: ReviewLog, tmp_path: Path) -> N
     few = srs_eval.load(make_collection(tmp_path / "few.anki2", entries=plain_history(6)[:2]))
     with pytest.raises(NotEnoughData):
         workload(few, question=QUICK)
-
-
-# What the buttons would give
-
-
-def test_buttons_are_ankis(log: ReviewLog) -> None:
-    group = next(key for key in log.presets if (log.preset_of(log.cards.deck_id) == key).any())
-    today = todays_cards(log, group)
-    steps = Preset(1, "P", learning_steps=(1.0, 10.0), relearning_steps=(10.0,))
-
-    def shown(preset: Preset, retention: float) -> dict[str, tuple[float, ...]]:
-        cards = cards_by(fsrs6.DEFAULT, today, preset, retention)
-        return {each.kind: each.seconds for each in cards}
-
-    lines = shown(steps, 0.9)
-    # FSRS-6's defaults at 0.90: intervals are stabilities; Easy begins at 8.2956 days.
-    assert lines["new"] == (60.0, 330.0, 600.0, 8 * 86_400.0)
-    for seconds in lines.values():
-        assert sorted(seconds) == list(seconds)
-    none = shown(Preset(1, "P"), 0.9)
-    days = [each / 86_400 for each in none["new"]]
-    assert days == [round(max(1, fsrs6.DEFAULT[k])) for k in range(4)]
-    shorter = shown(replace(steps, maximum_interval=30), 0.9)
-    assert max(max(seconds) for seconds in shorter.values()) == 30 * 86_400
-    for some, more in zip(shown(steps, 0.8).values(), lines.values(), strict=True):
-        assert some[3] >= more[3]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (59, "59s"),
-        (600, "10m"),
-        (3600, "1h"),
-        (5400, "1.5h"),
-        (86_400 * 12, "12d"),
-        (86_400 * 30, "1mo"),
-        (86_400 * 42, "1.4mo"),
-        (86_400 * 730, "2y"),
-    ],
-)
-def test_intervals_are_written_as_anki_does(seconds: float, words: str) -> None:
-    assert as_anki_writes(seconds) == words
 
 
 # The command line

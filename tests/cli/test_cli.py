@@ -271,7 +271,7 @@ def test_one_group_is_judged_on_the_same_reviews(
 
 def test_deck_with_its_subdecks(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from srs_eval.anki_import import load_log
-    from srs_eval.data.selection import only_deck, only_preset
+    from srs_eval.data.rows import only_deck, only_preset
 
     log = load_log(collection)
     with_children = next(

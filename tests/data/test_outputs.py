@@ -17,7 +17,7 @@ from srs_eval.cli.main import main
 from srs_eval.cli.options import Outputs
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
-from srs_eval.data.outputs import _LIST, _is_own, check_outputs, write_file, write_folder
+from srs_eval.data.paths import _LIST, _is_own, check_outputs, write_file, write_folder
 from srs_eval.models.configurations import resolve
 from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table
 from tests.benchmark.test_store import SETUP, unit

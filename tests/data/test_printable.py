@@ -18,15 +18,14 @@ from textual.widgets import Input
 
 from srs_eval.app import Options
 from srs_eval.cli.main import main
-from srs_eval.data.errors import InputError
-from srs_eval.data.printable import csv_text, harmless, printable
+from srs_eval.data.errors import InputError, csv_text, harmless, printable
 from srs_eval.models import all_models
 from srs_eval.models.configurations import resolve
 from srs_eval.report.console import console_for, models_table
 from srs_eval.report.document import Column, Figure, Table
 from srs_eval.report.export import models_document, run_csv
 from srs_eval.report.files import _as_csv
-from srs_eval.tui.state import Recent, State, save_state
+from srs_eval.tui.config import Recent, State, save_state
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.tui.app_world import MODELS, MadeUpEngine, make_app, on, text_of, until
 from tools.simulated import simulate_learner, write_collection

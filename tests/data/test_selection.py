@@ -9,7 +9,7 @@ import pytest
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import Cards, Deck, ImportReceipt, Preset, ReviewLog, Rows
-from srs_eval.data.selection import only_deck, only_preset
+from srs_eval.data.rows import only_deck, only_preset
 
 
 def log_with(decks: list[Deck], presets: list[Preset] | None = None) -> ReviewLog:

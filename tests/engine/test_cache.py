@@ -15,7 +15,7 @@ import pytest
 from srs_eval.engine import session as cache
 from srs_eval.models.configurations import resolve
 from srs_eval.training import compile as program
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from tests.conftest import PATIENCE
 
 
@@ -65,7 +65,7 @@ if sys.argv[1] == "updated":
     Path(rule).write_bytes(Path(rule).read_bytes() + b"# another rule")
 assert compiled(kernel)(1.0) == 2.0
 key = program_digest()
-cache._save(key, cache._Stored(np.zeros(3), None, 1.0, ()))
+cache._save(key, cache._Stored(np.zeros(3), None, (), 1.0))
 print(before, changed(), cache._load(key) is not None)
 """
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
 from srs_eval.cli.main import sentence_of
-from srs_eval.engine.conformance import Finding, findings
-from srs_eval.models import all_models, load_model_file
-from tests.cli.program import program
+from srs_eval.engine.conformance import Finding, _configurations_of, _gradients, findings
+from srs_eval.models import Model, all_models, load_model_file
+from tests.cli.program import main_here, program
 
 RIGHT = '''
 """p = 1 / (1 + exp(-(a + b ln(1 + t)))), fitted by scipy with a gradient written by hand."""
@@ -151,19 +152,27 @@ WRONG: dict[str, tuple[str, str, set[str]]] = {
     "writes": (
         PREDICTED,
         "import torch\n    torch.from_numpy(trials.delta_t).add_(1)\n    " + PREDICTED,
-        {"fails"},
+        {"writes"},
     ),
 }
 QUICK = {"own", "later", "test-part", "sign", "useless-knob", "nan", "early", "state", "process"}
 KNOWING = {"own outcome", "later outcome", "fit sees test", "learns", "repeats", "workers", "order"}
 
 
-def found_with(path: Path, name: str, content: str) -> list[Finding]:
+Look = Callable[[Sequence[Model]], Iterable[Finding]]
+
+
+def gradients_of(models: Sequence[Model]) -> Iterable[Finding]:
+    (configuration, *_) = _configurations_of(models)
+    return _gradients(configuration)
+
+
+def found_with(path: Path, name: str, content: str, look: Look = findings) -> list[Finding]:
     file = path / f"{name}.py"
     file.write_text(content.replace('"NAME"', f'"{name}"'), encoding="utf-8")
     models = load_model_file(file)
     try:
-        return list(findings(models))
+        return list(look(models))
     finally:
         for model in models:
             del all_models()[model.name]
@@ -197,7 +206,7 @@ def test_a_gradient_is_found_wherever_it_is_written(tmp_path: Path) -> None:
         ("by-itself", own, "Model.loss"),
         ("slope", SLOPE, "Linear"),
     ):
-        (found,) = [e for e in found_with(tmp_path, name, content) if e.kind == "gradient"]
+        (found,) = found_with(tmp_path, name, content, gradients_of)
         assert found.what == where
         assert found.found == pytest.approx(found.expected / 2, rel=0.05)
 
@@ -206,12 +215,12 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
     right.write_text(RIGHT, encoding="utf-8")
     wrong.write_text(RIGHT.replace(*WRONG["own"][:2]), encoding="utf-8")
-    done = program("models", "check", str(right))
+    done = main_here("models", "check", right)
     assert (done.returncode, done.stdout) == (0, "Nothing wrong was found with NAME.\n")
     done = program("models", "check", str(wrong))
     assert done.returncode == 1
     assert "with the outcome of this review" in done.stdout.replace("\n", " ")
     for words in ((), ("NO-SUCH-MODEL",), (str(tmp_path / "none.py"),), ("AVG", "--json", "-")):
-        refused = program("models", "check", *words)
+        refused = main_here("models", "check", *words)
         assert refused.returncode == 2
         assert refused.stderr.startswith("srs-eval: ")

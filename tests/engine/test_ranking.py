@@ -22,7 +22,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import prepare_trials
-from srs_eval.engine import results
+from srs_eval.engine import session as engine
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import (
     ORDERS,
@@ -33,9 +33,8 @@ from srs_eval.engine.ranking import (
     rows_of,
     with_floors,
 )
-from srs_eval.engine.results import Result
 from srs_eval.engine.run import Finished
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import Result, Session
 from srs_eval.metrics import summary
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.report import formats as words
@@ -69,7 +68,7 @@ def guessing(name: str, p: np.ndarray, reviews: int = 2_000, first: int = 1) -> 
         metrics=summary(y, p, bins),
         parameters=None,
         p=p,
-        tests=results.TestSet(
+        tests=engine.TestSet(
             y=y,
             review_th=first + steps,
             fold=np.ones(reviews, np.int64),
@@ -99,6 +98,27 @@ def test_groups_are_identical_reviews_and_learners_stand_apart() -> None:
     assert learners.lines[0].to_floor is not None  # the floor was judged on the same reviews
     assert others.reviews < schedulers.reviews
     assert len({group.title for group in (schedulers, learners, others)}) == 3
+
+
+def test_places_are_in_the_order_of_verdicts() -> None:
+    """What is surely a bit worse comes below what is worse on average, on few days."""
+    steps = np.arange(2_000)
+    well = np.where(steps % 5 > 0, 0.9, 0.4)
+    now_and_then = np.where(steps // 20 % 50 == 7, 1 - well, np.minimum(well + 0.004, 0.99))
+    pairs = [
+        guessing("FSRS-6", well),
+        guessing("FSRS-5", np.where(steps % 5 > 0, 0.89, 0.41)),
+        guessing("HLR", now_and_then),
+    ]
+    (group,) = ranking(pairs)
+    told = [(line.configuration.name, line.place, line.standing) for line in group.lines]
+    assert told == [
+        ("FSRS-6", 1, "best"),
+        ("HLR", 2, "can't tell yet"),
+        ("FSRS-5", 3, "worse"),
+    ]
+    assert group.lines[1].log_loss.estimate > group.lines[2].log_loss.estimate
+    assert [line for tie in group.ties for line in tie.lines] == list(group.lines)
 
 
 def test_the_floor_is_a_line_and_no_place() -> None:
@@ -516,28 +536,28 @@ def test_a_batch_tells_of_the_users_that_were_asked_for(
 
 def test_ties_hold_every_line_once_under_its_verdict() -> None:
     for group in ranking(PAIRS):
-        held = [line for tie in group.ties for line in tie.lines]
+        held = [line for _, lines in group.ties for line in lines]
         assert sorted(held, key=lambda line: line.configuration.name) == sorted(
             group.lines, key=lambda line: line.configuration.name
         )
-        for tie in group.ties:
-            standings = {line.standing for line in tie.lines} - {None}
+        for _, lines in group.ties:
+            standings = {line.standing for line in lines} - {None}
             assert len(standings) == 1 or standings == {"best", "as good"}
     first = ranking(PAIRS)[0]
-    assert [tie.words for tie in first.ties] == ["best", "worse"]
+    assert [words for words, _ in first.ties] == ["best", "worse"]
     # SM2 is worse than the best, and not shown to be worse than the average that it is below.
-    assert [line.configuration.name for line in first.ties[1].lines][-2:] == ["AVG", "SM2"]
+    assert [line.configuration.name for line in first.ties[1][1]][-2:] == ["AVG", "SM2"]
 
 
 def test_the_floor_stands_where_it_falls() -> None:
     few = [constant("HLR", 0.7, 900), constant("SM2", 0.5, 900), constant("AVG", 0.79, 900)]
-    assert [tie.words for tie in ranking(few)[0].ties] == [
+    assert [words for words, _ in ranking(few)[0].ties] == [
         "nearest to the average",
         "can't tell yet",
     ]
-    names = [line.configuration.name for tie in ranking(few)[0].ties for line in tie.lines]
+    names = [line.configuration.name for _, lines in ranking(few)[0].ties for line in lines]
     assert names == ["AVG", "HLR", "SM2"]
-    assert [tie.words for tie in ranking([constant("AVG", 0.8)])[0].ties] == [""]
+    assert [words for words, _ in ranking([constant("AVG", 0.8)])[0].ties] == [""]
 
 
 @given(st.sampled_from(sorted(ORDERS)), st.booleans())

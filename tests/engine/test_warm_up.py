@@ -24,16 +24,21 @@ def test_what_compiles_nothing_comes_first() -> None:
 
 SCRIPT = f"""{COMPILED}
 import sys
+import time
 from pathlib import Path
 from srs_eval.data.datasets import open_dataset
 from srs_eval.engine import evaluate as engine
 from srs_eval.engine.run import Finished, Started
+from srs_eval.engine.session import must_compile
+from srs_eval.models.configurations import resolve
 
 def main():
     names = "HLR,SM2-trainable"
     pool = engine.warm_up(names)
     assert pool is not None
-    pool.shutdown()
+    while any(map(must_compile, resolve(names))):
+        time.sleep(0.1)
+    pool.terminate_workers()
     assert engine.warm_up(names) is None
     log = open_dataset(Path(sys.argv[1])).load(1)
     events = list(engine.evaluate(log, names, jobs=0, use_cache=False))

@@ -196,14 +196,7 @@ def test_terminating_ends_what_is_at_work_and_cancels_the_rest() -> None:
     pool.terminate_workers()
 
 
-def test_shutting_down_finishes_what_was_submitted() -> None:
-    with WorkerPool(2) as pool:
-        futures = [pool.submit(count_up, to) for to in range(5)]
-    assert [future.result() for future in futures] == list(range(5))
-    assert not multiprocessing.active_children()
-
-
-def test_leaving_by_an_exception_waits_for_nothing() -> None:
+def test_leaving_a_block_waits_for_nothing() -> None:
     asleep = threading.Event()
     with contextlib.suppress(KeyError), WorkerPool(1, on_message=lambda *_: asleep.set()) as pool:
         at_work = pool.submit(sleep, 600)

@@ -27,8 +27,7 @@ from srs_eval.models.configurations import resolve
 from srs_eval.training import linear
 from srs_eval.training.compile import compiled
 from srs_eval.training.linear import adam
-from srs_eval.training.optimisers import minimise
-from srs_eval.training.orders import quicksort_order
+from srs_eval.training.optimisers import minimise, quicksort_order
 from tests.conftest import shared_or_skip
 from tools.simulated import simulate_learner
 

@@ -36,7 +36,7 @@ from srs_eval.models.configurations import resolve
 from srs_eval.training import networks as neural
 from srs_eval.training import torch_networks
 from srs_eval.training.compile import compiled
-from srs_eval.training.orders import permutations, quicksort_order
+from srs_eval.training.optimisers import permutations, quicksort_order
 from srs_eval.training.recurrent import _SEED, fit_recurrent
 from srs_eval.training.trie import trie_batches
 from tests.conftest import shared_or_skip
@@ -476,8 +476,8 @@ def test_lstm_normalises_as_published_or_right(weights_folder: Path) -> None:
 
 def test_lstm_shuffles_as_pandas() -> None:
     pandas = pytest.importorskip("pandas")
-    theirs = pandas.Series(range(1000)).sample(frac=1, random_state=lstm._SHUFFLE_SEED)
-    ours = np.random.RandomState(lstm._SHUFFLE_SEED).permutation(1000)
+    theirs = pandas.Series(range(1000)).sample(frac=1, random_state=neural._SHUFFLE_SEED)
+    ours = np.random.RandomState(neural._SHUFFLE_SEED).permutation(1000)
     np.testing.assert_array_equal(ours, theirs)
 
 
@@ -487,7 +487,7 @@ def test_lstm_schedule_and_recency() -> None:
     rates = [lstm.learning_rate(k) for k in range(20)]
     assert np.argmax(rates) == 5
     assert np.diff(rates, 2)[:3] == pytest.approx(0, abs=1e-12)
-    weights = lstm._recency(101)
+    weights = neural.recency(101, *lstm._RECENCY)
     assert weights.mean() == pytest.approx(1)
     assert weights[-1] / weights[0] == pytest.approx(7.49)
 
@@ -614,7 +614,7 @@ def test_gru_503_equals_torch_before_and_after_training(
     with torch.no_grad():
         np.testing.assert_allclose(after, network(*padded(trials, test)).numpy(), atol=1e-9)
     assert np.abs(after - before).max() > 0.01
-    assert gru_503.recency(len(train)) == pytest.approx(weight_of[train])
+    assert neural.recency(len(train), *gru_503.RECENCY) == pytest.approx(weight_of[train])
     in_halves = Context(hyperparameters={"batch_size": -(-len(rows) // 2)})
     one, two = (gru_503.tuned(weights, trials, train, each) for each in (Context(), in_halves))
     assert not np.array_equal(one.values, two.values)

@@ -19,7 +19,7 @@ from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.models import Context, all_models, anki_sm2, sm2_trainable
 from srs_eval.models.configurations import resolve
-from srs_eval.training.records import packed
+from srs_eval.training.compile import packed
 from srs_eval.training.recurrent import RecurrentModel, _kernel_of, _scratch, new_descent
 from srs_eval.training.trie import history_trie, trie_batches
 from tests.conftest import shared_or_skip

@@ -17,9 +17,9 @@ from srs_eval.engine.ranking import own_scheduler, ranking, with_own
 from srs_eval.engine.session import Session
 from srs_eval.models import fsrs4dot5, fsrs6
 from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.models.own_parameters import as_anki_runs, version_of
+from srs_eval.models.own_parameters import as_anki_runs, is_in_anki, remarks, version_of
 from srs_eval.report.inspection import inspect_log, render_inspection
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 from tests.tui.app_world import make_result
 from tools.simulated import simulate_learner, write_collection
 
@@ -120,7 +120,7 @@ def test_what_is_flattered_has_no_place_and_moves_nobody() -> None:
     assert places == {
         line.configuration.name: (line.place, line.standing) for line in without.lines
     }
-    assert [line for tie in group.ties for line in tie.lines if line is own] == [own]
+    assert [line for _, lines in group.ties for line in lines if line is own] == [own]
     assert "your parameters" not in group.answer
     (judged,) = ranking([*fair, (OWN, replace(perfect, flattered=0))])
     assert judged.best is not None
@@ -162,3 +162,13 @@ def test_a_version_has_one_name_everywhere(log: ReviewLog) -> None:
     Console(width=120, file=receipt).print(render_inspection(of_old))
     assert version_of(fsrs4dot5._DEFAULT) == "FSRS-4.5"
     assert receipt.getvalue().count("FSRS-4") == receipt.getvalue().count("FSRS-4.5") > 0
+
+
+def test_what_anki_can_schedule_with() -> None:
+    usable = {each.name for each in resolve("all,your parameters,Anki-SM-2") if is_in_anki(each)}
+    assert {"FSRS-6", "FSRS-6-recency", "FSRS-5", "FSRS-4.5", "FSRS-rs", "Anki-dry-run"} < usable
+    assert not usable & {"FSRS-7-short-secs-recency", "FSRS-6-deck", "FSRS-6-binary", "Anki", "AVG"}
+    assert remarks(resolve("FSRS-5,FSRS-7")) == [
+        "✓ Anki can use it: FSRS-5 from 24.11.",
+        "Fitted on intervals in seconds: FSRS-7.",
+    ]

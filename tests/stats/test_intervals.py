@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from srs_eval import metrics
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.engine.results import Result, log_loss_difference, log_loss_interval, losses
+from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval, losses
 from srs_eval.stats import intervals as comparison
 from srs_eval.stats.intervals import Interval, mean_interval, more_reviews, verdict, verdicts
 from tests.tui.app_world import MODELS, make_result

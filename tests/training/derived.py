@@ -8,9 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.training.reverse_mode import adjoint
-from srs_eval.training.step_graph import DOUBLE, VECTOR, Graph, Value
-from srs_eval.training.tracing import _COMPARISONS, OPERATIONS, Traced
+from srs_eval.training.step_graph import (
+    COMPARISONS,
+    DOUBLE,
+    OPERATIONS,
+    VECTOR,
+    Graph,
+    Traced,
+    Value,
+)
+from srs_eval.training.tracing import adjoint
 
 COMPUTED: dict[str, Callable[..., Any]] = {
     "fadd": np.add,
@@ -96,4 +103,4 @@ def _computed(value: Value, known: dict[Value, Any]) -> Any:
 def _operation(make: Any) -> Callable[..., Any]:
     if make in OPERATIONS:
         return COMPUTED[OPERATIONS[make]]
-    return next(COMPARED[sign] for sign, each in _COMPARISONS.items() if each is make)
+    return next(COMPARED[sign] for sign, each in COMPARISONS.items() if each is make)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from srs_eval.training import orders
+from srs_eval.training import optimisers as orders
 
 
 def test_chacha_as_published() -> None:

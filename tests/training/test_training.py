@@ -23,15 +23,22 @@ from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.models import Cancelled, Context, fsrs6
 from srs_eval.training import elementwise
-from srs_eval.training.compile import Gradient, _compiled_step, as_function, compiled
+from srs_eval.training.compile import (
+    Gradient,
+    Int32Array,
+    _compiled_step,
+    as_function,
+    compiled,
+    packed,
+    unpacked,
+)
 from srs_eval.training.initial_stability import (
     InitialStability,
     _complete,
     _minimise,
     fit_initial_stability,
 )
-from srs_eval.training.orders import permutations, quicksort_order
-from srs_eval.training.records import Int32Array, packed, unpacked
+from srs_eval.training.optimisers import permutations, quicksort_order
 from srs_eval.training.recurrent import fit_recurrent
 from tests.conftest import REPOSITORY
 from tools.simulated import simulate_learner

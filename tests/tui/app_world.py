@@ -35,13 +35,12 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.questions import TASKS
 from srs_eval.advice.workload.estimate import RETENTIONS, Question, Workload
-from srs_eval.advice.workload.preview import Buttons, Card
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportReceipt, Preset, ReviewLog
 from srs_eval.data.trials import rmse_bin_ids
-from srs_eval.engine import results
-from srs_eval.engine.results import Result
+from srs_eval.engine import session as engine
 from srs_eval.engine.run import Event, Failed, Finished, Prepared, Progress, Skipped, Started
+from srs_eval.engine.session import Result
 from srs_eval.metrics import summary
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import Configuration, resolve
@@ -156,7 +155,7 @@ def make_result(name: str) -> Result:
         metrics=summary(y, p, bins),
         parameters={0: [0.2 + 0.31 * w for w in range(21)]} if name.startswith("FSRS") else None,
         p=p,
-        tests=results.TestSet(
+        tests=engine.TestSet(
             y=y,
             review_th=2 * steps + same_day,
             fold=1 + steps * 5 // n,
@@ -221,7 +220,7 @@ class MadeUpEngine:
                             return
                 if cancel.is_set():
                     return
-                yield Progress(configuration, fold / 5, fold, 5)
+                yield Progress(configuration, fold / 5)
             if name in self.failing:
                 yield Failed(configuration, "ZeroDivisionError: float division", "Traceback ...")
             elif name in self.skipping:
@@ -294,10 +293,6 @@ def make_answers() -> list[Finding]:
     )
     apart = Difference("all", "split", interval(0.006, 0.004), "keep shared")
     shared = Sharing("preset", 2, (apart,))
-    cards = (
-        Card("new", 0, (60.0, 360.0, 600.0, 691_200.0)),
-        Card("young", 9, (600.0, 1.2e6, 1.8e6, 3.4e6)),
-    )
     whole = Part("all", interval(0.847, 0.012), 0.87)
     near = Part("88–92 %", interval(0.88, 0.02), 0.9)
     late = interval(-0.03, 0.01), interval(-0.023, 0.03)
@@ -308,9 +303,8 @@ def make_answers() -> list[Finding]:
         Finding("fit", "all reviews", interval=average.difference, reviews=2_300, evidence=fit),
         of_preset("Default", 0.470, 0.029, 0.012, 0.97, "optimize"),
         of_preset("Maps", 0.452, 0.0005, 0.02, 0.52, "keep"),
-        Finding("buttons", "Default", evidence=Buttons(0.9, (("in force", cards),))),
         Finding("noise", "Default", evidence=Noise("0 of 21")),
-        Finding("health", "Default", "keep", 0.98, evidence=Health((older,), None)),
+        Finding("health", "Default", "keep", 0.98, evidence=Health(older, None)),
         Finding(*("split", "all presets", "keep shared", 0.98), reviews=4_000, evidence=shared),
         costs.glance,
         Finding("often", "Default", "every +25 %", evidence=Often("as good")),

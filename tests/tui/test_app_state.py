@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.tui.state import FILE, State, load_state, save_state
+from srs_eval.tui.config import State, load_state, save_state
 from tests.conftest import PATIENCE
 from tests.tui.app_world import MODELS, make_app, on, until
 
@@ -23,7 +23,7 @@ def test_comes_back_as_it_was(tmp_path: Path) -> None:
     assert save_state(state, tmp_path / "new" / "folder")
     assert load_state(tmp_path / "new" / "folder") == state
     assert [recent.path for recent in state.recent] == ["/b ü.colpkg", "/a/collection.anki2"]
-    assert [entry.name for entry in (tmp_path / "new" / "folder").iterdir()] == [FILE]
+    assert [entry.name for entry in (tmp_path / "new" / "folder").iterdir()] == ["app.json"]
 
 
 def test_a_file_is_listed_once_latest_first() -> None:
@@ -50,7 +50,7 @@ def test_a_file_is_listed_once_latest_first() -> None:
     ],
 )
 def test_damage_is_as_good_as_nothing(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / FILE).write_bytes(content)
+    (tmp_path / "app.json").write_bytes(content)
     assert load_state(tmp_path) == State()
 
 
@@ -59,7 +59,7 @@ NUMBERS = ["NaN", "-Infinity", "1e999", "-1e300", "1" * 400, "-5", "0.5", "5e-32
 
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:10])
 async def test_no_number_keeps_the_app_from_its_work(tmp_path: Path, number: str) -> None:
-    (tmp_path / FILE).write_text(
+    (tmp_path / "app.json").write_text(
         f"""{{
             "recent": [{{"path": "/mine.anki2", "opened": {number}, "entries": {number}}}],
             "bins": {number}
@@ -72,22 +72,22 @@ async def test_no_number_keeps_the_app_from_its_work(tmp_path: Path, number: str
         await until(pilot, lambda: len(app.session.models.run.results()) == len(MODELS))
         await until(pilot, lambda: not app.session.models.run.running)
     assert load_state(tmp_path) == app.session.state
-    kept = json.loads((tmp_path / FILE).read_text(), parse_constant=pytest.fail)
+    kept = json.loads((tmp_path / "app.json").read_text(), parse_constant=pytest.fail)
     assert kept["recent"][0]["path"].endswith("collection.anki2")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes among the files")
 def test_a_pipe_is_as_good_as_nothing(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / FILE)
+    os.mkfifo(tmp_path / "app.json")
     script = (
-        "import sys; from pathlib import Path; from srs_eval.tui.state import State, load_state; "
+        "import sys; from pathlib import Path; from srs_eval.tui.config import State, load_state; "
         "sys.exit(load_state(Path(sys.argv[1])) != State())"
     )
     subprocess.run([sys.executable, "-c", script, tmp_path], timeout=PATIENCE, check=True)
 
 
 def test_settings_of_a_newer_version_are_passed_over(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text(
+    (tmp_path / "app.json").write_text(
         json.dumps({"bins": 20, "later": {"a": 1}, "hidden": ["sm2", "later"]})
     )
     state = load_state(tmp_path)
@@ -104,7 +104,7 @@ def test_any_content_is_survived(content: object) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / FILE).write_text(json.dumps(content))
+        (Path(folder) / "app.json").write_text(json.dumps(content))
         state = load_state(Path(folder))
         assert save_state(state, Path(folder))
         assert load_state(Path(folder)) == state

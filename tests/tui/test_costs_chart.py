@@ -5,19 +5,15 @@ from __future__ import annotations
 import pytest
 from textual.app import App, ComposeResult
 
-from srs_eval.advice.workload.estimate import KNOWN, RETENTIONS, REVIEWS, Workload
+from srs_eval.advice.workload.estimate import KNOWN, RETENTIONS, REVIEWS
+from srs_eval.tui.screens.costs import CostsChart, _ticks
 from srs_eval.tui.widgets import plot
-from srs_eval.tui.widgets.costs import CostsChart, _ticks
 from tests.tui.app_world import make_costs
 
 
 class Shown(App[None]):
-    def __init__(self, found: Workload) -> None:
-        super().__init__()
-        self.found = found
-
     def compose(self) -> ComposeResult:
-        yield CostsChart(self.found)
+        yield CostsChart()
 
 
 def points(app: App[None], graph: str) -> dict[str, tuple[float, float]]:
@@ -31,7 +27,7 @@ def points(app: App[None], graph: str) -> dict[str, tuple[float, float]]:
 
 async def test_a_dot_stands_on_the_curve_and_moves_with_what_is_known() -> None:
     first, better = make_costs(done=1), make_costs(desired=0.85, scale=0.5)
-    app = Shown(first)
+    app = Shown()
     async with app.run_test(size=(60, 40)):
         for found in (first, better):
             app.query_one(CostsChart).show(found)
@@ -40,21 +36,10 @@ async def test_a_dot_stands_on_the_curve_and_moves_with_what_is_known() -> None:
                 assert points(app, graph) == {"●": (found.desired, pytest.approx(at))}
 
 
-async def test_what_comes_before_it_is_there_is_drawn_with_it() -> None:
-    better = make_costs(desired=0.85, scale=0.5)
-    app = Shown(make_costs(done=1))
-    chart = CostsChart(make_costs(done=1))
-    chart.show(better)
-    async with app.run_test(size=(60, 40)):
-        await app.query_one(CostsChart).remove()
-        await app.mount(chart)
-        at = better.median[RETENTIONS.index(0.85), REVIEWS]
-        assert points(app, "reviews") == {"●": (0.85, pytest.approx(at))}
-
-
 async def test_the_last_retentions_do_not_flatten_the_rest() -> None:
-    app = Shown(make_costs())
+    app = Shown()
     async with app.run_test(size=(60, 40)):
+        app.query_one(CostsChart).show(make_costs())
         shown = app.query_one("#reviews", plot.Plot)._graph
         assert shown is not None
         assert shown.y.high < 1.1 * 73  # the band at 0.97 ends at 73, at 0.99 near 10,000

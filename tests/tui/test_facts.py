@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.text import Text
 
+from srs_eval.report import formats as words
 from srs_eval.tui.widgets.facts import in_columns
 
 
@@ -28,3 +30,10 @@ def test_columns_keep_every_word_within_the_width(rows: list[tuple[str, str]], w
 def test_columns_of_uneven_rows(cells: list[tuple[str, ...]]) -> None:
     shown = in_columns([tuple(map(Text, row)) for row in cells], 40)
     assert [line.split() for line in shown.plain.splitlines()] == [list(row) for row in cells]
+
+
+@given(st.text("aé日本語ひ", max_size=30), st.integers(1, 30))
+def test_a_wide_character_takes_two_columns(text: str, width: int) -> None:
+    for shorter in (words.cut(text, width), words.shortened(text, width)):
+        assert cell_len(shorter) <= width
+        assert cell_len(text) > width or shorter == text

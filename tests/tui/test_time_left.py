@@ -68,7 +68,7 @@ def recorded(
         work = slowness * (WORK_S.get(name, 0.06))
         if work > 0.5 * slowness:
             for part in range(1, 100):
-                told = Progress(each, part / 100, part // 20, 5)
+                told = Progress(each, part / 100)
                 events.append((begins + work * part / 100, number, told, False))
         took = slowness * WORK_S.get(name, 0.06)
         result = replace(make_result("DASH"), configuration=each.name, seconds=took)

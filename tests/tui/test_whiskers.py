@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from srs_eval.advice.tables import Table
 from srs_eval.stats.intervals import Interval
 from srs_eval.tui.widgets.evidence import drawn_table
-from srs_eval.tui.widgets.whiskers import axis, common_scale, whisker
+from srs_eval.tui.widgets.plot import axis, common_scale, whisker
 
 losses = st.floats(0.05, 3.0)
 halves = st.floats(0.0, 0.5) | st.just(math.nan)

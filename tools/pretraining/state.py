@@ -40,7 +40,7 @@ from srs_eval.models.state import (
     without_prior,
 )
 from srs_eval.training.compile import compiled
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 log = logging.getLogger(__name__)
 

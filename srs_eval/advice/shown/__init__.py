@@ -7,106 +7,75 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from srs_eval.advice.findings import (
-    Calibration,
-    Checks,
-    Days,
-    Evidence,
-    Finding,
-    Fit,
-    Habit,
-    Hard,
-    Health,
-    LeftOut,
-    Models,
-    Months,
-    Noise,
-    OfAll,
-    OfPreset,
-    Often,
-    Retention,
-    Sharing,
-    Standings,
-    Steps,
-    Unanswered,
-    of,
-)
-from srs_eval.advice.shown import (
-    buttons,
-    checks,
-    costs,
-    habits,
-    memory,
-    parameters,
-    predicted,
-    sharing,
-    standing,
-)
+from srs_eval.advice import findings as f
+from srs_eval.advice.findings import Evidence, Finding, Missing
+from srs_eval.advice.sentences import by_when
+from srs_eval.advice.shown import checks, costs, habits, memory, parameters, predicted
 from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.estimate import TooFew, Workload
-from srs_eval.advice.workload.preview import Buttons
 from srs_eval.data.paths import VERSION
 from srs_eval.stats.intervals import Interval
 
 
 @dataclass(frozen=True)
 class _Renderer:
-    """What evidence of one kind says."""
+    """What evidence of one kind says; without a line of its own, the first sentence."""
 
-    line: Callable[[Sequence[Finding]], str]
     sentences: Callable[[Finding], Sequence[str]]
-    tables: Callable[[Finding], Sequence[Table]]
-
-
-def _first(
-    of: Callable[[Finding], Sequence[str]],
-) -> Callable[[Sequence[Finding]], str]:
-    return lambda findings: of(findings[0])[0]
+    line: Callable[[Sequence[Finding]], str] | None = None
+    tables: Callable[[Finding], Sequence[Table]] = lambda _: ()
 
 
 def _unanswered(finding: Finding) -> tuple[str]:
-    return (f"Can't tell: {of(finding, Unanswered).reason}.",)
+    assert isinstance(finding.evidence, f.Unanswered | TooFew)
+    return (f"Can't tell: {finding.evidence.reason}.",)
 
 
-_PARAMETERS = _Renderer(parameters.in_line, parameters.sentences, parameters.tables)
+_PARAMETERS = _Renderer(parameters.sentences, parameters.in_line, parameters.tables)
 _RENDERERS: Mapping[type[Evidence], _Renderer] = {
-    OfPreset: _PARAMETERS,
-    Sharing: _Renderer(sharing.in_line, sharing.sentences, sharing.tables),
-    OfAll: _PARAMETERS,
-    LeftOut: _PARAMETERS,
-    Standings: _Renderer(standing.in_line, standing.sentences, standing.tables),
-    Workload: _Renderer(costs.in_line, costs.sentences, costs.tables),
-    TooFew: _Renderer(_first(costs.too_few), costs.too_few, lambda _: ()),
-    Buttons: _Renderer(_first(buttons.sentences), buttons.sentences, buttons.tables),
-    Unanswered: _Renderer(_first(_unanswered), _unanswered, lambda _: ()),
-    Retention: _Renderer(
-        memory.retention_line, memory.retention_sentences, memory.retention_tables
+    f.OfPreset: _PARAMETERS,
+    f.Sharing: _Renderer(
+        parameters.sharing_sentences, parameters.sharing_line, parameters.sharing_tables
     ),
-    Calibration: _Renderer(memory.says_line, memory.says_sentences, memory.says_tables),
-    Months: _Renderer(memory.time_line, memory.time_sentences, memory.time_tables),
-    Habit: _Renderer(memory.habit_line, memory.habit_sentences, lambda _: ()),
-    Fit: _Renderer(predicted.fit_line, predicted.fit_sentences, predicted.fit_tables),
-    Health: _Renderer(predicted.health_line, predicted.health_sentences, predicted.health_tables),
-    Models: _Renderer(
-        _first(predicted.models_sentences), predicted.models_sentences, predicted.models_tables
+    f.OfAll: _PARAMETERS,
+    f.LeftOut: _PARAMETERS,
+    f.Standings: _Renderer(
+        predicted.standing_sentences, predicted.standing_line, predicted.standing_tables
     ),
-    Often: _Renderer(habits.often_line, habits.often_sentences, habits.often_tables),
-    Noise: _Renderer(_first(habits.noise_sentences), habits.noise_sentences, habits.noise_tables),
-    Hard: _Renderer(habits.hard_line, habits.hard_sentences, habits.hard_tables),
-    Steps: _Renderer(_first(habits.steps_sentences), habits.steps_sentences, habits.steps_tables),
-    Checks: _Renderer(checks.in_line, checks.sentences, checks.tables),
-    Days: _Renderer(memory.today_line, memory.today_sentences, memory.today_tables),
+    Workload: _Renderer(costs.sentences, costs.in_line, costs.tables),
+    TooFew: _Renderer(_unanswered),
+    f.Unanswered: _Renderer(_unanswered),
+    f.Retention: _Renderer(
+        memory.retention_sentences, memory.retention_line, memory.retention_tables
+    ),
+    f.Calibration: _Renderer(memory.says_sentences, memory.says_line, memory.says_tables),
+    f.Months: _Renderer(memory.time_sentences, memory.time_line, memory.time_tables),
+    f.Habit: _Renderer(memory.habit_sentences, memory.habit_line),
+    f.Fit: _Renderer(predicted.fit_sentences, predicted.fit_line, predicted.fit_tables),
+    f.Health: _Renderer(predicted.health_sentences, predicted.health_line),
+    f.Models: _Renderer(predicted.models_sentences, tables=predicted.models_tables),
+    f.Often: _Renderer(habits.often_sentences, habits.often_line, habits.often_tables),
+    f.Noise: _Renderer(habits.noise_sentences, tables=habits.noise_tables),
+    f.Hard: _Renderer(habits.hard_sentences, habits.hard_line, habits.hard_tables),
+    f.Steps: _Renderer(habits.steps_sentences, tables=habits.steps_tables),
+    f.Checks: _Renderer(checks.sentences, checks.in_line, checks.tables),
+    f.Days: _Renderer(memory.today_sentences, memory.today_line, memory.today_tables),
 }
 
 
 def line(findings: Sequence[Finding]) -> str:
     """The findings on one question in a line, presets of which the same is said together."""
-    return _of(findings[0]).line(findings)
+    renderer = _of(findings[0])
+    return renderer.line(findings) if renderer.line else renderer.sentences(findings[0])[0]
 
 
 def sentences(finding: Finding) -> tuple[str, ...]:
-    """The answer, then what it rests on."""
-    return tuple(_of(finding).sentences(finding))
+    """The answer, what it rests on, and when to ask again."""
+    said, lack = list(_of(finding).sentences(finding)), finding.missing
+    is_sure = finding.probability is not None and finding.probability >= f.SURE
+    if lack is not None and lack != Missing() and not is_sure and (lack.date or finding.act):
+        said.append(f"Ask again {by_when(lack)}.")
+    return tuple(said)
 
 
 def tables(finding: Finding) -> tuple[Table, ...]:
@@ -158,7 +127,7 @@ def documents(findings: Sequence[Finding], rows: str) -> dict[str, Any]:
 
 def state_document(findings: Sequence[Finding]) -> dict[str, Any]:
     """What the learner's days tell, as JSON has it (layout: docs/formats.md)."""
-    by_day = [each.evidence.days for each in findings if isinstance(each.evidence, Days)]
+    by_day = [each.evidence.days for each in findings if isinstance(each.evidence, f.Days)]
     return {
         "layout": 2,
         "srs_eval": VERSION,

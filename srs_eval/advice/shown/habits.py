@@ -1,4 +1,4 @@
-"""What is said of how often to optimize, of buttons and of learning steps."""
+"""What is said of how often to optimize, of noise, buttons and learning steps."""
 
 from __future__ import annotations
 
@@ -31,28 +31,20 @@ def often_line(findings: Sequence[Finding]) -> str:
 
 
 def often_sentences(finding: Finding) -> list[str]:
-    """How often is enough, and whether it is worth it at all."""
-    first = f"Optimize at {often_line([finding])}."
-    found = of(finding, Often)
-    if found.defaults is None:
-        return [
-            first,
-            f"Only {counted(finding.reviews, 'review')} can tell what is enough for you.",
-        ]
-    at_all = found.defaults.difference
-    assert at_all is not None
+    """How often is enough, and what that is held against."""
+    first, reviews = f"Optimize at {often_line([finding])}.", counted(finding.reviews, "review")
+    if not of(finding, Often).costs:
+        return [first, f"Only {reviews} can tell what is enough for you."]
     return [
         first,
-        f"With the defaults instead, log loss on {counted(finding.reviews, 'review')} is "
-        f"{better_by(at_all.estimate)} {sure(at_all)}.",
+        f"Held against optimizing at every +2 %, on the {reviews} after the first fit; what stands "
+        "under the parameters is held against those in force.",
     ]
 
 
 def often_tables(finding: Finding) -> list[Table]:
     """What each way costs."""
-    found = of(finding, Often)
-    compared = [*found.costs, *([found.defaults] if found.defaults else [])]
-    rows = tuple((each.name, each.difference, each.verdict) for each in compared)
+    rows = tuple((each.name, each.difference, each.verdict) for each in of(finding, Often).costs)
     title = f"{finding.subject}: optimizing less often"
     return [Table(title, ("optimizing", "minus every +2 %", "verdict"), rows)] if rows else []
 

@@ -1,4 +1,4 @@
-"""What there is to change about parameters, in English."""
+"""What is said of parameters, and of one preset or several."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from srs_eval.advice.findings import (
     LeftOut,
     OfAll,
     OfPreset,
+    Sharing,
     of,
 )
 from srs_eval.advice.sentences import (
-    by_when,
     dots,
     figures,
     listed,
@@ -99,11 +99,11 @@ def sentences(finding: Finding) -> tuple[str, ...]:
         do = f"Once FSRS is on: {do[0].lower()}{do[1:]}"
     if sureness(probability) == "could go either way" and finding.act != KEEP:
         do += ", or leave it: neither is a mistake"
-    return (f"{do} ({of_100(probability)}).", _basis(finding, evidence), *_more(finding, evidence))
+    return (f"{do} ({of_100(probability)}).", _basis(finding, evidence), *_more(evidence))
 
 
 def _basis(finding: Finding, evidence: OfPreset) -> str:
-    chosen = chosen_of(finding)
+    chosen = _chosen_of(finding)
     belief = chosen.belief
     assert belief is not None
     low, high = (signed(each, 3) for each in (belief.low, belief.high))
@@ -121,13 +121,15 @@ def _basis(finding: Finding, evidence: OfPreset) -> str:
     return f"On your own reviews: {name}, {own}. Together with {others}, {expected}."
 
 
-def _more(finding: Finding, evidence: OfPreset) -> tuple[str, ...]:
+def _more(evidence: OfPreset) -> tuple[str, ...]:
     said = []
-    if not evidence.known:
+    if evidence.gone:
+        said.append(
+            f"Most of what you reviewed is {evidence.gone}: nothing is left to schedule, and "
+            "presets cannot be judged. This is about all of your reviews and FSRS's defaults."
+        )
+    elif not evidence.known:
         said.append("The file does not say which parameters are in force: the defaults stand here.")
-    when = by_when(finding.missing)
-    if when and finding.probability is not None and finding.probability < SURE:
-        said.append(f"Ask again {when}.")
     if evidence.search:
         said.append(
             f"Anki optimizes this preset on a search of its own, {evidence.search!r}; here all of "
@@ -136,36 +138,103 @@ def _more(finding: Finding, evidence: OfPreset) -> tuple[str, ...]:
     return tuple(said)
 
 
-def chosen_of(finding: Finding) -> Candidate:
+def _chosen_of(finding: Finding) -> Candidate:
     """The candidate that the act, or leaving it, is about."""
     evidence = of(finding, OfPreset)
     return next(each for each in evidence.candidates if each.name == evidence.about)
 
 
 def tables(finding: Finding) -> tuple[Table, ...]:
-    """Candidates on reviews since the last change, and on all held-out ones."""
+    """Candidates on reviews since the last change; on all held-out ones those not told yet."""
     evidence = finding.evidence
-    made = []
+    made, told = [], set()
     if isinstance(evidence, OfPreset):
+        in_force = "current" if evidence.stored else "FSRS's defaults, in force"
+        names = {NOW: "FSRS's defaults" if evidence.fsrs_is_off else in_force}
         rows: list[tuple[Cell, ...]] = []
         for each in evidence.candidates:
+            if each.name == DEFAULTS and not evidence.stored:
+                continue  # they are what is in force
             chance = None if each.belief is None else times_in_100(each.belief.probability)
-            found = (named(each.name), each.log_loss, each.difference, each.verdict or "")
-            rows.append((*found, chance))
-        title = (
-            f"{finding.subject}: {counted(finding.reviews, 'review')} that no candidate had seen"
-        )
+            name = names.get(each.name, named(each.name))
+            rows.append((name, each.log_loss, each.difference, each.verdict or "", chance))
+        since = " since these were set, which" if evidence.stored else " that"
+        reviews = f"{counted(finding.reviews, 'review')}{since} no candidate had seen"
         columns = ("candidate", "log loss", "minus current", "verdict", "better, of 100")
-        made.append(Table(title, columns, tuple(rows)))
+        made.append(Table(f"{finding.subject}: {reviews}", columns, tuple(rows)))
+        if not evidence.stored and finding.reviews:  # the held-out reviews are the same
+            told = {each.name for each in evidence.candidates} - {evidence.reference}
     if isinstance(evidence, OfPreset | OfAll) and evidence.held_out:
-        held_out = [
+        held_out = tuple(
             (named(each.name), each.log_loss, each.difference, each.verdict or "")
             for each in evidence.held_out
-        ]
-        minus = f"minus {evidence.reference}"
+            if each.name not in told
+        )
         log_loss = evidence.held_out[0].log_loss
         count = 0 if log_loss is None else log_loss.reviews
         title = f"{finding.subject}: all {counted(count, 'held-out review')}"
-        title = f"{title[0].upper()}{title[1:]}"
-        made.append(Table(title, ("candidate", "log loss", minus, "verdict"), tuple(held_out)))
+        minus = f"minus {evidence.reference}"
+        held_out_columns = ("candidate", "log loss", minus, "verdict")
+        made.append(Table(f"{title[0].upper()}{title[1:]}", held_out_columns, held_out))
+    return tuple(made)
+
+
+# One preset or several?
+
+_LINE: Mapping[str, str] = {
+    "keep shared": "one line of parameters is enough for all",
+    "split": "a line of its own for each is better",
+    "pooled": "a line for each, drawn to each other",
+}
+_SENTENCE: Mapping[str, str] = {
+    "keep shared": "Your {parts} forget alike: one set of parameters is enough.",
+    "split": "Your {parts} forget differently: each needs parameters of its own.",
+    "pooled": "Give each of your {parts} parameters that are drawn to each other.",
+}
+
+
+def sharing_line(findings: Sequence[Finding]) -> str:
+    """ "one line of parameters is enough for all ●●●●● sure, 98 of 100"."""
+    first = findings[0]
+    if first.probability is None:
+        return sharing_sentences(first)[0]
+    return f"{_LINE[first.act]} {dots(first.probability)} {of_100(first.probability)}"
+
+
+def sharing_sentences(finding: Finding) -> tuple[str, ...]:
+    evidence = of(finding, Sharing)
+    if evidence.parts == 1:
+        return ("You have one preset with reviews. Keep it.",)
+    parts = f"{evidence.parts} {evidence.part}s"
+    if not evidence.differences:
+        few = f"{counted(finding.reviews, 'review')} can be held out"
+        return (f"Let your {parts} share parameters for now: {few}, too few to compare.",)
+    assert finding.probability is not None
+    sentence = _SENTENCE[finding.act].format(parts=parts)
+    said = [f"{sentence[:-1]} ({of_100(finding.probability)})."]
+    if finding.act == "pooled":
+        said.append("That saves about 0.005 log loss if they differ and costs 0.0003 if not.")
+    if len(evidence.groups) not in (1, evidence.parts) and evidence.groups:
+        together = "; ".join(listed(each) for each in evidence.groups)
+        said.append(
+            f"By what each one's parameters predict of the others, these go together: {together}."
+        )
+    return tuple(said)
+
+
+def sharing_tables(finding: Finding) -> tuple[Table, ...]:
+    evidence = of(finding, Sharing)
+    if not evidence.differences:
+        return ()
+    rows: list[tuple[Cell, ...]] = [
+        (each.of, each.parameters, each.difference.reviews, each.difference, each.decision)
+        for each in evidence.differences
+    ]
+    columns = ("reviews of", "parameters", "reviews", "minus shared", "decision")
+    subject = "" if finding.subject == "all presets" else f"{finding.subject}: "
+    made = [Table(f"{subject}Parameters of their own or one set for all", columns, tuple(rows))]
+    if evidence.pairs:
+        title = "Parameters of one preset on reviews of another"
+        of_pairs = ("parameters of", "reviews of", "minus its own", "verdict")
+        made.append(Table(title, of_pairs, evidence.pairs))
     return tuple(made)

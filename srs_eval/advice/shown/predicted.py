@@ -1,18 +1,24 @@
-"""What is said of how well FSRS and other models predict."""
+"""What is said of how well models predict, where they err, and where a learner stands."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from srs_eval.advice.findings import OPEN, Against, Finding, Fit, Health, HealthCheck, Models, of
-from srs_eval.advice.sentences import (
-    figures,
-    in_groups,
-    lacks,
-    of_100,
-    what_lacks,
+from srs_eval.advice.findings import (
+    OPEN,
+    Against,
+    Finding,
+    Fit,
+    Health,
+    HealthCheck,
+    Models,
+    Standings,
+    of,
 )
+from srs_eval.advice.model_evidence import Errors, Where
+from srs_eval.advice.sentences import figures, in_groups, lacks, of_100, what_lacks
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import Interval, enough_to_tell
@@ -130,7 +136,12 @@ def fit_sentences(finding: Finding) -> list[str]:
     if finding.missing is not None:
         told.append(what_lacks(finding.missing))
     days = found.log_loss.days
-    own = " Your parameters may have been fitted to them." if found.by == "stored" else ""
+    own = ""
+    if found.by == "stored":
+        own = (
+            " Your parameters may have been fitted to them: what you have now looks better here "
+            "than on the reviews since, by which each preset is told what to do."
+        )
     told.append(
         f"That is by log loss on {counted(finding.reviews, 'review')} of {counted(days, 'day')}; "
         f"optimized means fitted to the reviews before.{own}"
@@ -171,18 +182,17 @@ def health_line(findings: Sequence[Finding]) -> str:
 def health_sentences(finding: Finding) -> list[str]:
     """Against the older scheduler, and Anki's own check."""
     found = of(finding, Health)
-    said = []
-    for each in found.against[:1]:
-        lead = f"FSRS-6 is {_share(each.saved, 'SM-2')} once optimized"
-        lead += f"; {figures(each.difference, 'held-out review')}"
-        if not enough_to_tell(each.difference):
-            few = counted(finding.reviews, "held-out review")
-            lead = f"as nearly everybody gained by it; your {few} say too little yet"
-        if finding.probability is not None:
-            right = _RIGHT[finding.act]
-            lead = f"{right[0].upper()}{right[1:]} ({of_100(finding.probability)}): {lead}"
-        said.append(f"{lead}.")
-    return [*said, _check(found.check)]
+    if found.older is None:
+        return [_check(found.check)]
+    few = counted(finding.reviews, "held-out review")
+    said = f"as nearly everybody gained by it; your {few} say too little yet"
+    if enough_to_tell(found.older.difference):
+        said = f"FSRS-6 is {_share(found.older.saved, 'SM-2')} once optimized"
+        said += f"; {figures(found.older.difference, 'held-out review')}"
+    if finding.probability is not None:
+        right = _RIGHT[finding.act]
+        said = f"{right[0].upper()}{right[1:]} ({of_100(finding.probability)}): {said}"
+    return [f"{said}.", _check(found.check)]
 
 
 def _check(found: HealthCheck | None) -> str:
@@ -197,13 +207,6 @@ def _check(found: HealthCheck | None) -> str:
         f"RMSE(bins) {found.rmse_ratio:.2f} times (limit {found.rmse_limit}); one of both has to "
         "hold."
     )
-
-
-def health_tables(finding: Finding) -> list[Table]:
-    """Against the older scheduler and the average."""
-    rows = tuple((each.name, each.difference, each.verdict) for each in of(finding, Health).against)
-    columns = ("against", "minus it", "verdict")
-    return [Table(f"{finding.subject}: FSRS-6 against", columns, rows)] if rows else []
 
 
 # Which model predicts best?
@@ -236,3 +239,153 @@ def models_tables(finding: Finding) -> list[Table]:
     )
     columns = ("model", "log loss", "RMSE(bins)", "AUC", "minus optimized", "verdict")
     return [Table(f"{counted(finding.reviews, 'review')} that no fit had seen", columns, rows)]
+
+
+# Where do I stand?
+
+_WORDS = {"LogLoss": "log loss"}
+
+
+def standing_line(findings: Sequence[Finding]) -> str:
+    """ "61 of 100 learners with as many reviews are predicted less well"."""
+    return standing_sentences(findings[0])[0].rstrip(".")
+
+
+def standing_sentences(finding: Finding) -> tuple[str, ...]:
+    """By log loss, and what the figures are of."""
+    less_well = of(finding, Standings).metrics[0].of_100
+    are = "is" if less_well == 1 else "are"
+    return (
+        f"{less_well} of 100 learners with as many reviews {are} predicted less well.",
+        f"By log loss, FSRS-5 on your {counted(finding.reviews, 'evaluated review')} against "
+        "9,999 published learners, of whom those count most who have about as many reviews and "
+        "recall about as much.",
+    )
+
+
+def standing_tables(finding: Finding) -> tuple[Table, ...]:
+    """Each metric among those of the others."""
+    metrics = of(finding, Standings).metrics
+    levels = (f"{100 * level:.0f} %" for level, _ in metrics[0].quantiles)
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (
+            _WORDS.get(each.metric, each.metric),
+            each.figure,
+            *(value for _, value in each.quantiles),
+            each.of_100,
+        )
+        for each in metrics
+    )
+    title = "So many of theirs lie below; less well: how many of 100 are"
+    return (Table(title, ("metric", "yours", *levels, "less well"), rows),)
+
+
+# Where a model errs
+
+COLUMNS = ("reviews", "recalled", "expected", "minus expected", "log loss")
+_TITLES = {
+    "days": "By days since the review before",
+    "reviews": "By reviews of the card before",
+    "lapses": "By lapses of the card before",
+    "hours": "By hours since the day began",
+    "deck": "By deck",
+    "first rating": "Forgetting curves: the first review on a later day, by first rating",
+    "stability": "Forgetting curves by stability, as FSRS-6's defaults estimate it",
+}
+_CURVES = ("first rating", "stability")
+_MOST_PARTS = 12  # whose parameters are shown
+
+# FSRS's parameters in words (open-spaced-repetition/fsrs4anki wiki: The Algorithm).
+_FSRS_6 = (
+    *(f"first stability after {rating}, days" for rating in ("Again", "Hard", "Good", "Easy")),
+    *("first difficulty", "first difficulty, by rating"),
+    *("difficulty, change by rating", "difficulty, pull to the mean"),
+    *("recalled: growth", "recalled: less growth with stability", "recalled: more growth if due"),
+    *("forgotten: stability after", "forgotten: by difficulty", "forgotten: by stability"),
+    *("forgotten: by retrievability", "Hard, factor of growth", "Easy, factor of growth"),
+    *("same day: growth", "same day: shift of ratings", "same day: less growth with stability"),
+    "decay of the forgetting curve",
+)
+_MEANINGS = {"FSRS-6": _FSRS_6, "FSRS-rs": _FSRS_6, "FSRS-5": _FSRS_6[:19]}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Recall of some reviews over the days since the one before; k points, days ascending."""
+
+    name: str
+    days: tuple[float, ...]  # mean of the reviews of a point
+    recalled: tuple[Interval, ...]
+    expected: tuple[float, ...]  # mean prediction
+
+
+@dataclass(frozen=True)
+class Curves(Table):
+    """A table whose figures can be drawn: the reviews of a curve are the rows with its name."""
+
+    curves: tuple[Curve, ...] = ()
+
+
+def errors_tables(where: Where) -> list[Table]:
+    """Errors by what is known before a review; `Curves`; the parameters beside the defaults."""
+    made: list[Table] = []
+    for name, errors in where.by.items():
+        title = _TITLES[name]
+        if name == "deck" and where.decks > len(errors):
+            title += f", the {len(errors)} largest of {where.decks}"
+        if name in _CURVES:
+            rows = tuple((each.of, _steps(each), *_figures(each)) for each in errors)
+            made.append(Curves(title, (name, "days", *COLUMNS), rows, _curves(errors)))
+        else:
+            rows = tuple((each.of or _steps(each), *_figures(each)) for each in errors)
+            column = "before" if name == "reviews" else name
+            made.append(Table(title, (column, *COLUMNS), rows))
+    return [*made, *_parameters(where)]
+
+
+def _steps(each: Errors) -> str:
+    """ "5-8", "30 and more", "0" """
+    if each.last is None:
+        return f"{each.first} and more"
+    return str(each.first) if each.first == each.last else f"{each.first}-{each.last}"
+
+
+def _figures(each: Errors) -> tuple[Cell, ...]:
+    recalled = each.recalled
+    return recalled.reviews, recalled.estimate, each.expected, each.bias, each.log_loss
+
+
+def _curves(errors: Sequence[Errors]) -> tuple[Curve, ...]:
+    drawn: dict[str, list[Errors]] = {}
+    for each in errors:
+        if each.is_enough:
+            drawn.setdefault(each.of, []).append(each)
+    return tuple(
+        Curve(
+            name,
+            tuple(each.days for each in points),
+            tuple(each.recalled for each in points),
+            tuple(each.expected for each in points),
+        )
+        for name, points in drawn.items()
+    )
+
+
+def _parameters(where: Where) -> list[Table]:
+    """A table for each preset or deck with parameters of its own."""
+    title = "Parameters of the last fold, fitted to most of the reviews"
+    title = "Parameters stored in Anki" if where.is_own else title
+    meanings, defaults = _MEANINGS.get(where.model, ()), where.defaults
+    made = []
+    for name, values in where.parameters[:_MOST_PARTS]:
+        beside = defaults if len(defaults) >= len(values) else (None,) * len(values)
+        rows: tuple[tuple[Cell, ...], ...] = tuple(
+            (f"w{k}", meanings[k] if k < len(meanings) else "", beside[k], value)
+            for k, value in enumerate(values)
+        )
+        columns = ("parameter", "meaning", "default", "in Anki" if where.is_own else "fitted")
+        made.append(Table(f"{title}: {name}" if name else title, columns, rows))
+    if len(where.parameters) > _MOST_PARTS:
+        left_out = f"the first {_MOST_PARTS} of {len(where.parameters)} {where.parts}s"
+        made[-1] = replace(made[-1], title=f"{made[-1].title} ({left_out})")
+    return made

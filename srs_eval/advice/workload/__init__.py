@@ -6,5 +6,5 @@ a preset's cards forward: `simulator` for one course of events, `kernel` is its 
 cost and which buttons are pressed), both of `today`, `Settings` (the question) and one or two
 `Memory`: the one that decides on intervals and, for the schedule of today, the one that answers are
 drawn from. `memories` tells which these can be, and which other parameters the learner's reviews
-allow; `preview` what the buttons would give.
+allow.
 """

@@ -41,16 +41,16 @@ from srs_eval.advice.workload.today import (
 from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import FloatArray, ReviewLog
-from srs_eval.data.selection import only_preset
+from srs_eval.data.rows import only_preset
 from srs_eval.engine.workers import cores
 from srs_eval.models import anki_sm2
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out
 from srs_eval.stats.intervals import FEWEST_REVIEWS
 from srs_eval.training.compile import kernels_there, mark_kernels
-from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Context
 
 RETENTIONS = tuple(round(percent / 100, 2) for percent in range(70, 100))
-GLANCED = (0.85, 0.90)  # desired retentions that are told beside today's at a glance
+GLANCED = (0.80, 0.85, 0.90, 0.95)  # desired retentions told beside today's at a glance
 COSTS = "costs"  # the question of a glance
 _AGAIN = 12  # courses of events for what is asked at one retention only
 ENDS = (0.05, 0.95)  # quantiles of the draws that a range lies between

@@ -17,8 +17,8 @@ from numba import njit
 
 from srs_eval.advice.workload.loops import Work
 from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.training.compile import Int32Array
 from srs_eval.training.elementwise import LANES
-from srs_eval.training.records import Int32Array
 from srs_eval.training.simd import broadcast, load, store, unpacked, where
 
 _begin: Any = None  # the memory's loops
@@ -49,8 +49,6 @@ class Question(NamedTuple):
     maximum_interval: float
     learning_steps: int
     relearning_steps: int
-    step_days: float  # from one step to the next, as the memory sees it
-    scheduler_step_days: float
     order: int
     balanced: int
     learned: int  # cards at the beginning
@@ -376,21 +374,16 @@ def play(
                 break
             for i in range(steps, steps + LANES):
                 stepping[i], step_rating[i] = 0, 3.0
-            _step(
-                parameters, states, room, stepping, question.step_days, step_rating, 0, steps, work
-            )
+            _step(parameters, states, room, stepping, 0.0, step_rating, 0, steps, work)
             if _SEPARATE:
                 _scheduler_step(
-                    scheduler_parameters, scheduler_states, room, stepping,
-                    question.scheduler_step_days, step_rating, 0, steps, work,
+                    scheduler_parameters, scheduler_states, room, stepping, 0.0, step_rating, 0,
+                    steps, work,
                 )  # fmt: skip
 
         # When they come up again
         n += new
-        _scheduler_intervals(
-            scheduler_parameters, scheduler_states, room, card, n, question.retention, factor,
-            question.maximum_interval, t,
-        )  # fmt: skip
+        _scheduler_intervals(scheduler_states, card, n, factor, t)
         for i in range(n):
             k = card[i]
             interval = int(min(max(t[i] + 0.5, 1.0), float(longest)))

@@ -2,8 +2,7 @@
 
 The simulation asks the same few things of each: a state of so many numbers for a card, what it is
 after a first answer and after a next one, how probable it is that the card is recalled, and which
-interval follows (`loops`). FSRS's versions answer by the code by which they are fitted and
-evaluated.
+interval follows (`loops`). FSRS-6 answers by the code by which it is fitted and evaluated.
 
 Parameters are not known but fitted; `draws` tells what else they could have been. Each draw is a
 fit of FSRS-6 to days drawn with replacement, in blocks of seven review days, since days resemble
@@ -25,13 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import anki_sm2, fsrs5, fsrs6, fsrs7
+from srs_eval.models import anki_sm2, fsrs6
 from srs_eval.stats.intervals import BLOCK_DAYS
-from srs_eval.training.context import Context
 from srs_eval.training.elementwise import maximum, where
+from srs_eval.training.hyperparameters import Context
 from srs_eval.training.recurrent import RecurrentModel
 
 
@@ -58,37 +57,21 @@ def _sm2_success(state: Any, t: Any, rating: Any, w: Any) -> Any:
 
 SM2 = "SM-2"
 MODELS: Mapping[str, RecurrentModel] = {
-    "FSRS-5": fsrs5.RECURRENT,
     "FSRS-6": fsrs6.recurrent(0.001),
-    "FSRS-7": fsrs7.recurrent(secs=True),
     SM2: replace(anki_sm2.RECURRENT, success=_sm2_success, same_day=_unchanged),
 }
-"""A state is (s, d), of FSRS-7 (s, q, d), of SM-2 (interval, ease): as a scheduler it gives its own
-intervals where 0.9 is desired."""
+"""A state is (s, d), of SM-2 (interval, ease): as a scheduler it gives its own intervals where 0.9
+is desired. Forgetting curves depend on t / s alone, so that intervals are a multiple of s."""
 
-_SCALE_WITH_STABILITY = ("FSRS-5", "FSRS-6", SM2)
-"""Their forgetting curves depend on t / s alone, so that intervals are a multiple of s."""
-
-_STEP_DAYS = 10 / 1440  # between the steps of one day; only a model without same-day steps asks
 _ATTEMPTS = 20  # to draw days that can be fitted to
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A model with its parameters; raises InputError for another number of them."""
+    """A model with its parameters."""
 
     model: str  # of MODELS
     parameters: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if self.model not in MODELS:
-            raise InputError(f"{self.model} cannot be simulated: only {', '.join(MODELS)} can.")
-        needed = len(self.recurrent.default)
-        if len(self.parameters) != needed:
-            raise InputError(
-                f"{self.model} has {needed} parameters, not {len(self.parameters)}: "
-                "give a whole parameter line."
-            )
 
     @property
     def values(self) -> FloatArray:
@@ -104,11 +87,6 @@ class Memory:
         """Numbers in a card's state."""
         return self.recurrent.states
 
-    @property
-    def step_days(self) -> float:
-        """Days between a card's answers of one day; 0 where time within a day does not count."""
-        return 0.0 if self.recurrent.same_day else _STEP_DAYS
-
 
 @cache
 def loops_of(model: str) -> Mapping[str, Any]:
@@ -117,13 +95,15 @@ def loops_of(model: str) -> Mapping[str, Any]:
     from srs_eval.training.compile import specialised
 
     each = MODELS[model]
-    steps = {"_first": each.first, "_success": each.success, "_failure": each.failure}
-    steps |= {"_curve": each.recall} | ({"_same_day": each.same_day} if each.same_day else {})
+    steps: dict[str, Any] = {
+        "_first": each.first,
+        "_success": each.success,
+        "_failure": each.failure,
+    }
+    steps |= {"_curve": each.recall, "_same_day": each.same_day}
     constants = {
         "_STATES": each.states,
         "_VALUES": len(each.default) + len(each.constants),
-        "_HAS_SAME_DAY": int(each.same_day is not None),
-        "_SCALES": int(model in _SCALE_WITH_STABILITY),
     }
     found: dict[str, Any] = {}
     templates: Mapping[str, Any] = loops.LOOPS

@@ -20,7 +20,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from srs_eval.advice.workload.memories import Memory, loops_of
-from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
 
 Order = Literal[
@@ -123,19 +122,14 @@ def simulate(
     seed: int,
     memory: Memory | None = None,
 ) -> Simulated:
-    """One course of events. The same seed gives the same; threads may run several at once.
-
-    Raises InputError for a deck without a `memory_state` where `memory` is given, and for
-    settings that make no sense.
-    """
+    """One course of events. The same seed gives the same; threads may run several at once."""
     from srs_eval.advice.workload import kernel, loops
+    from srs_eval.training.compile import packed, schema
     from srs_eval.training.elementwise import LANES
-    from srs_eval.training.records import packed, schema
 
     def made(record: Any, size: int) -> Any:
         return record(*(np.zeros(size, dtype) for _, _, dtype in schema(record)))
 
-    _check(deck, settings, memory)
     answering = memory or scheduler
     question = _question(scheduler, answering, deck, costs, settings)
     room = -(-(question.learned + question.new) // LANES) * LANES + LANES
@@ -192,8 +186,6 @@ def _question(
         maximum_interval=float(settings.maximum_interval),
         learning_steps=settings.learning_steps,
         relearning_steps=settings.relearning_steps,
-        step_days=answering.step_days,
-        scheduler_step_days=scheduler.step_days,
         order=ORDERS.index(settings.order),
         balanced=int(settings.balanced),
         learned=len(deck),
@@ -205,20 +197,6 @@ def _question(
         review_rating=np.cumsum(costs.review_rating),
         step_rating=steps.ravel(),
     )
-
-
-def _check(deck: Deck, settings: Settings, memory: Memory | None) -> None:
-    if memory is not None and deck.memory_state is None:
-        raise InputError(f"The cards' states of {memory.model} are not known: give memory_state.")
-    if not 0.0 < settings.desired_retention < 1.0:
-        raise InputError(
-            f"A desired retention of {settings.desired_retention:g} cannot be kept: "
-            "give a number between 0 and 1, such as 0.9."
-        )
-    if settings.days < 1 or settings.maximum_interval < 1:
-        raise InputError("Days and intervals are 1 day or more.")
-    if min(settings.new_a_day, settings.reviews_a_day, deck.new) < 0:
-        raise InputError("Numbers of cards and reviews a day cannot be negative.")
 
 
 def _with_room(values: Any, room: int) -> FloatArray:

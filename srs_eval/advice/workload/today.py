@@ -38,7 +38,7 @@ from typing import Literal
 import numpy as np
 
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.retention import months_of
+from srs_eval.advice.over_time import months_of
 from srs_eval.advice.workload.memories import SM2, Memory, loops_of
 from srs_eval.advice.workload.simulator import Costs, Deck, Order, Settings
 from srs_eval.data.errors import InputError
@@ -90,7 +90,6 @@ class Histories:
     first: IntArray  # (rounds + 1,) where each round begins in the flat columns
     rating: FloatArray  # 1-4
     days: FloatArray  # whole days since the review before
-    fraction: FloatArray  # the same with fractions
     last_day: IntArray  # (m,) of the last review, relative to the first simulated day
 
 
@@ -177,34 +176,27 @@ def _without_history(today: Today, memory: Memory) -> FloatArray:
     """Stored states, or else what ease and interval say (states, n)."""
     w = memory.parameters
     interval = np.maximum(today.interval, 0.001)
-    if memory.model == "FSRS-7":
-        s, d = interval, np.full(len(today), 5.0)
-    else:
-        decay = w[20] if memory.model == "FSRS-6" else 0.5
-        desired = today.historical_retention
-        s = interval * (math.expm1(-math.log(0.9) / decay) / math.expm1(-math.log(desired) / decay))
-        growth = math.exp(w[8]) * s ** -w[9] * math.expm1((1.0 - desired) * w[10])
-        d = np.clip(11.0 - (today.ease - 1.0) / growth, 1.0, 10.0)
-    known = ~np.isnan(today.stored[0])
-    s = np.where(known, today.stored[0], s)
-    d = np.where(known, today.stored[1], d)
-    return np.stack((s, 0.8 * s, d) if memory.model == "FSRS-7" else (s, d))
+    decay, desired = w[20], today.historical_retention
+    s = interval * (math.expm1(-math.log(0.9) / decay) / math.expm1(-math.log(desired) / decay))
+    growth = math.exp(w[8]) * s ** -w[9] * math.expm1((1.0 - desired) * w[10])
+    d = np.clip(11.0 - (today.ease - 1.0) / growth, 1.0, 10.0)
+    return np.where(np.isnan(today.stored[0]), np.stack((s, d)), today.stored)
 
 
 def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
     """The states (states, m) after m histories, in their order."""
     from srs_eval.advice.workload.loops import Followed, work_for
+    from srs_eval.training.compile import packed
     from srs_eval.training.elementwise import LANES
-    from srs_eval.training.records import packed
 
     m, first = len(histories.card), histories.first
     room = m + LANES
     states = np.ones((memory.states, room))
     if not m:
         return states[:, :m]
-    t = histories.fraction if memory.step_days else histories.days
+    t = histories.days
     number = np.repeat(np.arange(len(first) - 1), np.diff(first))
-    step = (t < 1.0) & (number > 0) & (not memory.step_days)
+    step = (t < 1.0) & (number > 0)
     order = np.concatenate((np.lexsort((step, number)), np.zeros(LANES, np.int64)))
     followed = Followed(
         rounds=len(first) - 1,
@@ -243,7 +235,6 @@ def _histories(log: ReviewLog, card_id: IntArray, first_day: int) -> Histories:
         first=np.concatenate(([0], np.cumsum(np.bincount(number)))).astype(np.int64),
         rating=rows.rating[by_round].astype(np.float64),
         days=np.maximum(rows.elapsed_days[by_round], 0).astype(np.float64),
-        fraction=np.maximum(rows.elapsed_seconds[by_round], 0) / _DAY_S,
         last_day=-(before_s // _DAY_S) - 1 - first_day,
     )
 

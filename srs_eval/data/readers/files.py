@@ -28,8 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from srs_eval.data.errors import InputError
-from srs_eval.data.printable import printable
+from srs_eval.data.errors import InputError, printable
 
 MAX_DATABASE_BYTES = 4 << 30
 """Largest collection that is copied or unpacked."""

@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.data.errors import InputError
-from srs_eval.data.printable import printable
-from srs_eval.data.readers import files, proto
+from srs_eval.data.errors import InputError, printable
+from srs_eval.data.readers import files
 from srs_eval.data.readers.collection import entries_from_columns
+from srs_eval.data.readers.settings import count_fields, parse
 from srs_eval.data.reviews import Cards, Deck, Entries, IntArray
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -145,7 +145,7 @@ def _version(archive: zipfile.ZipFile, name: str) -> int:
         content = source.read(_MAX_META_BYTES + 1)
     if len(content) > _MAX_META_BYTES:
         raise InputError(f"{name} is damaged (its version note is too long).")
-    version = proto.parse("PackageMetadata", content, f"{name} is damaged (version note)").version
+    version = parse("PackageMetadata", content, f"{name} is damaged (version note)").version
     if version not in _MEMBERS:
         raise InputError(
             f"{name} was written by a newer version of Anki than is known here; "
@@ -247,9 +247,9 @@ def read_research_export(
     """
     complaint = f"{name} is no collection, package, review-log table or .revlog file, or is damaged"
     most = _MAX_SHORT_RECORDS + len(content) // _MIN_RECORD_BYTES
-    if proto.count_fields(content, most) > most:
+    if count_fields(content, most) > most:
         raise InputError(f"{complaint}; export it again from Anki.")
-    dataset = proto.parse("Dataset", content, complaint)
+    dataset = parse("Dataset", content, complaint)
     if not 0 < dataset.next_day_at < 1 << 40:
         # The field comes last, so a file cut between two records parses but lacks it.
         raise InputError(f"{name} is cut short or no .revlog file; export it again from Anki.")

@@ -25,8 +25,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from srs_eval.data.days import DAY_S
-from srs_eval.data.errors import InputError
-from srs_eval.data.printable import printable
+from srs_eval.data.errors import InputError, printable
 from srs_eval.data.readers.collection import entries_from_columns
 from srs_eval.data.reviews import (
     LEARNING,

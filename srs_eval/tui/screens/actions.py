@@ -1,14 +1,19 @@
-"""Every action of the app with its key, for bindings, footer, command palette and help."""
+"""Every action of the app with its key, for bindings, footer, command palette and help.
+
+keys.txt has them screen by screen: a key means one thing on all of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 _SHOWN = {
     **{"question_mark": "?", "slash": "/", "escape": "Esc", "space": "Space", "enter": "Enter"},
     **{"left_square_bracket": "[", "right_square_bracket": "]", "f1": "F1"},
+    **{"less_than_sign": "<", "greater_than_sign": ">"},
 }
 """Keys whose names in Textual are unclear."""
 
@@ -35,101 +40,8 @@ class Action:
         return " ".join(key.replace("ctrl+", "Ctrl-").replace("_", " ") for key in keys)
 
 
-_TABLE = """
-common
-  c | cancel | Cancel | Stop the models that still run; finished ones stay
-  x | app.export | Export | Write a report: HTML, Markdown, CSV, PNG or JSON
-  y | copy | Copy | Copy the line of parameters that Anki takes
-  t | table | Table | Show the numbers behind the chart, or the chart again
-  b | bins | Bins | Change how many bins the calibration graph has: 10, 20 or 40
-  B | log_bins | Log bins | Make bins narrower towards 100 %, where most reviews are, or even
-  escape | back | Back | Go back to the screen before
-everywhere
-  question_mark,f1 | screen.help | Help | What this screen shows and its keys
-  g | screen.jump | (Jump) | Go to a part of the screen by its letter
-  ctrl+t | app.switch_light | (Dark or light) | Switch between dark and light
-  ctrl+p | app.command_palette | (All commands) | Search everything you can do here
-  q | app.quit | Quit | Stop everything and leave
-open
-  ctrl+o | browse | Type a path | Put the cursor where a path is typed
-  delete | forget | Forget | Take the selected file off the list of recent files
-answers
-  cancel
-  r | again | Ask again | Answer what was cancelled
-  enter,d | evidence | Details | What the selected answer rests on
-  copy
-  m | ranking | Models | The ranking of all models, which fills by itself
-  w | costs | Costs | What a desired retention costs: reviews, minutes, cards known
-  s | state | (Day) | How much of your forgetting is your day, not your cards
-  t | time | (Time) | How predictable you were, month by month
-  p | choose | (Presets) | Judge only some presets or decks, or all again
-  app.export
-  i | receipt | (Receipt) | What was read from the file, and which reviews count
-  escape | back | Close | Close the file and choose another
-evidence
-  copy
-  p,left_square_bracket | previous | Previous | The answer before
-  n,right_square_bracket | next | Next | The answer after
-  (app.export)
-  back
-costs
-  (app.export)
-  back
-receipt
-  cancel
-  e | evaluate | Evaluate | Let the models predict your reviews and rank them
-  r | rows | Rows | Switch which reviews count: the benchmark's rule or Anki's
-  n,right_square_bracket | next_tab | Next tab | The tab to the right
-  p,left_square_bracket | previous_tab | (Previous tab) | The tab to the left
-  (app.export)
-  back
-run
-  cancel
-  r | again | Run again | Evaluate what was cancelled or has failed
-  enter,d | details | Details | Everything about the selected model
-  slash | filter | Filter | Show only models whose name has some words in it
-  o | order | (Order) | Order by the next column, or click its heading
-  f | families | (Families) | Choose which families of models are shown
-  R | switch_rows | (Rows) | Rank on the other rows: Anki's or the benchmark's
-  space | mark | (Mark) | Mark the selected model for a comparison
-  2 | compare | Compare | Two models side by side: the marked ones, or yours
-  table
-  (bins)
-  (log_bins)
-  (app.export)
-  back
-details
-  cancel
-  table
-  bins
-  p,left_square_bracket | previous | (Previous) | The model ranked before
-  (log_bins)
-  n,right_square_bracket | next | Next | The model ranked after
-  2 | compare | Compare | Compare this model with the best other one
-  e | errors | Errors | Where it errs: by interval, lapses, hour, deck and more
-  (app.export)
-  back
-errors
-  cancel
-  v | overlay | Overlay | Forgetting curves of another model over this one's
-  (app.export)
-  back
-compare
-  cancel
-  table
-  bins
-  (log_bins)
-  v | overlay | Overlay | Both models in one graph, or in one each
-  s | swap | Swap | Exchange left and right
-  l | left_model | Left | Choose the model on the left
-  r | right_model | Right | Choose the model on the right
-  (app.export)
-  back
-"""
-"""Of each screen: keys, action, label and help; those in brackets are not in the footer."""
-
-
 def _screens(table: str) -> Iterator[tuple[str, tuple[Action, ...]]]:
+    """Of each screen: keys, action, label and help; those in brackets are not in the footer."""
     common: dict[str, Action] = {}
     for screen in table.strip().replace("\n  ", "\t").splitlines():
         name, *lines = screen.split("\t")
@@ -143,7 +55,9 @@ def _screens(table: str) -> Iterator[tuple[str, tuple[Action, ...]]]:
         yield name, tuple(found)
 
 
-SCREENS: Mapping[str, tuple[Action, ...]] = dict(list(_screens(_TABLE))[1:])
+SCREENS: Mapping[str, tuple[Action, ...]] = dict(
+    list(_screens((Path(__file__).parents[1] / "keys.txt").read_text("utf-8")))[1:]
+)
 EVERYWHERE = SCREENS["everywhere"]
 
 
@@ -177,6 +91,3 @@ def bindings(actions: Iterable[Action]) -> list[Any]:
         )
         for action in actions
     ]
-
-
-ANSWERS, EVIDENCE, COSTS = SCREENS["answers"], SCREENS["evidence"], SCREENS["costs"]

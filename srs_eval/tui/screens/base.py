@@ -4,28 +4,116 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from rich.cells import cell_len
 from rich.highlighter import Highlighter
 from rich.text import Text
 from textual import events
-from textual.app import ComposeResult
+from textual.app import ComposeResult, RenderResult
 from textual.binding import Binding
 from textual.containers import Container, Vertical
-from textual.css.query import NoMatches
+from textual.content import Content
 from textual.geometry import Offset
 from textual.screen import ModalScreen, Screen
+from textual.style import Style
 from textual.widget import Widget
+from textual.widgets import Static
 
-from srs_eval.data.printable import harmless
+from srs_eval.data.errors import harmless
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.actions import SCREENS, Action, bindings
-from srs_eval.tui.widgets.chrome import MINIMUM, Keys, ProtocolLine, TooSmall
 from srs_eval.tui.workarounds import Forgetful
 
 if TYPE_CHECKING:
     from srs_eval.tui.session import Session
 
+MINIMUM = (60, 16)
+_STAY = ("cancel", "again", "back", "help", "quit")  # in the last line of however narrow a window
 TOO_NARROW = [(0, "-too-narrow"), (MINIMUM[0], "-narrow"), (76, "-normal"), (120, "-wide")]
 TOO_LOW = [(0, "-too-low"), (MINIMUM[1], "-low"), (22, "-usual"), (36, "-high")]
+
+
+class ProtocolLine(Widget):
+    """The top line: which file is open, and under which protocol."""
+
+    ALLOW_SELECT = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._file = ""
+        self._facts: tuple[str, ...] = ()
+        self._busy = ""
+
+    def busy(self, text: str) -> None:
+        """What is at work behind the screen; "" for nothing."""
+        if text != self._busy:
+            self._busy = text
+            self.refresh()
+
+    def show(self, file: str, *facts: str) -> None:
+        """Show the file's name and `facts`, of which fewer are shown in a narrow window."""
+        self._file, self._facts = file, facts
+        self.refresh()
+
+    def render(self) -> RenderResult:
+        def taken() -> int:
+            return sum(cell_len(f"{each} · ") for each in ("srs-eval", *facts))
+
+        facts, width = [*filter(None, (*self._facts, self._busy))], self.size.width
+        while facts and taken() + min(cell_len(self._file), 16) > width:
+            facts.pop(1 if len(facts) > 2 else 0)  # the first stays as long as another can go
+        said = [
+            ("srs-eval", "bold $primary"),
+            (words.shortened(self._file, width - taken()), "bold"),
+        ]
+        parts = [*said[: 2 if self._file else 1], *((each, "") for each in facts)]
+        return Content.from_markup("[$text-muted] · [/]").join(
+            Content.assemble(part) for part in parts
+        )
+
+
+class TooSmall(Static):
+    """Shown instead of everything else in a window that is too small to work in."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"Please make the window larger:\n{MINIMUM[0]} columns and {MINIMUM[1]} lines"
+            " at least.\n(q leaves)"
+        )
+
+
+class Keys(Widget):
+    """The last line: keys that do something here, as many as there is room for; a click does it.
+
+    Textual's footer stays blank till the screen is drawn and quiet, seconds on a busy machine, and
+    cuts keys in two.
+    """
+
+    ALLOW_SELECT = False
+    auto_links = False
+
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, self._changed)
+
+    def _changed(self, screen: Screen[Any]) -> None:
+        self.refresh()
+
+    def render(self) -> RenderResult:
+        shown: dict[str, Content] = {}
+        typed = getattr(self.screen, "takes_letters", False)
+        for each in self.screen.active_bindings.values():
+            binding, action = each.binding, each.binding.action
+            unsaid = len(binding.key) == 1 if typed else binding.key == "ctrl+q"
+            if binding.show and action not in shown and not unsaid:  # of its keys the first
+                at = action if "." in action else f"screen.{action}"
+                style = "" if each.enabled else "dim"
+                shown[action] = Content.assemble(
+                    (self.app.get_key_display(binding), f"bold $footer-key-foreground {style}"),
+                    (f" {binding.description}", f"$footer-description-foreground {style}"),
+                ).stylize(Style.from_meta({"@click": at}))
+        may_go = [name for name in shown if name.rpartition(".")[2] not in _STAY]
+        while may_go and sum(key.cell_length + 1 for key in shown.values()) > self.size.width + 1:
+            del shown[may_go.pop()]
+        return Content(" ").join(shown.values())
 
 
 class Harmless(Highlighter):
@@ -40,7 +128,7 @@ def _session_of(screen: Screen[Any]) -> Session:
 
 
 class AppScreen(Forgetful, Screen[Any]):
-    """A screen of the app; `actions` are its keys, `about` is its help text."""
+    """A screen of the app; `actions` are its keys, help.md says what it shows."""
 
     BINDINGS: ClassVar[list[Any]] = [
         Binding("j", "line(1)", "Down", show=False),
@@ -48,20 +136,21 @@ class AppScreen(Forgetful, Screen[Any]):
     ]
 
     actions: ClassVar[tuple[Action, ...]] = ()
-    about: ClassVar[str] = ""
+    called: ClassVar[str] = ""
     session = property(_session_of)
+    takes_letters: ClassVar[bool] = False
+    """Whether letters are typed here, so that none is a key."""
     passed_over: ClassVar[str] = ""
     """Selector of the parts that Tab passes over; a letter of the jump mode goes there."""
 
     def __init_subclass__(cls, actions: str = "", **more: Any) -> None:
-        """`actions` is what the screen is called in the table of SCREENS."""
+        """`actions` is what the screen is called in the table of SCREENS and in help.md."""
         if actions:
-            cls.actions = SCREENS[actions]
-            cls.BINDINGS = bindings(cls.actions)
+            cls.called, cls.actions = actions, SCREENS[actions]
+            cls.BINDINGS = [*cls.__dict__.get("BINDINGS", ()), *bindings(cls.actions)]
         super().__init_subclass__(**more)
 
     def compose(self) -> ComposeResult:
-        self._fit(self.app.size.width, self.app.size.height)
         yield ProtocolLine()
         with Container(id="content"):
             yield from self.content()
@@ -71,24 +160,12 @@ class AppScreen(Forgetful, Screen[Any]):
     def content(self) -> ComposeResult:
         yield from ()
 
-    def _fit(self, width: int, height: int) -> None:
-        """Take on the size's classes at once; Textual would style all widgets anew for them."""
-        widths, heights = self.HORIZONTAL_BREAKPOINTS or TOO_NARROW, TOO_LOW
-        classes = {name: False for _, name in (*widths, *heights)}
-        for length, breakpoints in ((width, widths), (height, heights)):
-            classes |= dict.fromkeys(self._get_breakpoint_classes(length, breakpoints), True)
-        self.update_classes(classes, animate=False)
-
     def update_now(self) -> None:
         """Show what is known by now."""
 
     def lacks(self, selector: str) -> bool:
         """Whether a widget is not there (yet): events may arrive before those of a screen are."""
-        try:
-            self.query_one(selector)  # which, other than a query, is kept
-        except NoMatches:
-            return True
-        return False
+        return not self.query(selector)
 
     def update_soon(self) -> None:
         """`update_now` once the frames are drawn, for all at once would be a pause.
@@ -104,8 +181,6 @@ class AppScreen(Forgetful, Screen[Any]):
         self.show_export()
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
-        if self.outer_size != self.app.size:  # it opens: its widgets have just been styled
-            event.refresh_styles = False
         self.show_protocol()
 
     def show_protocol(self) -> None:
@@ -120,8 +195,7 @@ class AppScreen(Forgetful, Screen[Any]):
         counts = session.models.counts()
         if counts is not None:
             facts = [f"{words.count(counts[0])} reviews", f"{words.count(counts[1])} judged"]
-        protocol = words.protocol(session.models.protocol)
-        line.show(session.file_name, *facts, f"protocol: {protocol}")
+        line.show(session.file_name, *facts, f"rows: {words.protocol(session.models.protocol)}")
 
     def show_export(self) -> None:
         """How far a report is, in the top line, and the key that stops it."""
@@ -155,10 +229,6 @@ class AppScreen(Forgetful, Screen[Any]):
         self.session.next_bins()
         self.update_now()
 
-    def action_log_bins(self) -> None:
-        self.session.switch_log_bins()
-        self.update_now()
-
     def action_back(self) -> None:
         self.app.pop_screen()
 
@@ -185,9 +255,9 @@ class AppScreen(Forgetful, Screen[Any]):
             self.app.push_screen(question, close)
 
     def action_help(self) -> None:
-        from srs_eval.tui.screens.dialogs import HelpScreen
+        from srs_eval.tui.screens.dialogs import HelpScreen, help_on
 
-        self.app.push_screen(HelpScreen(self.about, self.actions))
+        self.app.push_screen(HelpScreen(help_on(self.called), self.actions))
 
     def action_jump(self) -> None:
         from srs_eval.tui.screens.dialogs import JumpScreen

@@ -11,7 +11,7 @@ from textual.widgets import Select, Static
 from srs_eval.advice.findings import missing
 from srs_eval.advice.sentences import lacks, told
 from srs_eval.data.errors import counted
-from srs_eval.engine.results import Result, log_loss_difference, log_loss_interval
+from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval
 from srs_eval.metrics import FACTS
 from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
@@ -27,17 +27,6 @@ class CompareScreen(AppScreen, actions="compare"):
     """Two calibration graphs on the same axes, and a table of both models' metrics."""
 
     AUTO_FOCUS = ""  # the first would be a choice of models, whose list would open
-    about = """
-Both models on the same axes and, where possible, on the same reviews. The difference \
-in log loss is paired: both predicted the same reviews, so what makes a review hard for \
-both cancels out, and the interval is narrower than the two ± suggest. An \
-interval within ±0.002 shows that both are as good; one that leaves out zero which is \
-better; else, and below 1,000 reviews or 20 days, nothing can be told yet. Good and bad \
-days count: the interval is that of a mean over days, not over reviews.
-
-v draws both curves in one graph, as A and B, with a table of both beside it. l and r \
-choose the models, s exchanges them, ◀ marks the better figure.
-"""
 
     def __init__(self, left: str, right: str) -> None:
         super().__init__()

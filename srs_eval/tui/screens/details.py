@@ -13,11 +13,11 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from srs_eval.advice.findings import missing
-from srs_eval.advice.model_evidence import Curves
 from srs_eval.advice.sentences import lacks, told
+from srs_eval.advice.shown.predicted import Curves
 from srs_eval.advice.tables import Table
 from srs_eval.engine.ranking import REFERENCE
-from srs_eval.engine.results import same_reviews
+from srs_eval.engine.session import same_reviews
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.widgets.calibration import OTHER, CalibrationChart, CurvesChart
@@ -27,16 +27,6 @@ from srs_eval.tui.widgets.facts import metric_table, parameter_table, stacked
 
 class DetailsScreen(AppScreen, actions="details"):
     """Dismissed with the configuration shown last."""
-
-    about = """
-Left: of the reviews in a bin, how many the model expected to be recalled (across) and \
-how many were (up). On the diagonal the two agree. Vertical lines are 95 % intervals, \
-bars at the foot count reviews. t shows the numbers, b changes the bins.
-
-Right: every metric with its meaning, then the parameters that were fitted for the last \
-of the five folds, that is on most of your reviews. A single figure never tells all: \
-log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
-"""
 
     def __init__(self, configuration: str) -> None:
         super().__init__()
@@ -66,8 +56,7 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         box = self.query_one("#graph")
         box.border_title = "Calibration"
         box.border_subtitle = (
-            f"off by {words.percent(graph.mae)} on average · {len(graph.count)} "
-            + ("log bins" if self.session.state.log_bins else "bins")
+            f"off by {words.percent(graph.mae)} on average · {len(graph.count)} bins"
         )
         facts = self.query_one("#facts")
         facts.border_title = escape(line.configuration.words)
@@ -139,20 +128,6 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
 
 class ErrorsScreen(AppScreen, actions="errors"):
     """Tables of one result, computed in a thread when the screen opens."""
-
-    about = """
-Recall against what the model expected, for reviews that have something in common. "minus \
-expected" is the share recalled minus the mean prediction with its 95 % interval over days, \
-drawn beside it: to the right of zero (┊) the model expected too little, to the left too \
-much. An interval far from zero names a kind of review that the model does not know well.
-
-Forgetting curves show what was recalled after so many days (letters, with 95 % intervals) and \
-what was expected (lines); each has its table below. By first rating they take each card's first \
-review on a later day; by stability, all reviews. Points of fewer than 30 reviews are in the \
-table only. v draws what another model expected of the same reviews over them: your own \
-scheduler, or the best other one. Parameters are those of the last of the five \
-folds; your own are the ones stored in Anki, for each preset.
-"""
 
     def __init__(self, configuration: str) -> None:
         super().__init__()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rich.segment import Segment
 from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
@@ -14,7 +13,6 @@ from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
 from textual.geometry import Offset
 from textual.screen import ModalScreen
-from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import (
     Button,
@@ -28,9 +26,8 @@ from textual.widgets import (
 from textual.widgets.option_list import Option
 from textual.widgets.selection_list import Selection
 
-from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.outputs import check_outputs, with_ending
-from srs_eval.data.printable import printable
+from srs_eval.data.errors import InputError, NotEnoughData, printable
+from srs_eval.data.paths import check_outputs, with_ending
 from srs_eval.data.reviews import MISSING
 from srs_eval.report import formats as words
 from srs_eval.report.files import FOLDERS
@@ -39,6 +36,13 @@ from srs_eval.tui.screens.actions import EVERYWHERE, Action
 from srs_eval.tui.screens.base import Dialog, Harmless
 from srs_eval.tui.session import Chosen, Session, Wanted
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns
+
+
+def help_on(screen: str) -> str:
+    """What help.md says about it, a line for each paragraph."""
+    text = (Path(__file__).parents[1] / "help.md").read_text("utf-8")
+    about = f"\n{text}".partition(f"\n# {screen}\n")[2].partition("\n# ")[0]
+    return "\n\n".join(" ".join(each.split()) for each in about.strip().split("\n\n"))
 
 
 class HelpScreen(Dialog):
@@ -67,34 +71,36 @@ class HelpScreen(Dialog):
 
 
 class Question(Dialog):
-    """Dismissed with True for `yes`, with None for anything else."""
+    """Dismissed with True for `yes`, else with None; `beside` stands beside the buttons."""
 
     BINDINGS: ClassVar[list[Any]] = [
-        ("y", "dismiss(True)", "Yes"),
+        ("y", "yes", "Yes"),
         ("escape,n", "close", "No"),
         ("left,right", "app.focus_next", "Other"),
     ]
 
-    def __init__(self, title: str, sentence: str, yes: str, no: str) -> None:
-        super().__init__(title, "y  n")
-        self._sentence = sentence
+    def __init__(self, title: str, sentence: str, yes: str, no: str, beside: str = "") -> None:
+        super().__init__(title, "y  n" if yes else "Esc")
+        self._sentence, self._beside = sentence, beside
         self._yes, self._no = yes, no
 
     def content(self) -> ComposeResult:
         yield Static(self._sentence, markup=False)
         with Horizontal():
-            yield Button(self._no, compact=True, id="no")
-            yield Button(self._yes, variant="primary", compact=True, id="yes")
-
-    def on_mount(self) -> None:
-        self.query_one("#no").focus()
+            yield Static(self._beside, id="beside")
+            yield Button(self._no, variant="default" if self._yes else "primary", compact=True)
+            if self._yes:
+                yield Button(self._yes, variant="primary", compact=True, id="yes")
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         self.dismiss(True if event.button.id == "yes" else None)
 
+    def action_yes(self) -> None:
+        self.dismiss(True if self._yes else None)
 
-class Refusal(Dialog):
-    """Dismissed with None; the screen behind it stays usable."""
+
+class Refusal(Question):
+    """The screen behind it stays usable."""
 
     def __init__(
         self,
@@ -103,33 +109,7 @@ class Refusal(Dialog):
         button: str = "Choose another",
         reassurance: str = "Your file was not changed.",
     ) -> None:
-        super().__init__(title, "Esc")
-        self._sentence = sentence
-        self._button, self._reassurance = button, reassurance
-
-    def content(self) -> ComposeResult:
-        yield Static(self._sentence, markup=False)
-        with Horizontal():
-            yield Static(self._reassurance, id="unchanged")
-            yield Button(self._button, variant="primary", compact=True)
-
-    def on_button_pressed(self) -> None:
-        self.dismiss(None)
-
-
-class _Ticked(SelectionList[str]):
-    """Told apart without colour: only what is chosen has a mark."""
-
-    def render_line(self, y: int) -> Strip:
-        line = super().render_line(y)
-        place = self.scroll_offset.y + y
-        if place >= self.option_count:
-            return line
-        if self.get_option_at_index(place).value in self.selected:
-            return line
-        left, inner, *rest = line
-        blank = Segment(" " * inner.cell_length, inner.style, inner.control)
-        return Strip([left, blank, *rest])
+        super().__init__(title, sentence, "", button, reassurance)
 
 
 class ChooseScreen(Dialog):
@@ -145,7 +125,7 @@ class ChooseScreen(Dialog):
         self._receipt, self._rows, self._chosen = receipt, rows, chosen
 
     def content(self) -> ComposeResult:
-        yield _Ticked(
+        yield SelectionList(
             *self._part("preset", self._receipt.presets, self._chosen[0]),
             *self._part("deck", self._receipt.decks, self._chosen[1]),
         )
@@ -223,46 +203,31 @@ _FORMS: Mapping[str, str] = {
 _REPORT = "srs-eval-report"
 
 
-class _Forms(OptionList):
-    """What is highlighted is chosen, so that Enter writes it."""
-
-    BINDINGS: ClassVar[list[Any]] = [("enter", "screen.write", "Write")]
-
-
-class _Tick(Checkbox):
-    """Told apart without colour, too; Space ticks, as Enter writes."""
-
-    BINDINGS: ClassVar[list[Any]] = [("enter", "screen.write", "Write")]
-
-    def render(self) -> Any:
-        self.BUTTON_INNER = "X" if self.value else " "
-        return super().render()
-
-
 class ExportScreen(Dialog):
     """Dismissed with what is `Wanted`, or None; our own is overwritten at a second word only."""
 
-    BINDINGS: ClassVar[list[Any]] = [("escape", "close", "Close")]
+    BINDINGS: ClassVar[list[Any]] = [
+        ("escape", "close", "Close"),
+        Binding("enter", "write", "Write", priority=True),
+    ]
 
-    def __init__(self, source: Path | None, basis: Callable[[], str]) -> None:
+    def __init__(self, source: Path | None, basis: str) -> None:
         super().__init__("Export a report", "Tab goes on, Enter writes, Esc closes")
         self._source, self._basis = source, basis
         self._asked: Path | None = None  # whether it may be overwritten
 
     def content(self) -> ComposeResult:
-        yield _Forms(*(Option(meaning, id=form) for form, meaning in _FORMS.items()), compact=True)
+        forms = (Option(meaning, id=form) for form, meaning in _FORMS.items())
+        yield OptionList(*forms, compact=True)
         yield Input(self._default("html"), highlighter=Harmless(), compact=True)
-        yield _Tick("Number decks and presets, name no file", compact=True)
-        yield Static(self._basis(), id="basis", markup=False)
+        yield Checkbox("Number decks and presets, name no file", compact=True)
+        yield Static(self._basis, markup=False)
         yield Static(id="said", markup=False)
         with Horizontal():
-            yield Button("Back", compact=True, id="back")
             yield Button("Write", variant="primary", compact=True, id="write")
 
     def on_mount(self) -> None:
-        self.query_one(_Forms).focus()
-        basis = self.query_one("#basis", Static)
-        self.set_interval(0.5, lambda: basis.update(self._basis()))  # models go on finishing
+        self.query_one(OptionList).focus()
 
     @staticmethod
     def _default(form: str) -> str:
@@ -270,7 +235,7 @@ class ExportScreen(Dialog):
 
     @property
     def _form(self) -> str:
-        chosen = self.query_one(_Forms).highlighted_option
+        chosen = self.query_one(OptionList).highlighted_option
         return "html" if chosen is None or chosen.id is None else chosen.id
 
     @on(OptionList.OptionHighlighted)
@@ -291,8 +256,7 @@ class ExportScreen(Dialog):
         self.query_one("#write", Button).label = button
         self._asked = None
 
-    @on(Input.Submitted)
-    @on(Button.Pressed, "#write")
+    @on(Button.Pressed)
     def action_write(self) -> None:
         text = self.query_one(Input).value.strip()
         path = Path(text).expanduser()
@@ -319,10 +283,6 @@ class ExportScreen(Dialog):
             return
         self.dismiss(Wanted(self._form, path, self.query_one(Checkbox).value))
 
-    @on(Button.Pressed, "#back")
-    def _back(self) -> None:
-        self.dismiss(None)
-
 
 _LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
@@ -330,11 +290,6 @@ _LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 class JumpScreen(ModalScreen[Any]):
     """Dismissed with the widget whose letter was pressed, or None."""
 
-    DEFAULT_CSS = """
-    JumpScreen { background: $background 40%; }
-    JumpScreen Label { position: absolute; background: $accent; color: $background;
-                       text-style: bold; padding: 0 1; }
-    """
     BINDINGS: ClassVar[list[Any]] = [("escape", "dismiss(None)", "Close")]
 
     def __init__(self, places: Sequence[tuple[Widget, Offset]]) -> None:

@@ -9,28 +9,14 @@ from textual.widgets import Static
 
 from srs_eval.advice.overview import UNTOLD, Line
 from srs_eval.advice.questions import OF_PRESETS, REGISTRY
-from srs_eval.tui.screens.actions import EVIDENCE, bindings
 from srs_eval.tui.screens.answers import show_basis
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.widgets.evidence import evidence, parameters_to_paste
 from srs_eval.tui.widgets.facts import WidthDependent, stacked
 
 
-class EvidenceScreen(AppScreen):
+class EvidenceScreen(AppScreen, actions="evidence"):
     """The answers of one line, one below another."""
-
-    actions = EVIDENCE
-    BINDINGS = bindings(EVIDENCE)
-    about = """
-Sentences first, then the figures they rest on. Differences are of log loss: below zero \
-the change predicts better. The drawn line is the 95 % interval over days, ┊ is zero; ● is \
-settled, ○ worse, ◌ can't be told yet, · has no verdict.
-
-"Held out" or "that no fit had seen" means that parameters were fitted to earlier reviews and \
-judged on later ones, five times (five folds). "Recency": newer reviews weigh more, as in Anki's \
-optimizer. "Pooled": each preset's parameters are drawn towards those of all. "Initial stability \
-only": all other parameters are the defaults.
-"""
 
     def __init__(self, question: str, title: str) -> None:
         super().__init__()

@@ -24,18 +24,6 @@ _NAME = 24  # columns that a name gets, however little room there is
 class ReceiptScreen(AppScreen, actions="receipt"):
     """Shown after a file is read; Enter or the button starts the evaluation."""
 
-    about = """
-What was read from the file, and which of its entries count as reviews.
-
-Two rules are on offer. "benchmark" keeps what the public benchmark keeps, so that \
-figures compare with published ones. "anki" keeps what Anki's own optimizer uses: \
-cards that still exist and are not suspended, after the preset's ignore-before date. \
-Judged are reviews on a later day than the card's review before.
-
-Decks and Presets tell where the reviews are; Enter on one judges it alone. \
-"parameters" names the FSRS version whose parameters a preset holds.
-"""
-
     def content(self) -> ComposeResult:
         yield Static(id="facts")
         with TabbedContent():
@@ -198,14 +186,14 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
         if isinstance(event.value, str):
             self.session.models.asked = event.value
 
-    def action_rows(self) -> None:
+    def action_switch_rows(self) -> None:
         rows = self.query_one("#rows", Select)
         rows.value = "anki" if rows.value == "benchmark" else "benchmark"
 
-    def action_next_tab(self) -> None:
+    def action_next(self) -> None:
         self._turn(1)
 
-    def action_previous_tab(self) -> None:
+    def action_previous(self) -> None:
         self._turn(-1)
 
     def _turn(self, step: int) -> None:
@@ -225,7 +213,7 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
             "decks": receipt.decks,
         }
         if kind not in reports:
-            self.action_evaluate()
+            self.action_ranking()
             return
         chosen = reports[kind][event.cursor_row]
         if chosen.id == MISSING:
@@ -235,8 +223,5 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
         self.session.judge_only((one, ()) if kind == "presets" else ((), one))
 
     @on(Button.Pressed, "#evaluate")
-    def _go(self) -> None:
-        self.action_evaluate()
-
-    def action_evaluate(self) -> None:
+    def action_ranking(self) -> None:
         self.show_ranking()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import unquote
 
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual import events, on, work
 from textual.app import ComposeResult
@@ -18,11 +21,10 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from srs_eval.data import paths
-from srs_eval.data.errors import counted
-from srs_eval.data.printable import printable
+from srs_eval.data.errors import counted, printable
 from srs_eval.report import formats as words
+from srs_eval.tui.config import Recent
 from srs_eval.tui.screens.base import AppScreen, Harmless
-from srs_eval.tui.state import Recent
 
 _MOST = 200  # entries listed of one folder
 _MOST_HERE = 8  # files offered of the working folder
@@ -74,6 +76,11 @@ class _PathInput(Input):
             select_on_focus=False,
         )
 
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        self.insert_text_at_cursor(_path_of(event.text))
+
     def action_complete(self) -> None:
         letters = zip(*_candidates(self.value), strict=False)
         common = "".join(each[0] for each in takewhile(lambda each: len({*each}) == 1, letters))
@@ -87,13 +94,7 @@ class _PathInput(Input):
 class OpenScreen(AppScreen, actions="open"):
     """Lets the user choose a collection."""
 
-    about = """
-Choose a collection. It is only read, never changed, and it may be open in Anki.
-
-Recent files and the Anki profiles on this machine are in the list; ↑ ↓ and Enter \
-or a click open one. Or type a path: Tab completes it, the list shows what fits, \
-Enter opens it. Nothing leaves this machine, and card contents are not read.
-"""
+    takes_letters = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -183,14 +184,11 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
                 yield Option(Text(heading, "bold dim"), disabled=True)
             for key, name, facts in choices:
                 note = words.shortened(printable(" · ".join(facts)), 2 * width // 3)
-                shown = words.shortened(printable(name), width - len(note) - 6)
+                shown = words.shortened(printable(name), width - cell_len(note) - 6)
                 yield Option(Text.assemble(f"  {shown}   ", (note, "dim")), id=key)
             if choices is here and len(self._here) > len(here):
                 more = f"  … and {len(self._here) - len(here)} more: type ./ to see them"
                 yield Option(Text(more, "dim"), disabled=True)
-
-    def action_browse(self) -> None:
-        self.query_one(_PathInput).focus()
 
     def action_to_list(self) -> None:
         self.query_one(OptionList).focus()
@@ -215,13 +213,29 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
             self.session.forget(path)
             self._list()
 
+    def on_key(self, event: events.Key) -> None:
+        """What is typed is a path, wherever the focus is, but for ?."""
+        if event.character and event.is_printable and event.character not in "? ":
+            event.stop()
+            event.prevent_default()
+            path = self.query_one(_PathInput)
+            path.focus()
+            path.insert_text_at_cursor(event.character)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Also of what is dragged here: another path than was typed."""
+        path = self.query_one(_PathInput)
+        path.clear()
+        path.focus()
+        path.on_paste(event)
+
     @on(Input.Changed, "#path")
     def _typed(self) -> None:
         self._list()
 
     @on(Input.Submitted, "#path")
     def _entered(self, event: Input.Submitted) -> None:
-        text = event.value.strip().strip('"').removeprefix("file://")
+        text = _path_of(event.value)
         if text:
             self._open(text)
 
@@ -247,6 +261,17 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
         """Show what is being read; "" when done."""
         self.query_one("#reading", Static).update(Text(words_))
         self.query_one(OptionList).loading = bool(words_)
+
+
+def _path_of(text: str) -> str:
+    """The path that a terminal or a file manager means by what was pasted or dragged."""
+    text = next(iter(text.strip().splitlines()), "").strip()
+    if text.startswith("file://"):
+        return unquote(text.removeprefix("file://"))
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    escaped = os.name != "nt" and not os.path.exists(text)
+    return re.sub(r"\\(.)", r"\1", text) if escaped else text
 
 
 def _facts_of(recent: Recent, now: float) -> list[str]:
@@ -281,7 +306,7 @@ def _tail(path: str, width: int) -> str:
     home = str(Path.home())
     if home != "/" and path.startswith(f"{home}{os.sep}"):
         path = f"~{path[len(home) :]}"
-    return path if len(path) <= width else f"…{path[len(path) - width + 1 :]}"
+    return path if cell_len(path) <= width else "…" + set_cell_size(path[::-1], width - 1)[::-1]
 
 
 def _ago(seconds: float) -> str:

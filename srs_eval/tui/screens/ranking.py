@@ -16,7 +16,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import DataTable, Input, OptionList, Static
 
-from srs_eval.engine.ranking import ORDERS
+from srs_eval.engine.ranking import ORDERS, REFERENCE
 from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
@@ -48,31 +48,7 @@ class _FilterInput(Input):
 class RunScreen(AppScreen, actions="run"):
     """Progress, ranking and results in one screen, during the run and after it."""
 
-    about = """
-Each model predicted every judged review before it could see the answer; the ranking \
-shows how well. Lower log loss is better; ± is its 95 % interval over days, drawn as a \
-line with a dot where there is room. Headings hold the models against the best: "as good" \
-means that they differ by less than matters, "can't tell yet" that these reviews don't \
-decide. The average, which always predicts the share recalled so far, is the floor and \
-the dotted line: "9 % less" means 9 % less log loss than the average has, "more" is worse \
-than knowing nothing. ★ is what you schedule with. A * has remarks, see Details. Letters \
-tell the family: F FSRS, S SM-2 and its kin, H formulas over a card's history, N neural \
-networks, O learn while they are judged. f lists and hides them, / filters by name, o or a \
-click on a heading orders.
-
-The graph beside it: of the reviews for which the model predicted 80 %, were 80 % \
-recalled? Points on the diagonal mean yes. Vertical lines are 95 % intervals, the curve \
-is a smooth average without bins, and the bars at its foot (n) tell how many reviews \
-each bin holds. Faint points are bins with less than 1 % of the reviews. The axes leave \
-out the lowest 2.5 % of the predictions; t shows every number.
-
-Models under "other reviews" were judged on other reviews, mostly same-day ones too, and \
-have a ranking of their own. So have those that learn while they are judged: they know \
-how today is going, which no scheduler does. Log loss and RMSE(bins) can disagree; \
-RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
-"""
     passed_over = "#more, #chart"
-    ENDED: ClassVar[dict[bool, str]] = {True: "cancelled", False: "finished"}
 
     def content(self) -> ComposeResult:
         with Horizontal():
@@ -191,7 +167,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
                     text = "stopping …"
         else:
             done = len(evaluation.results())
-            text = f"{done} of {total} models {self.ENDED[evaluation.cancelled]} in {gone}"
+            text = f"{done} of {total} models finished in {gone}"
             if evaluation.cancelled:
                 text = f"Cancelled after {gone}: {done} of {total} models are done"
             for stage in (Stage.FAILED, Stage.SKIPPED):
@@ -212,7 +188,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     def _show_details(self, model: ModelRun) -> None:
         state = self.session.state
-        seen = (model.name, model.stage, state.bins, state.log_bins, self.app.theme)
+        seen = (model.name, model.stage, state.bins, self.app.theme)
         if seen == self._shown:
             return
         self._shown = seen
@@ -222,12 +198,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         box.set_class(result is None, "-no-result")
         self.query_one("#more").set_class(result is not None, "-with-result")
         if result is None:
-            sayings = {
-                Stage.WAITING: "Waiting for its turn.",
-                Stage.RUNNING: "At work. Its graph appears when it has finished.",
-                Stage.CANCELLED: "Cancelled before it had finished; r runs it again.",
-            }
-            text = sayings.get(model.stage, f"{model.stage.value.capitalize()}: {model.reason}")
+            text = model.stage.value.capitalize() + (f": {model.reason}" if model.reason else ".")
             self.query_one("#reason", Static).update(Text(text))
             self.query_one(CalibrationChart).show(None)
             return
@@ -379,9 +350,11 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.app.push_screen(CompareScreen(*pair))
 
     def _pair(self) -> tuple[str, str] | None:
-        """The marked models; else the learner's own scheduler and the chosen one, or the best."""
+        """The marked models; else the learner's own scheduler and the chosen one, at first FSRS."""
         marked, chosen = self.table.marked, self.table.chosen
         own = self.session.models.own_scheduler
+        if self.table.follows_best and not marked:
+            chosen = REFERENCE
         wanted = [*marked, chosen] if marked else [own, chosen]
         wanted += [line.configuration.name for line in self.evaluation.ranked()]
         results = self.evaluation.results()

@@ -13,8 +13,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import DataTable, Static
 
-from srs_eval.advice.model_evidence import Curve, Curves
-from srs_eval.report import formats as words
+from srs_eval.advice.shown.predicted import Curve, Curves
 from srs_eval.stats.intervals import CalibrationGraph
 from srs_eval.tui.screens.themes import palette
 from srs_eval.tui.widgets import plot
@@ -25,9 +24,6 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 class _CountBars(Widget):
     """How many reviews each bin holds, as bars below the graph on the same axis."""
 
-    DEFAULT_CSS = """
-    _CountBars { height: 1; color: $primary 70%; }
-    """
     ALLOW_SELECT = False
 
     def __init__(self) -> None:
@@ -62,19 +58,6 @@ class _CountBars(Widget):
 
 class CalibrationChart(Vertical):
     """One model's calibration as a graph or a table."""
-
-    DEFAULT_CSS = """
-    CalibrationChart {
-        height: 1fr;
-        & #empty { color: $text-muted; content-align: center middle; height: 1fr; width: 1fr; }
-        & #axes { height: 1; color: $text-muted; text-align: right; padding-right: 1; }
-        & Plot { background: $surface; }
-        & DataTable { height: 1fr; display: none; background: $surface;
-                      scrollbar-size-vertical: 1; overflow-x: hidden; }
-        &.-table { Plot, _CountBars, #axes { display: none; } DataTable { display: block; } }
-        &.-empty { Plot, _CountBars, #axes { visibility: hidden; } }
-    }
-    """
 
     def __init__(self, *, id: str | None = None, count_rows: int = 1) -> None:
         super().__init__(id=id, classes="-empty")
@@ -128,16 +111,16 @@ class CalibrationChart(Vertical):
         table: DataTable[Any] = self.query_one(DataTable)
         table.clear(columns=True)
         graph, other, wide = self._graph, self._other, self.size.width >= 36
-        columns = [("predicted", 10), ("recalled", 10), ("95 %", 9), ("reviews", 8)]
+        columns = [("pred. %", 8), ("rec. %", 8), ("95 %", 9), ("n", 8)]
         if other is not None:
-            columns = [("bin", 7), ("A", 6), ("n", 6), ("B", 6), ("n", 6)]
+            columns = [("bin", 7), ("A %", 6), ("n", 6), ("B %", 6), ("n", 6)]
         elif not wide:
             columns = [("pred.", 5), ("rec.", 5), ("95 %", 7), ("n", 5)]
         for heading, width in columns:
             table.add_column(Text(heading, justify="right"), width=width)
         if graph is None:
             return
-        rows = _of_both(graph, other) if other is not None else _of_one(graph, wide)
+        rows = _of_both(graph, other) if other is not None else _of_one(graph, int(wide))
         for cells in rows:
             table.add_row(*(Text(cell, justify="right") for cell in cells))
 
@@ -183,18 +166,14 @@ class CalibrationChart(Vertical):
             yield plot.Points(*points, style, letter)
 
 
-def _of_one(graph: CalibrationGraph, wide: bool) -> Iterator[tuple[str, ...]]:
-    """Rows of a model's table."""
+def _of_one(graph: CalibrationGraph, places: int) -> Iterator[tuple[str, ...]]:
+    """Rows of a model's table, all in percent but the number of reviews."""
     for row in graph.count.nonzero()[0].tolist():
-        predicted, recalled = graph.predicted[row], graph.observed[row]
-        low, high = 100 * graph.low[row], 100 * graph.high[row]
-        number = int(graph.count[row])
-        if wide:
-            shares = words.percent(predicted), words.percent(recalled)
-            yield *shares, f"{low:.0f} – {high:.0f}", words.count(number)
-        else:
-            interval = f"{low:.0f}–{high:.0f}"
-            yield f"{100 * predicted:.0f}", f"{100 * recalled:.0f}", interval, str(number)
+        predicted, recalled, low, high = (
+            100 * each[row] for each in (graph.predicted, graph.observed, graph.low, graph.high)
+        )
+        shares = f"{predicted:.{places}f}", f"{recalled:.{places}f}"
+        yield *shares, f"{low:.0f}–{high:.0f}", str(int(graph.count[row]))
 
 
 def _of_both(graph: CalibrationGraph, other: CalibrationGraph) -> Iterator[tuple[str, ...]]:
@@ -204,7 +183,7 @@ def _of_both(graph: CalibrationGraph, other: CalibrationGraph) -> Iterator[tuple
         cells = [f"{low:.0f}–{high:.0f}"]
         for each in (graph, other):
             number = int(each.count[row])
-            cells += [f"{100 * each.observed[row]:.0f} %" if number else "", str(number)]
+            cells += [f"{100 * each.observed[row]:.0f}" if number else "", str(number)]
         yield tuple(cells)
 
 
@@ -255,10 +234,7 @@ def axis_limits(graphs: Sequence[CalibrationGraph]) -> tuple[float, float]:
 
 def _percent_ticks(low: float, high: float, at_most: int) -> list[tuple[float, str]]:
     """Shares in even steps down from `high`, each with its label in percent."""
-    for step in (0.05, 0.1, 0.2, 0.25, 0.5):
-        number = round((high - low) / step)
-        if number <= at_most:
-            break
+    step = plot.even_step(max((high - low) / at_most, 0.05))
     values = [high - step * place for place in range(int((high - low) / step + 1e-9) + 1)]
     return [(value, f"{100 * value:.0f}") for value in reversed(values)]
 
@@ -274,15 +250,6 @@ class CurvesChart(Vertical):
     """Letters are what was recalled, with 95 % intervals; lines are what was expected.
 
     With another model's curves over the same reviews both are drawn, each model in its colour.
-    """
-
-    DEFAULT_CSS = """
-    CurvesChart {
-        height: 16;
-        max-width: 110;
-        & #key { height: auto; color: $text-muted; }
-        & Plot { background: $surface; }
-    }
     """
 
     def __init__(self, curves: Curves) -> None:

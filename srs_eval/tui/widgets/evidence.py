@@ -13,7 +13,7 @@ from srs_eval.advice.tables import SHARES, Cell, Table, is_difference
 from srs_eval.report.formats import count, cut, difference, loss, percent
 from srs_eval.stats.intervals import Interval
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns, stacked
-from srs_eval.tui.widgets.whiskers import DOTS, axis, common_scale, whisker
+from srs_eval.tui.widgets.plot import DOTS, axis, common_scale, whisker
 
 _LEAST, _MOST = 14, 48  # columns of a drawn interval
 _NAME = 24  # columns of a row's name where its interval is drawn below the table

@@ -13,7 +13,7 @@ from textual.style import Style
 from textual.visual import RenderOptions, Visual
 
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.results import Result
+from srs_eval.engine.session import Result
 from srs_eval.metrics import FACTS
 from srs_eval.report import formats as words
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
-from rich.cells import set_cell_size
-from rich.text import Span, Text
+from rich.text import Text
 from textual import events
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option, OptionDoesNotExist
@@ -15,37 +15,28 @@ from textual.widgets.option_list import Option, OptionDoesNotExist
 from srs_eval.engine.ranking import Group, Ranked
 from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import Configuration
+from srs_eval.models.own_parameters import is_in_anki, remarks
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
+from srs_eval.tui.config import State
 from srs_eval.tui.screens.themes import Palette, palette
-from srs_eval.tui.state import State
-from srs_eval.tui.widgets.whiskers import DOTS, Scale, axis, common_scale, whisker
+from srs_eval.tui.widgets.plot import DOTS, Scale, axis, common_scale, whisker
 
 _SIZES = {
-    **{"place": 3, "family": 2, "model": 0, "log loss": 13, "drawn": 0, "vs average": 13},
+    **{"place": 3, "family": 3, "model": 0, "log loss": 13, "drawn": 0, "vs average": 13},
     **{"RMSE(bins)": 12, "AUC": 6, "params": 8, "verdict": 15},
 }
 """Columns from left to right; those of 0 share what the others leave."""
 _FIGURES = ("vs average", "RMSE(bins)", "AUC", "params")
 _DRAWN = 70  # columns from which intervals are drawn
-_LEAST_DRAWN = 26  # columns of the drawn intervals, before names get more than the usual
-_LEAST_NAME, _USUAL_NAME, _LONGEST_NAME = 16, 24, 41
+_LEAST_DRAWN = 24  # columns of the drawn intervals beside the shortest names
+_LEAST_NAME, _LONGEST_NAME = 16, 25
 
 
 class RankingTable(OptionList):
     """One line per model; the cursor stays on its model when lines move.
 
     A click chooses a model, a second one opens it.
-    """
-
-    DEFAULT_CSS = """
-    RankingTable {
-        height: 1fr; border: none; padding: 0; background: $surface;
-        overflow-x: hidden; scrollbar-size-vertical: 1;
-        &:focus { border: none; }
-        & > .option-list--option { padding: 0; }
-        & > .option-list--option-disabled { color: $foreground; }
-    }
     """
 
     def __init__(self) -> None:
@@ -82,7 +73,7 @@ class RankingTable(OptionList):
             for model in evaluation.unfinished()
             if model.name in wanted
         ]
-        rows = list(self._all_rows(groups, wanted, unfinished, state))
+        rows = list(self._all_rows(groups, wanted, unfinished, everyone, state))
         if own in evaluation.results() and len(rows) >= self.size.height:
             self.heading = Text("\n").join([self.heading, self._finished(evaluation.line(own))])
         if rows != self._rows:
@@ -106,6 +97,7 @@ class RankingTable(OptionList):
         groups: list[Group],
         wanted: set[str],
         unfinished: list[tuple[str, Text]],
+        everyone: list[Configuration],
         state: State,
     ) -> Iterator[tuple[str | None, Text]]:
         if not groups:
@@ -113,7 +105,7 @@ class RankingTable(OptionList):
         for number, group in enumerate(groups):
             if number and any(line.configuration.name in wanted for line in group.lines):
                 yield None, self._rule(_heading(group, groups[0]), "═", "italic")
-            parts = [(tie.words, tie.lines) for tie in group.ties]
+            parts = group.ties
             if state.order != "place":
                 parts = [("", group.ordered(state.order, state.backwards))]
             for verdict, members in parts:
@@ -123,6 +115,9 @@ class RankingTable(OptionList):
                 yield from ((line.configuration.name, self._finished(line)) for line in lines)
             if not number:
                 yield from unfinished
+        for remark in remarks([each for each in everyone if each.name in wanted]):
+            wrapped = textwrap.wrap(remark, sum(self._sizes.values()) - 4)
+            yield None, Text("   " + "\n   ".join(wrapped), "dim")
 
     def _lay_out(self, groups: list[Group], everyone: list[Configuration], state: State) -> None:
         """Columns, their heading, and the scale of the drawn intervals, for this width."""
@@ -177,7 +172,10 @@ class RankingTable(OptionList):
         shown = Text(name, colours.yours if own and not yours else "").append(yours, colours.yours)
         return {
             "place": Text.assemble(f"{place:>2}", (mark, colours.yours if own else "")),
-            "family": Text(words.FAMILIES[family].letter, colours.families.get(family, "dim")),
+            "family": Text.assemble(
+                (words.FAMILIES[family].letter, colours.families.get(family, "dim")),
+                ("✓" if is_in_anki(configuration) else "", "dim"),
+            ),
             "model": shown,
         }
 
@@ -226,8 +224,8 @@ class RankingTable(OptionList):
             cells["log loss"] = Text(words.bar(model.fraction, 11))
             if model.preparing:
                 state = "preparing"
-            elif model.folds:
-                state = f"fold {min(model.fold + 1, model.folds)}/{model.folds}"
+            elif model.fraction:
+                state = f"{model.fraction:.0%}"
                 state += f", {clock(left)}" if roomy else ""
         else:
             cells["model"].stylize("dim")
@@ -239,18 +237,14 @@ class RankingTable(OptionList):
 
     def _in_columns(self, cells: Mapping[str, Text], until: str = "") -> Text:
         """A line of cells, or its beginning `until` a column."""
-        letters, spans = "", list[Span]()  # appending texts takes several times as long
+        line = Text()
         for key, size in self._sizes.items():
             if key == until:
                 break
-            cell, begin = cells.get(key, Text()), len(letters)
-            letters += set_cell_size(cell.plain, size)
-            whole = [Span(0, len(cell.plain), cell.style)] if cell.style else []
-            for each in (*whole, *cell.spans):
-                if begin + each.start < len(letters):
-                    end = min(begin + each.end, len(letters))
-                    spans.append(Span(begin + each.start, end, each.style))
-        return Text(letters, spans=spans)
+            cell = cells.get(key, Text()).copy()
+            cell.truncate(size, pad=True)
+            line.append_text(cell)
+        return line
 
     # --- the cursor
 
@@ -285,9 +279,8 @@ def _sizes(width: int, names: int, order: str) -> dict[str, int]:
     def room() -> int:
         return max(width - sum(_SIZES[each] for each in shown), 8)
 
-    for each in _FIGURES[1:]:  # names are cut for what models are mostly compared by
-        least = names if each == "params" else min(names, _USUAL_NAME)
-        if room() - _SIZES[each] < least + _LEAST_DRAWN:
+    for each in _FIGURES[1:]:
+        if room() - _SIZES[each] < names + _LEAST_DRAWN:
             break
         shown.append(each)
     if order != "place":  # verdicts have a column, for no headings tell them
@@ -295,7 +288,7 @@ def _sizes(width: int, names: int, order: str) -> dict[str, int]:
         shown = list(dict.fromkeys([*shown[: 2 if width < _DRAWN else None], asked, "verdict"]))
     sizes = {**_SIZES, "model": room()}
     if width >= _DRAWN and room() >= _LEAST_NAME + _LEAST_DRAWN:
-        sizes["model"] = min(names, max(room() - _LEAST_DRAWN, _USUAL_NAME))
+        sizes["model"] = names
         sizes["drawn"] = room() - sizes["model"]
     return {
         each: size for each, size in sizes.items() if size and (each in shown or not _SIZES[each])

@@ -1,0 +1,243 @@
+"""The five panes of the first screen as text, for whatever width and height."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from srs_eval.advice.tables import (
+    Bar,
+    ByMonth,
+    FirstScreen,
+    Heading,
+    Item,
+    Line,
+    Pane,
+    Row,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+PLAIN: Mapping[str, str] = {
+    "": "",
+    "fine": "green",
+    "look": "yellow",
+    "not yet": "dim",
+    "bar": "cyan",
+    "faint": "dim",
+}
+"""Rich's styles by level, and of a bar and what stands beside it."""
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_LOWER = " ▁▂▃▄▅▆▇█"
+_LEAST_BAR, _MOST_BAR = 6, 44
+_MOST_OF_MONTHS = 9  # lines
+_LOWEST_MONTH = 50  # of 100: an empty column of a month
+
+
+def as_text(screen: FirstScreen, width: int) -> RenderableType:
+    """The five panes, one below another, and what stands below them."""
+    from rich import box
+    from rich.console import Group
+    from rich.panel import Panel
+
+    panes = [
+        Panel(
+            Text("\n").join(drawn(pane, width - 4, 20, airy=False)),
+            box=box.ROUNDED,
+            title=f"{number} {pane.title}",
+            title_align="left",
+            width=width,
+        )
+        for number, pane in enumerate(screen.panes, start=1)
+    ]
+    below = [Text(f" {each.text}", PLAIN[each.level]) for each in screen.below]
+    return Group(*panes, *below)
+
+
+def in_a_line(number: int, pane: Pane, width: int, paint: Mapping[str, str] = PLAIN) -> Text:
+    """ "4 One preset or several?  You have one. Keep it."."""
+    shown = Text.assemble((f"{number} {pane.title}", paint["bar"]), "  ")
+    room = max(width - shown.cell_len, 0)
+    shown.append(_cut(pane.short.text.strip(), room).rstrip(), paint[pane.short.level])
+    return shown
+
+
+def drawn(
+    pane: Pane,
+    width: int,
+    height: int,
+    paint: Mapping[str, str] = PLAIN,
+    airy: bool = True,
+) -> list[Text]:
+    """A pane's lines; what it can spare goes first where there is too little room."""
+    kept = list(pane.items)
+    while True:
+        blocks = _blocks(kept, width, height, paint, airy)
+        spare = max((each.spare for each in kept), default=0)
+        if not spare or sum(map(len, blocks)) <= height:
+            return [line for block in blocks for line in block]
+        last = max(place for place, each in enumerate(kept) if each.spare == spare)
+        del kept[last]
+
+
+def _blocks(
+    items: Sequence[Item], width: int, height: int, paint: Mapping[str, str], airy: bool
+) -> list[list[Text]]:
+    bars = [each for each in items if isinstance(each, Bar | Heading)]
+    label = max((cell_len(each.label) for each in bars), default=0) + 1
+    figures = [
+        max(cell_len(cell) for cell in column) + 2
+        for column in zip(*(each.figures for each in bars), strict=True)
+    ]
+    rows = [each for each in items if isinstance(each, Row)]
+    room = width - 2 - label - sum(figures)
+    note = max(
+        (cell_len(each.note) + 1 for each in bars if isinstance(each, Bar) and each.note), default=0
+    )
+    bar = min(room - note, _MOST_BAR)
+    blocks: list[list[Text]] = []
+    for item in items:
+        match item:
+            case Line():
+                blocks.append(_line(item, width, paint))
+            case Heading():
+                blocks.append([_heading(item, label, figures, bar, paint)])
+            case Bar():
+                blocks.append([_bar(item, label, figures, bar, paint)])
+            case Row():
+                blocks.append([_row(item, rows, width, paint)])
+            case ByMonth():
+                blocks.append([])
+    left = height - sum(map(len, blocks))
+    below = [place for place, each in enumerate(items) if isinstance(each, Bar)]
+    if bar < _LEAST_BAR and left >= len(below) + any(isinstance(each, ByMonth) for each in items):
+        for place in below:
+            item = items[place]
+            assert isinstance(item, Bar)
+            blocks[place].append(
+                Text("  ").append_text(_drawn(item, min(width - 4, _MOST_BAR), paint))
+            )
+        left -= len(below)
+    for place, item in enumerate(items):
+        if isinstance(item, ByMonth):
+            lines = max(1, min(left, _MOST_OF_MONTHS if airy else 2))
+            blocks[place] = _months(item, width, lines, paint)
+            left -= lines
+    if airy and left >= len(blocks) > 2:  # room to breathe
+        blocks = [[*block, Text()] for block in blocks]
+    return blocks
+
+
+def _line(line: Line, width: int, paint: Mapping[str, str]) -> list[Text]:
+    style = paint[line.level]
+    mark = f"{line.mark} " if line.mark else ""
+    beside = cell_len(line.right) + 2 if line.right else 0
+    indent = cell_len(mark) or len(line.text) - len(line.text.lstrip())
+    lines = _wrapped(line.text.strip(), max(width - indent - beside, 12))
+    shown = []
+    for number, text in enumerate(lines):
+        begins = mark if number == 0 and mark else " " * indent
+        first = Text.assemble((begins, style), (text, style if line.level != "fine" else ""))
+        if number == 0 and line.right:
+            first.append(" " * max(width - first.cell_len - cell_len(line.right), 1))
+            first.append(line.right, style)
+        shown.append(first)
+    return shown
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Broken at blanks; a wide character counts as two columns."""
+    lines, rest = [""], text.split(" ")
+    for word in rest:
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(longer) <= width or not lines[-1]:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
+
+
+def _heading(
+    heading: Heading, label: int, figures: Sequence[int], bar: int, paint: Mapping[str, str]
+) -> Text:
+    shown = Text(set_cell_size(heading.label, label), paint["faint"])
+    for cell, size in zip(heading.figures, figures, strict=True):
+        shown.append(f"{cell:>{size}}", paint["faint"])
+    return shown
+
+
+def _bar(bar: Bar, label: int, figures: Sequence[int], size: int, paint: Mapping[str, str]) -> Text:
+    style = paint[bar.level]
+    shown = Text(set_cell_size(bar.label, label), style)
+    for cell, room in zip(bar.figures, figures, strict=True):
+        shown.append(f"{cell:>{room}}", style)
+    if size >= _LEAST_BAR:
+        shown.append("  ").append_text(_drawn(bar, size, paint))
+    if bar.note:
+        shown.append(f" {bar.note}", style)
+    shown.rstrip()
+    return shown
+
+
+def _drawn(bar: Bar, size: int, paint: Mapping[str, str]) -> Text:
+    """The bar itself, its range and its mark, over `size` columns."""
+    style = paint[bar.level] or paint["bar"]
+    full = _filled(bar.share, size)
+    ranges = "▒" * (round(bar.until * size) - len(full))
+    shown = Text.assemble((full + ranges, style), " " * (size - len(full + ranges)))
+    at = size if bar.tick is None else min(int(bar.tick * size), size - 1)
+    if len(full) <= at < size:
+        shown = Text.assemble(shown[:at], ("┆", paint["faint"]), shown[at + 1 :])
+    return shown
+
+
+def _filled(share: float, size: int) -> str:
+    eighths = round(8 * size * min(max(share, 0.0), 1.0))
+    whole, part = divmod(eighths, 8)
+    return f"{'█' * whole}{_EIGHTHS[part].strip()}"[:size]
+
+
+def _row(row: Row, rows: Sequence[Row], width: int, paint: Mapping[str, str]) -> Text:
+    others = [max(cell_len(each.cells[k]) for each in rows) for k in range(1, len(row.cells))]
+    room = max(width - sum(others) - 3 * len(others), 8)
+    name = min(max(cell_len(each.cells[0]) for each in rows), room)
+    shown = Text.assemble(_cut(row.cells[0], name))
+    for number, (cell, size) in enumerate(zip(row.cells[1:], others, strict=True), start=2):
+        style = paint[row.level] if number == len(row.cells) else ""
+        shown.append("   ").append(set_cell_size(cell, size), style)
+    return shown
+
+
+def _cut(text: str, width: int) -> str:
+    """Exactly so many columns, cut at the end."""
+    if cell_len(text) > width:
+        text = set_cell_size(text, width - 1).rstrip() + "…"
+    return set_cell_size(text, width)
+
+
+def _months(by_month: ByMonth, width: int, height: int, paint: Mapping[str, str]) -> list[Text]:
+    """Names with figures; bars below them where there are more lines."""
+    cells = [f"{name} {figure}" for name, figure in by_month.months]
+    lead = "months"
+    size = max(map(cell_len, cells)) + 2
+    fits = max(1, (width - len(lead) - 1) // size)
+    months = by_month.months[-fits:]
+    rows = [Text.assemble((f"{lead} ", paint["faint"]))]
+    for name, figure in months:
+        rows[0].append(f"{name} ", paint["faint"]).append(
+            f"{figure}".ljust(size - cell_len(name) - 1)
+        )
+    for level in reversed(range(height - 1)):
+        line = Text(" " * (len(lead) + 1))
+        for _, figure in months:
+            full = 8 * (height - 1) * max(figure - _LOWEST_MONTH, 1) / (100 - _LOWEST_MONTH)
+            part = min(max(round(full) - 8 * level, 0), 8)
+            line.append(f"{_LOWER[part] * (size - 2)}  ", paint["bar"])
+        rows.append(line)
+    for row in rows:
+        row.rstrip()
+    return rows

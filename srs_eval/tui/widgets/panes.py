@@ -1,0 +1,136 @@
+"""The five panes of the first screen as widgets, and how much room each one has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.app import App, RenderResult
+from textual.binding import Binding
+from textual.color import Color
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+
+from srs_eval.advice.shown import first_screen
+from srs_eval.advice.tables import Pane
+from srs_eval.report.panes import drawn, in_a_line
+
+BELOW = 3  # lines under the panes, which keep their places while answers come
+_BESIDE = (96, 23)  # columns and lines from which panes stand beside each other
+_LEAST = {1: 4, 2: 6, 3: 6, 4: 5, 5: 5}  # lines of a pane in its frame
+_MOST = {1: 5, 2: 14, 3: 11, 4: 9, 5: 9}
+_ORDER = (2, 3, 5, 4)  # which pane gets its frame first
+_USED = ("foreground", "surface", "success", "warning", "primary")  # colours of the theme
+
+
+def heights(width: int, height: int, little: Collection[int] = ()) -> tuple[bool, dict[int, int]]:
+    """Whether panes stand side by side, and each one's lines; a pane of one line has no frame.
+
+    Those with `little` to say get no more where panes are stacked.
+    """
+    left = height - BELOW
+    if width >= _BESIDE[0] and height >= _BESIDE[1]:
+        first = 5 if left > 28 else 4
+        lower = min((9 * (left - first)) // 20, 13)
+        upper = left - first - lower
+        return True, {1: first, 2: upper, 3: upper, 4: lower, 5: lower}
+    found = {1: 4, **dict.fromkeys(_ORDER, 1)}
+    left -= sum(found.values())
+    for number in (each for each in _ORDER if each not in little):
+        if left < _LEAST[number] - 1:
+            break
+        left -= _LEAST[number] - found[number]
+        found[number] = _LEAST[number]
+    while left > 0:
+        framed = [n for n in (3, 2, 5, 4, 1) if 1 < found[n] < _MOST[n]]
+        for number in framed[:left]:
+            found[number] += 1
+        left -= len(framed) or left
+    return False, found
+
+
+def paint(app: App[Any]) -> Mapping[str, str]:
+    """Rich's styles by level in the theme's colours: green only for good, yellow for "look"."""
+    colours = {name: Color.parse(app.theme_variables[name]) for name in _USED}
+    grey = colours["foreground"].blend(colours["surface"], 0.45).hex6
+    return {
+        "": "",
+        "fine": colours["success"].hex6,
+        "look": colours["warning"].hex6,
+        "not yet": grey,
+        "bar": colours["primary"].hex6,
+        "faint": grey,
+    }
+
+
+class PaneBox(Widget, can_focus=True):
+    """A question and its answer in a frame, or both in one line."""
+
+    DEFAULT_CSS = """
+    PaneBox {
+        width: 1fr;
+        padding: 0 1;
+        border: round $primary 40%;
+        border-title-color: $primary;
+        border-title-style: bold;
+        &:focus { border: round $primary; }
+        &.-line { border: none; }
+        &.-line:focus { background: $block-cursor-blurred-background; }
+    }
+    """
+    BINDINGS: ClassVar[list[Any]] = [
+        Binding("down,right", "cursor_down", "Next", show=False),
+        Binding("up,left", "cursor_up", "Previous", show=False),
+    ]
+
+    class Opened(Message):
+        """A click asks for what the pane rests on."""
+
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+    def __init__(self, number: int) -> None:
+        super().__init__(id=f"pane-{number}")
+        self.number = number
+        self.pane = Pane(
+            first_screen.TITLES[number - 1],
+            first_screen.WAITING,
+            (first_screen.WAITING,),
+            (),
+        )
+
+    def show(self, pane: Pane) -> None:
+        if pane != self.pane:
+            self.pane = pane
+            self._entitle()
+            self.refresh()
+
+    def give(self, lines: int) -> None:
+        """So many lines of the screen."""
+        self.styles.height = lines
+        self.set_class(lines == 1, "-line")
+        self._entitle()
+
+    def _entitle(self) -> None:
+        self.border_title = f"{self.number} {self.pane.title}"
+
+    def render(self) -> RenderResult:
+        width, height = self.size
+        colours = paint(self.app)
+        if self.has_class("-line"):
+            return Content.from_rich_text(in_a_line(self.number, self.pane, width, colours))
+        lines = drawn(self.pane, width, height, colours)
+        return Content.from_rich_text(Text("\n").join(lines[:height]))
+
+    def on_click(self, event: events.Click) -> None:
+        self.post_message(self.Opened(self.number))
+
+    def action_cursor_down(self) -> None:
+        self.screen.focus_next(PaneBox)
+
+    def action_cursor_up(self) -> None:
+        self.screen.focus_previous(PaneBox)

@@ -1,0 +1,253 @@
+"""The five panes: one act, whole numbers of 100, minutes, no jargon, whatever there is to tell."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from srs_eval.advice.findings import (
+    KEEP,
+    Check,
+    Checks,
+    Finding,
+    Fit,
+    OfPreset,
+    Part,
+    Retention,
+    Sharing,
+    unanswered,
+)
+from srs_eval.advice.overview import Overview
+from srs_eval.advice.questions import OF_PRESETS
+from srs_eval.advice.shown.first_screen import first_screen
+from srs_eval.advice.tables import FirstScreen, Line, Row
+from srs_eval.advice.workload.estimate import TooFew
+from srs_eval.report.panes import as_text, drawn
+from srs_eval.stats.intervals import Interval
+from srs_eval.tui.widgets.panes import BELOW, heights
+from tests.tui.app_world import make_answers, make_costs
+
+JARGON = re.compile(
+    r"\b(rows|judged|log loss|fresh|pooled|defaults|in force|held.out|recency|[0-9.]+ %)\b"
+)
+CHINESE = "日本語の単語"
+
+
+def text_of(screen: FirstScreen, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width, force_terminal=False)
+    console.print(as_text(screen, width))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def changed(question: str, **changes: object) -> list[Finding]:
+    """Made-up answers, those on one question changed."""
+    return [
+        replace(each, **changes) if each.question == question else each  # type: ignore[arg-type]
+        for each in make_answers()
+    ]
+
+
+def off(act: str = "turn on", answers: Sequence[Finding] = ()) -> list[Finding]:
+    """The same of who schedules with SM-2."""
+    found = []
+    for each in answers or make_answers():
+        if isinstance(each.evidence, Fit):
+            evidence = replace(each.evidence, fsrs_is_off=True)
+            each = replace(each, act=act, probability=0.9, evidence=evidence)
+        found.append(each)
+    return found
+
+
+def wrong() -> list[Check]:
+    return [
+        Check("overdue", "look", 4_339, 4_791, 1_910.0),
+        Check("gap", "look", 300, since="2022-01-24"),
+        Check("hard", "not yet", 4, 100, says="few"),
+    ]
+
+
+WORLDS = {
+    "two presets": make_answers(),
+    "FSRS off": off(),
+    "FSRS off, better so": off("SM-2"),
+    "nothing to change": [
+        each for each in make_answers() if each.question != OF_PRESETS or each.act == KEEP
+    ],
+    "no presets": [each for each in make_answers() if each.question in ("fit", "time")],
+    "nothing": [unanswered("fit", "too little data, no usable reviews")],
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_no_jargon_and_no_shares_of_one(world: str) -> None:
+    said = text_of(first_screen(WORLDS[world], (), wrong()))
+    assert not JARGON.findall(said)
+    assert all(title in said for title in ("1 What to do", "2 Do I", "3 What", "4 One", "5 Any"))
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_what_to_do_its_row_and_what_is_copied_are_one_finding(world: str) -> None:
+    screen = first_screen(WORLDS[world])
+    act = screen.panes[0].short.text
+    rows = {
+        each.cells[0]: each.cells[-1] for each in screen.panes[3].items if isinstance(each, Row)
+    }
+    if screen.copied is None:
+        assert not re.search("Press|Copy", act)
+        assert set(rows.values()) <= {"leave"}
+    else:
+        assert screen.copied.parameters is not None
+        assert screen.copied.act != KEEP
+        assert rows[screen.copied.subject] == "optimize"
+        assert "ress Optimize" in act
+
+
+def test_the_act_is_the_one_that_gains_most() -> None:
+    screen = first_screen(make_answers())
+    assert screen.panes[0].short == Line("Press Optimize for “Default”.", "fine", "●", "sure ●●●●●")
+    assert screen.copied is make_answers()[1] or screen.copied == make_answers()[1]
+    unsure = changed(OF_PRESETS, act="optimize", probability=0.6)
+    told = first_screen(unsure)
+    assert told.panes[0].short.text == "Change nothing."
+    assert told.panes[0].short.right == "could go either way ●○○○○"
+    assert told.copied is None
+
+
+def test_without_a_switch_nothing_is_pressed() -> None:
+    told = first_screen(off()).panes[0].short.text
+    assert told == "Turn FSRS on and press Optimize for “Default”."
+    one = [each for each in off() if each.subject != "Maps"]
+    assert first_screen(one).panes[0].short.text == "Turn FSRS on and press Optimize."
+    assert first_screen(off("SM-2")).panes[0].short.text == "Leave FSRS off."
+
+
+def test_what_is_open_is_grey_dots() -> None:
+    screen = first_screen((), Overview("anki", waiting=["fit"]).waiting)
+    assert screen.panes[0].short == Line("…", "not yet")
+    waiting = ("fit", OF_PRESETS, "retention", "costs", "split", "wrong")
+    assert {pane.short.text for pane in first_screen((), waiting).panes} == {"…"}
+    assert not first_screen((), waiting).below
+
+
+def test_a_few_reviews_cost_no_minutes() -> None:
+    few = Finding("costs", "all reviews", evidence=TooFew("Default has 122 reviews"))
+    answers = [few if each.question == "costs" else each for each in make_answers()]
+    answers = [replace(e, reviews=122) if e.question == "retention" else e for e in answers]
+    pane = first_screen(answers).panes[2]
+    assert pane.short.text.startswith("122 of the 1,000 reviews")
+    assert len(pane.items) == 1
+
+
+def test_minutes_have_ranges_once_they_are_known() -> None:
+    def pane(done: int) -> str:
+        costs = make_costs("Default", done=done)
+        costs = replace(costs, as_now=(35.0, 7.0, 900.0, 0.85, 0.0), schedule="SM-2")
+        answers = [costs.glance if e.question == "costs" else e for e in make_answers()]
+        return text_of(first_screen(answers))
+
+    assert re.search(r"90 +2\.5 +█", pane(0))
+    assert re.search(r"90 +2\.5 \(2\.3-2\.7\) +█+.?▒", pane(2))
+    assert re.search(r"SM-2, as now +7\.0", pane(2))
+
+
+def test_why_less_is_remembered_adds_up() -> None:
+    def part(name: str, recalled: float, expected: float) -> Part:
+        return Part(name, Interval(recalled, 0.02, 1_000, 60), expected)
+
+    parts = (part("all", 0.79, 0.81), part("young cards", 0.82, 0.83), part("2024-05", 0.8, 0.8))
+    parts += (part("mature cards", 0.6, 0.7),)
+    late = Retention("below", parts, 0.92, False, Interval(-0.11, 0.01), Interval(-0.02, 0.01))
+    found = [Finding("retention", "Words", reviews=1_000, evidence=late)]
+    said = text_of(first_screen(found))
+    assert "Most cards came late (11 of the 13 points)." in said
+    assert re.search(r"all +79 +92 +81 .*◀ look", said)
+    assert re.search(r"old cards +60 +92 +70 [^◀]*$", said, re.MULTILINE)  # no check says so
+    assert "May 80" in said
+    check = Check("old cards", "look", recalled=parts[-1].recalled, expected=0.7)
+    assert re.search(r"old cards .*◀ look", text_of(first_screen(found, (), [check])))
+
+
+def test_of_two_presets_the_one_that_falls_short_is_named() -> None:
+    """Where the other makes up for it, all together do not."""
+
+    def of(name: str, says: Any, recalled: float) -> Finding:
+        whole = Part("all", Interval(recalled, 0.01, 2_000, 60), 0.9)
+        none = Interval(0.0, 0.01)
+        evidence = Retention(says, (whole,), 0.91, False, none, none)
+        return Finding("retention", name, reviews=2_000, evidence=evidence)
+
+    said = text_of(first_screen([of("Words", "below", 0.86), of("Maps", "above", 0.97)]))
+    assert "“Words” falls short: 86, asked 91." in said
+    assert "points" not in said
+    assert "◀" not in said
+
+
+def test_at_most_five_things_are_wrong_and_the_worst_stays() -> None:
+    checks = [*wrong(), *wrong(), *wrong()]
+    pane = first_screen((), (), checks).panes[4]
+    assert len(pane.items) == 5
+    assert [line.plain for line in drawn(pane, 60, 1)] == [
+        "! 4,339 of 4,791 cards overdue: 32 hours"
+    ]
+    fine = first_screen((), (), [Check("overdue", "fine", 3, 900, 5.0)]).panes[4]
+    assert fine.short.text == "Nothing that your reviews show."
+    overview = Overview("anki", answers=[Finding("wrong", "", evidence=Checks("look", ()))])
+    assert overview.first_screen.panes[4].short.text == "…"
+
+
+@pytest.mark.parametrize("width", [60, 78, 100])
+def test_wide_characters_take_two_columns(width: int) -> None:
+    names = {"Default": CHINESE * 6, "Maps": "東京"}
+    answers = [replace(e, subject=names.get(e.subject, e.subject)) for e in make_answers()]
+    said = text_of(first_screen(answers), width).splitlines()
+    framed = [line for line in said if line.startswith("│")]
+    assert {cell_len(line) for line in framed} == {width}
+    assert any("東京" in line for line in framed)
+
+
+@pytest.mark.parametrize("presets", [1, 5])
+def test_one_preset_needs_no_rows(presets: int) -> None:
+    shared = Sharing("preset", presets, says="one preset")
+    pane = first_screen(changed("split", evidence=shared, act="")).panes[3]
+    assert (len(pane.items) > 1) == (presets > 1)
+    assert pane.short.text == (
+        "You have one." if presets == 1 else "Keep your 5; too few reviews to compare them."
+    )
+
+
+def test_all_panes_have_room_in_every_window() -> None:
+    for width in (60, 80, 96, 140):
+        for height in range(14, 60):
+            beside, lines = heights(width, height)
+            used = lines[1] + (
+                lines[2] + lines[4] if beside else sum(lines[number] for number in range(2, 6))
+            )
+            assert used + BELOW <= height, (width, height)
+            assert min(lines.values()) >= 1
+            assert not any(1 < each < 4 for each in lines.values())
+    assert heights(80, 22) == (False, {1: 4, 2: 6, 3: 7, 4: 1, 5: 1})
+    assert heights(100, 28)[0]
+
+
+def test_the_file_says_which_version_is_known() -> None:
+    """Of a history without presets nobody knows whether FSRS is on."""
+    unknown = []
+    for each in make_answers():
+        if isinstance(each.evidence, OfPreset):
+            each = replace(
+                each, evidence=replace(each.evidence, known=False), subject="all reviews"
+            )
+        unknown.append(each)
+    told = first_screen(unknown[:2], rows="benchmark").panes
+    assert told[0].short.text == "With FSRS on in Anki, press Optimize."
+    assert "Only an Anki collection" in told[2].short.text
+    gone = first_screen(unknown[:2], rows="benchmark", gone=True).panes
+    assert "suspended or deleted" in gone[2].short.text
