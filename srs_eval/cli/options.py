@@ -211,7 +211,7 @@ def _flags() -> Iterator[inspect.Parameter]:
         )
 
 
-def protocol_options(rows: RowsOption = "benchmark", **flags: Any) -> Flags:
+def _protocol_options(rows: RowsOption = "benchmark", **flags: Any) -> Flags:
     """Which reviews are judged, and how models are trained; `flags` are `_FLAGS`."""
     default, s0 = flags.pop("default"), flags.pop("S0")
     if default and s0:
@@ -232,7 +232,7 @@ ModelFileOption = Annotated[
 ]
 
 
-def context_options(
+def _context_options(
     sm2_target: float = option(
         "Retention that SM-2's intervals are taken to aim at.",
         "--sm2-target",
@@ -329,7 +329,7 @@ NamesOption = Annotated[
 ]
 
 
-def equivalence_option(
+def _equivalence_option(
     equivalence: float | None = option(
         "Differences in log loss within it do not matter; if left out as in config.toml.",
         default=None,
@@ -490,10 +490,10 @@ def write(target: str, text: str) -> None:
 
 _GROUPS: dict[str, Callable[..., Any]] = {
     "source": Source,
-    "flags": protocol_options,
-    "context": context_options,
+    "flags": _protocol_options,
+    "context": _context_options,
     "evaluation": Evaluation,
     "running": Running,
-    "equivalence": equivalence_option,
+    "equivalence": _equivalence_option,
     "outputs": Outputs,
 }

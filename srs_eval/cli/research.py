@@ -128,7 +128,7 @@ def batch(
         context=context,
         names=names_of(names),
     )
-    failed = _followed(events, out, lambda data: say_tuned_on(flags.ledger, chosen, data))
+    failed = _followed(events, out, lambda data: _say_tuned_on(flags.ledger, chosen, data))
     say_environments(out)
     if failed:
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
@@ -331,7 +331,7 @@ def _on_a_data_set(flags: Flags, models: str) -> list[Configuration]:
     return with_floors(configurations, leaves_out=False)
 
 
-def say_tuned_on(
+def _say_tuned_on(
     ledger: Ledger | None, users: Sequence[int], data: str, others: str = "--users takes others"
 ) -> None:
     """That figures flatter on users whose training parts have chosen a ledger's set-ups.
@@ -355,4 +355,4 @@ def say_tuned_on_user(ledger: Ledger | None, source: Source, log: ReviewLog) -> 
         return
     if is_dataset(source.path):  # a file of one user does not tell of which data set it is
         fingerprint = survey(open_dataset(source.path))[0]
-        say_tuned_on(ledger, [log.user], fingerprint, "--user takes another")
+        _say_tuned_on(ledger, [log.user], fingerprint, "--user takes another")
