@@ -164,7 +164,7 @@ def compare(
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
     from srs_eval.report.export import to_json
-    from srs_eval.report.findings import ANKI_ROWS, MODELS_ROWS
+    from srs_eval.report.findings import rows_closing
 
     check_targets([source.path, predictions], json)
     every = (*questions.QUESTIONS, questions.MODELS, questions.STANDING, questions.WRONG, "all")
@@ -182,7 +182,7 @@ def compare(
         if json == "-":
             answers = list(coming)
         else:
-            below = MODELS_ROWS if rows == "benchmark" else ANKI_ROWS
+            below = rows_closing(rows, with_option=True)
             answers = print_answers(coming, console_for(sys.stdout), below)
     except NotEnoughData as error:
         if not knows_presets(log) or not set(wanted) - questions.NEEDS_NO_PRESETS:
