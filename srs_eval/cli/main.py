@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -339,17 +339,14 @@ def _signals_interrupt(received: list[int]) -> Iterator[None]:
         _give_up_lost_terminal()
         raise KeyboardInterrupt
 
-    before: list[tuple[int, Any]] = []
-    if threading.current_thread() is threading.main_thread():
-        for name in ("SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-                before.append((number, signal.signal(number, interrupt)))
-    try:
+    with ExitStack() as after:
+        if threading.current_thread() is threading.main_thread():
+            for name in ("SIGTERM", "SIGHUP"):
+                number = getattr(signal, name, None)
+                if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                    before = signal.signal(number, interrupt)
+                    after.callback(signal.signal, number, before or signal.SIG_DFL)
         yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _give_up_lost_terminal() -> None:

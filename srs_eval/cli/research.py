@@ -116,9 +116,7 @@ def batch(
         say(f"No user falls to shard {shard}: nothing to do.")
         return FINE
     events = run_batch(
-        opened,
-        configurations,
-        out,
+        *(opened, configurations, out),
         users=chosen,
         jobs=jobs,
         engine=engine,
@@ -147,7 +145,11 @@ def _followed(
 
     plan: Planned | None = None
     finished = failed = 0
-    reasons: Counter[tuple[str, str]] = Counter()
+    reasons: dict[str, Counter[str]] = {
+        "failed": Counter(),
+        "skipped": Counter(),
+        "done": Counter(),
+    }
     try:
         with BatchProgress() as progress, closing(events):
             for event in events:
@@ -158,8 +160,7 @@ def _followed(
                         say_what_is_known(plan.data)
                     case UnitDone():
                         finished = event.finished
-                        if event.unit.status != "done":
-                            reasons[event.unit.status, event.unit.reason] += 1
+                        reasons[event.unit.status][event.unit.reason] += 1
                     case Ended():
                         failed = event.failed
                         say(
@@ -173,10 +174,9 @@ def _followed(
                 "the same command goes on from there."
             )
         raise
-    for wanted in ("failed", "skipped"):
-        told = [(each, count) for each, count in reasons.most_common() if each[0] == wanted]
-        for (_, reason), count in told[:3]:
-            say(f"{wanted}: {count:,} x {reason}")
+    for status in ("failed", "skipped"):
+        for reason, count in reasons[status].most_common(3):
+            say(f"{status}: {count:,} x {reason}")
     return failed
 
 
@@ -268,25 +268,19 @@ def audit(
     chosen = users_chosen(opened, users, max_user_id)
     found: Audit | None = None
     finished = 0
+    events = run_audit(
+        *(opened, _on_a_data_set(flags, models), out),
+        evaluate=run_batch,
+        users=chosen,
+        trials=trials,
+        repeats=repeats,
+        seed=seed,
+        jobs=jobs,
+        fresh=fresh,
+        context=context,
+    )
     try:
-        with (
-            BatchProgress() as progress,
-            closing(
-                run_audit(
-                    opened,
-                    _on_a_data_set(flags, models),
-                    out,
-                    evaluate=run_batch,
-                    users=chosen,
-                    trials=trials,
-                    repeats=repeats,
-                    seed=seed,
-                    jobs=jobs,
-                    fresh=fresh,
-                    context=context,
-                )
-            ) as events,
-        ):
+        with BatchProgress() as progress, closing(events):
             for event in events:
                 match event:
                     case Audit():
