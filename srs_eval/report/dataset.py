@@ -194,7 +194,7 @@ def _best_by(comparison: Comparison) -> str:
     return f"By {words} one of these is the best, with 99 % confidence: {told}."
 
 
-# Parameters, averages, changes
+# Parameters
 
 
 def _median_parameters(files: Sequence[ResultFile]) -> list[Section]:

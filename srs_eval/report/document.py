@@ -1,6 +1,6 @@
 """What a report consists of: sections of sentences, tables and pictures, without a layout.
 
-Its renderers are `terminal`, `page` and `files` (Markdown, CSV, JSON). Cells hold figures, not
+Its renderers are `console` and `files` (page, Markdown, CSV, JSON). Cells hold figures, not
 text, so that a page can sort them and CSV has every digit.
 """
 
