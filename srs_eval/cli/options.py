@@ -397,9 +397,6 @@ def one_of(option: str, value: str, allowed: Sequence[str]) -> str:
     raise InputError(f'{option} takes {", ".join(allowed)}, not "{value}".{hint}')
 
 
-# --- what a command leaves
-
-
 @dataclass(frozen=True)
 class Outputs:
     """The forms of a report that are asked for: files, `-` for stdout, and folders."""
