@@ -88,9 +88,9 @@ def export(
     evaluation: Evaluation,
     outputs: Outputs,
     anonymous: bool = output_option(
+        False,
         "Number decks and presets instead of naming them, and do not name the file.",
         "--anonymous",
-        default=False,
     ),
 ) -> int:
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
@@ -137,19 +137,19 @@ def compare(
     source: Source,
     equivalence: float,
     params: list[str] | None = option(
+        None,
         "Parameters of your own to compare, 17, 19 or 21 numbers; may be repeated.",
-        default=None,
         metavar='"0.21, 1.29, ..."',
     ),
     predictions: Path | None = option(
+        None,
         "Further candidates from a file: CSV or parquet with review_id (or card_id and "
         "time_ms), p, model.",
-        default=None,
         metavar="FILE",
     ),
     question: str = option(
+        "all",
         "Which to answer.",
-        default="all",
         metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|wrong|all",
     ),
     json: JsonOption = None,
@@ -209,24 +209,22 @@ def _of_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
 def workload(
     source: Source,
     retention: str | None = option(
+        None,
         "Desired retentions, 0.5 to 0.995; 0.70, 0.71 ... 0.99 if left out.",
-        default=None,
         metavar="0.8,0.85,0.9",
     ),
-    days: int = option("Number of days to simulate.", default=365),
-    new: int | None = option("New cards a day; as many as of late if left out.", default=None),
-    after: int = option("Begin after so many days without reviews.", default=0, metavar="DAYS"),
-    budget: float | None = option(
-        "Minutes a day: how many days take more?", default=None, metavar="MIN"
-    ),
+    days: int = option(365, "Number of days to simulate."),
+    new: int | None = option(None, "New cards a day; as many as of late if left out."),
+    after: int = option(0, "Begin after so many days without reviews.", metavar="DAYS"),
+    budget: float | None = option(None, "Minutes a day: how many days take more?", metavar="MIN"),
     params: str | None = option(
+        None,
         "Parameters in place of those in force, 17, 19 or 21 numbers.",
-        default=None,
         metavar='"0.21, 1.29, ..."',
     ),
     states: str = option(
+        "history",
         "What you remember of each card now: from its history, or as Anki stored it.",
-        default="history",
         metavar="history|stored",
     ),
     json: JsonOption = None,

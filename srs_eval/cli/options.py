@@ -89,27 +89,21 @@ def _evaluated(parameter: inspect.Parameter, of: Callable[..., Any]) -> inspect.
     return parameter.replace(annotation=annotation)
 
 
-def option(
-    meaning: str,
-    *names: str,
-    default: Any = ...,
-    panel: str = _RUN_PANEL,
-    metavar: str | None = None,
-    **more: Any,
-) -> Any:
-    """An option of typer, with what nearly all of ours have; as a default or an annotation."""
-    given = () if default is ... else (default,)
-    return typer.Option(
-        *given, *names, help=meaning, metavar=metavar, rich_help_panel=panel, **more
-    )
+def option(default: Any, meaning: str, *names: str, panel: str = _RUN_PANEL, **more: Any) -> Any:
+    """An option of typer, with what nearly all of ours have.
+
+    The default of a parameter or, with `...` in place of a default, what annotates one.
+    """
+    given = names if default is ... else (default, *names)
+    return typer.Option(*given, help=meaning, rich_help_panel=panel, **more)
 
 
-def rows_option(meaning: str, *names: str, **more: Any) -> Any:
-    return option(meaning, *names, panel=_ROWS_PANEL, **more)
+def rows_option(default: Any, meaning: str, *names: str, **more: Any) -> Any:
+    return option(default, meaning, *names, panel=_ROWS_PANEL, **more)
 
 
-def output_option(meaning: str, *names: str, **more: Any) -> Any:
-    return option(meaning, *names, panel=_OUTPUT_PANEL, **more)
+def output_option(default: Any, meaning: str, *names: str, **more: Any) -> Any:
+    return option(default, meaning, *names, panel=_OUTPUT_PANEL, **more)
 
 
 @dataclass(frozen=True)
@@ -169,6 +163,7 @@ def _refuse_untuned(
 RowsOption = Annotated[
     str,
     rows_option(
+        ...,
         "benchmark: as for the published figures. anki: as Anki's own optimizer.",
         metavar="benchmark|anki",
     ),
@@ -202,7 +197,7 @@ def _flags() -> Iterator[inspect.Parameter]:
     for name, meaning in _FLAGS.items():
         usual = getattr(Protocol(), name, False)
         metavar = "WHAT" if isinstance(usual, str) else None
-        made = option(meaning, f"--{name}", panel=_PROTOCOL_PANEL, metavar=metavar)
+        made = option(..., meaning, f"--{name}", panel=_PROTOCOL_PANEL, metavar=metavar)
         yield inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
@@ -225,6 +220,7 @@ def _protocol_options(rows: RowsOption = "benchmark", **flags: Any) -> Flags:
 ModelFileOption = Annotated[
     list[Path] | None,
     option(
+        ...,
         "A Python file with models of your own; may be repeated. Its code is run.",
         "--model-file",
         metavar="FILE",
@@ -234,15 +230,13 @@ ModelFileOption = Annotated[
 
 def _context_options(
     sm2_target: float = option(
+        0.9,
         "Retention that SM-2's intervals are taken to aim at.",
         "--sm2-target",
-        default=0.9,
         panel=_PROTOCOL_PANEL,
     ),
-    weights: Path | None = option(
-        "Folder of pretrained network weights.", default=None, metavar="DIR"
-    ),
-    device: str = option("Where LSTM runs: cpu, cuda, mps, xpu.", default="cpu"),
+    weights: Path | None = option(None, "Folder of pretrained network weights.", metavar="DIR"),
+    device: str = option("cpu", "Where LSTM runs: cpu, cuda, mps, xpu."),
     model_file: ModelFileOption = None,
 ) -> Context:
     """Settings of single models."""
@@ -273,17 +267,18 @@ class Source:
             show_default=False,
         ),
     ] = None
-    user: Annotated[int | None, rows_option("Which user of a data-set folder.")] = None
+    user: Annotated[int | None, rows_option(..., "Which user of a data-set folder.")] = None
     deck: Annotated[
-        list[str] | None, rows_option("Only this deck and those below it; may be repeated.")
+        list[str] | None, rows_option(..., "Only this deck and those below it; may be repeated.")
     ] = None
     preset: Annotated[
-        list[str] | None, rows_option("Only decks with this preset; may be repeated.")
+        list[str] | None, rows_option(..., "Only decks with this preset; may be repeated.")
     ] = None
     timezone: Annotated[
-        str | None, rows_option("Where days begin: a zone such as Asia/Tokyo, UTC-7, or local.")
+        str | None,
+        rows_option(..., "Where days begin: a zone such as Asia/Tokyo, UTC-7, or local."),
     ] = None
-    rollover: Annotated[int | None, rows_option("Hour at which days begin, 0-23.")] = None
+    rollover: Annotated[int | None, rows_option(..., "Hour at which days begin, 0-23.")] = None
 
     @property
     def narrowed_to(self) -> dict[str, str | None]:
@@ -308,21 +303,23 @@ class Source:
 ModelsOption = Annotated[
     str,
     option(
+        ...,
         "Names, aliases and groups, separated by commas; `srs-eval models` lists them.",
         metavar="A,B|fast|all",
     ),
 ]
 SetupOption = Annotated[
     Path | None,
-    option("Train what an audit's ledger names as it says, as NAME-tuned.", metavar="LEDGER"),
+    option(..., "Train what an audit's ledger names as it says, as NAME-tuned.", metavar="LEDGER"),
 ]
-JobsOption = Annotated[int | None, option("Worker processes, one a core if left out.", min=0)]
+JobsOption = Annotated[int | None, option(..., "Worker processes, one a core if left out.", min=0)]
 JsonOption = Annotated[
-    str | None, output_option("Write JSON to a file, or to stdout with -.", metavar="FILE|-")
+    str | None, output_option(..., "Write JSON to a file, or to stdout with -.", metavar="FILE|-")
 ]
 NamesOption = Annotated[
     str,
     output_option(
+        ...,
         "How files spell configurations: as srs-benchmark did in 2025, or since 2026.",
         metavar="2025|2026",
     ),
@@ -331,8 +328,7 @@ NamesOption = Annotated[
 
 def _equivalence_option(
     equivalence: float | None = option(
-        "Differences in log loss within it do not matter; if left out as in config.toml.",
-        default=None,
+        None, "Differences in log loss within it do not matter; if left out as in config.toml."
     ),
 ) -> float:
     """What does not matter; raises InputError."""
@@ -355,9 +351,11 @@ class Evaluation:
     models: ModelsOption = "all"
     jobs: JobsOption = None
     reference: Annotated[
-        str, option("The model that others are held against besides the best.", metavar="NAME")
+        str, option(..., "The model that others are held against besides the best.", metavar="NAME")
     ] = "FSRS-6"
-    no_cache: Annotated[bool, option("Neither use nor keep earlier results.", "--no-cache")] = False
+    no_cache: Annotated[
+        bool, option(..., "Neither use nor keep earlier results.", "--no-cache")
+    ] = False
     equivalence: float
 
 
@@ -368,7 +366,8 @@ class Running(Evaluation):
     setup: SetupOption = None
     json: JsonOption = None
     csv: Annotated[
-        str | None, output_option("Write CSV to a file, or to stdout with -.", metavar="FILE|-")
+        str | None,
+        output_option(..., "Write CSV to a file, or to stdout with -.", metavar="FILE|-"),
     ] = None
     names: NamesOption = "2025"
 
@@ -404,18 +403,18 @@ class Outputs:
     html: Annotated[
         str | None,
         output_option(
-            "Write a page that opens offline to a file, or to stdout with -.", metavar="FILE|-"
+            ..., "Write a page that opens offline to a file, or to stdout with -.", metavar="FILE|-"
         ),
     ] = None
     md: Annotated[
         str | None,
-        output_option("Write Markdown to a file, or to stdout with -.", metavar="FILE|-"),
+        output_option(..., "Write Markdown to a file, or to stdout with -.", metavar="FILE|-"),
     ] = None
-    csv: Annotated[Path | None, output_option("Write every table to a folder.", metavar="DIR")] = (
-        None
-    )
+    csv: Annotated[
+        Path | None, output_option(..., "Write every table to a folder.", metavar="DIR")
+    ] = None
     png: Annotated[
-        Path | None, output_option("Write every picture to a folder.", metavar="DIR")
+        Path | None, output_option(..., "Write every picture to a folder.", metavar="DIR")
     ] = None
     json: JsonOption = None
 
