@@ -228,7 +228,7 @@ class ImportReceipt:
     entries_read: int
     notes: tuple[str, ...] = ()  # one sentence each, worth a person's attention
     fsrs_enabled: bool | None = None
-    app_name: str = "Anki"
+    app_name: str = "Anki"  # what scheduled the reviews; "" where that is not known
 
 
 @dataclass(frozen=True, eq=False)

@@ -341,6 +341,8 @@ def _run_table(group: Ranking, width: int) -> RenderableType:
 
 def show_run(run: Run, console: Console) -> None:
     """The ranking with its answer in words; notes, failures and skips on stderr."""
+    from srs_eval.models.own_parameters import remarks
+
     groups = run.groups()
     notes: dict[str, list[str]] = {}
     for group in groups:
@@ -352,6 +354,8 @@ def show_run(run: Run, console: Console) -> None:
         say(f"* {', '.join(names)}: {note}.")
     if groups:
         say("± is a 95 % interval. `srs-eval models NAME` tells what to know about a model.")
+        for remark in remarks(run.configurations):
+            say(remark)
     show_missing(run)
 
 
