@@ -326,7 +326,7 @@ def share_done(words: str) -> Iterator[Callable[[str, float], None]]:
 # --- what was found ------------------------------------------------------------
 
 
-def run_table(group: Ranking, width: int) -> RenderableType:
+def _run_table(group: Ranking, width: int) -> RenderableType:
     """The ranking on one set of reviews, the floor as a line between the places."""
     from rich.console import Group
     from rich.text import Text
@@ -346,7 +346,7 @@ def show_run(run: Run, console: Console) -> None:
     groups = run.groups()
     notes: dict[str, list[str]] = {}
     for group in groups:
-        console.print(run_table(group, console.width))
+        console.print(_run_table(group, console.width))
         for line in group.lines:
             for note in line.result.notes:
                 notes.setdefault(note, []).append(line.configuration.words)

@@ -238,14 +238,14 @@ def _iso(time_ms: int) -> str:
 def _entries_table(inspection: Inspection) -> Table:
     """What each rule keeps of the entries, and why it leaves out the others."""
     kinds = inspection.rows.values()
-    rows: list[tuple[Cell, ...]] = [
+    rows = [
         ("kept", *(counts.kept for counts in kinds)),
         ("kept, on a later day", *(counts.later_days for counts in kinds)),
     ]
     for reason in dict.fromkeys(reason for counts in kinds for reason in counts.dropped):
         rows.append((reason, *(counts.dropped.get(reason, 0) for counts in kinds)))
-    columns = (Column("entries", gives="fold"), *map(Column, inspection.rows))
-    return Table("rows", "Which entries count", columns, tuple(rows))
+    heads = (Column("entries", gives="fold"), *inspection.rows)
+    return Table.of("rows", "Which entries count", heads, rows)
 
 
 def summary_tables(inspection: Inspection) -> tuple[Table, Table, Table]:
