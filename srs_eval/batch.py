@@ -27,7 +27,6 @@ from srs_eval.benchmark.plan import (
     Place,
     Tasks,
     ToDo,
-    expectations,
     open_place,
     survey,
 )
@@ -99,7 +98,6 @@ def run_batch(
     fingerprint, sizes = survey(dataset)
     setup = {**make_setup(dataset, fingerprint, configurations, context), "names": names}
     on_device = _on_device(configurations, context)
-    expected = expectations(dataset, sizes, configurations)
     with (
         # The device is tried before the folder is touched.
         _lane(context, happenings) if on_device and engine == "local" else nullcontext() as lane,
@@ -110,18 +108,15 @@ def run_batch(
             for other in merge:
                 store.take_over(other)
             wanted = dataset.users if users is None else users
-            todo = ToDo(store, configurations, wanted, makers, expected)
+            todo = ToDo(store, dataset, sizes, configurations, wanted, makers)
             there, others = _divided(todo.tasks, on_device, jobs == 1 and lane is not None)
-            if lane is not None and not there:
-                lane.terminate_workers()
-                lane = None
             opening = open_place(
                 engine,
                 min(jobs - bool(there), len(others)),
                 dataset.folder,
-                _import_engine,
+                all_models,  # so that what is missing is told once and not for each user
                 happenings.put,
-                lane=lane,
+                lane=lane if there else None,
                 gpus=bool(there),
             )
             place = stack.enter_context(opening) if todo.tasks else None
@@ -135,8 +130,10 @@ def run_batch(
                 try:
                     for unit in user_tasks.units(others, there):
                         done = todo.store(unit)
-                        if time.monotonic() >= due:
-                            due = _published(store, publish_seconds)
+                        if (begun := time.monotonic()) >= due:
+                            store.publish()
+                            took = time.monotonic() - begun  # a small share of the time, at most
+                            due = begun + took + max(publish_seconds, 20 * took)
                         yield done
                 finally:
                     stack.close()
@@ -161,7 +158,7 @@ def _on_device(configurations: Sequence[Configuration], context: Context) -> fro
 @contextmanager
 def _lane(context: Context, happenings: TaskEvents) -> Iterator[WorkerPool]:
     """A worker process for the device, which has tried it. Raises InputError."""
-    with WorkerPool(1, initializer=_import_engine, on_message=happenings.put) as pool:
+    with WorkerPool(1, initializer=all_models, on_message=happenings.put) as pool:
         try:
             pool.submit(check_device, context).result()
         except WorkerDied as error:
@@ -181,14 +178,6 @@ def _divided(tasks: Tasks, on_device: frozenset[str], one_process: bool) -> tupl
     if one_process and all(parts):
         return tasks, []
     return parts
-
-
-def _published(store: ResultStore, seconds: float) -> float:
-    """When to publish again: it never takes more than a small share of the time."""
-    start = time.monotonic()
-    store.publish()
-    now = time.monotonic()
-    return now + max(seconds, 20 * (now - start))
 
 
 # --- tasks ---------------------------------------------------------------------
@@ -351,11 +340,6 @@ def _evaluate_user(
                     os._exit(_LOST_DEVICE)  # another process takes this one's place
         session.forget(preparation)
     return units
-
-
-def _import_engine() -> None:
-    """Before the first task, so that what is missing is told once and not for each user."""
-    all_models()
 
 
 @cache

@@ -20,7 +20,16 @@ from srs_eval.advice.candidates import (
 from srs_eval.advice.checks import together
 from srs_eval.advice.findings import OPEN, Finding, Fit, Unanswered, unanswered
 from srs_eval.advice.over_time import MODEL
-from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, WRONG, Asked, ask, tasks_of
+from srs_eval.advice.questions import (
+    COSTS,
+    MODELS,
+    OF_PRESETS,
+    REGISTRY,
+    WRONG,
+    Asked,
+    ask,
+    tasks_of,
+)
 from srs_eval.advice.sentences import month_in_words
 from srs_eval.advice.shown.first_screen import first_screen
 from srs_eval.advice.shown.predicted import headline
@@ -131,7 +140,7 @@ class Overview:
     def _of_presets(self) -> list[Line]:
         beside = [each for each in self.answers if REGISTRY[each.question].is_beside]
         found = [
-            preset_line(each, tuple(more for more in beside if more.subject == each.subject))
+            _preset_line(each, tuple(more for more in beside if more.subject == each.subject))
             for each in self.of(OF_PRESETS)
             if each.subject != "all presets"
         ]
@@ -184,7 +193,7 @@ def _month(answer: Finding) -> str:
     )
 
 
-def preset_line(finding: Finding, beside: tuple[Finding, ...] = ()) -> Line:
+def _preset_line(finding: Finding, beside: tuple[Finding, ...] = ()) -> Line:
     """What to do with a preset, and how sure that is; `beside` is further evidence."""
     if isinstance(finding.evidence, Unanswered):
         return Line(OF_PRESETS, "Your presets", shown.sentences(finding)[0], (finding,))
@@ -265,12 +274,12 @@ def _in_this_process(
 
 
 def _to_compile_side_by_side(tasks: Sequence[tuple[str, ...]], jobs: int) -> list[tuple[str, ...]]:
-    """The day comes second where its kernels are missing, which no other question needs.
+    """Costs (or the day) come second where kernels are missing that no other question needs.
 
     One worker then compiles them while another compiles FSRS-6's; in the usual order, several
-    would compile FSRS-6's at once and the day's at the very end.
+    would compile FSRS-6's at once and these after it.
     """
-    early = [each for each in tasks if each == ("day",)] if jobs > 1 else []
+    early = [each for each in tasks if each in ((COSTS,), ("day",))][:1] if jobs > 1 else []
     if not early or not any(map(must_compile, resolve(MODEL))):
         return list(tasks)
     return [tasks[0], *early, *(each for each in tasks[1:] if each not in early)]

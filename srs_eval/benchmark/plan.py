@@ -43,7 +43,7 @@ _UNIT_SECONDS = 0.005  # of preparation and metrics, whatever the model
 START_SECONDS = 1.5  # of a worker
 
 Tasks = list[tuple[int, tuple[str, ...]]]  # user, names of configurations
-Expected = Callable[[int, Sequence[str]], float]  # seconds of such a task
+_Expected = Callable[[int, Sequence[str]], float]  # seconds of such a task
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,9 @@ def _size(path: Path) -> int:
         return -1  # a broken link is told when its turn comes
 
 
-def expectations(
+def _expectations(
     dataset: Dataset, sizes: Mapping[int, int], configurations: Sequence[Configuration]
-) -> Expected:
+) -> _Expected:
     """A guess of the seconds that configurations take on a user, from the size of the file."""
     by_name = {each.name: each for each in configurations}
     rows = size = 0
@@ -128,13 +128,15 @@ class ToDo:
     def __init__(
         self,
         store: ResultStore,
+        dataset: Dataset,
+        sizes: Mapping[int, int],
         configurations: Sequence[Configuration],
         users: Sequence[int] | Mapping[str, Sequence[int]],
         kinds: Collection[str],
-        expected: Expected,
     ) -> None:
-        self._store, self._expected = store, expected
-        self._configurations = configurations
+        """`sizes` are those of `survey`, `kinds` of the files to keep of a unit."""
+        self._store, self._configurations = store, configurations
+        self._expected = _expectations(dataset, sizes, configurations)
         self._done_with_less: set[tuple[str, int]] = set()  # without all files of these kinds
         self.before: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
         missing: dict[int, list[str]] = {}
@@ -154,7 +156,7 @@ class ToDo:
         self.users = len(missing)
         tasks = [(user, tuple(names)) for user, names in missing.items() if names]
         # The longest first, so that no worker is left with one at the end.
-        self.tasks: Tasks = sorted(tasks, key=lambda task: (-expected(*task), task[0]))
+        self.tasks: Tasks = sorted(tasks, key=lambda task: (-self._expected(*task), task[0]))
         self.units = sum(len(names) for _, names in tasks)
         self.counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
         self._work = self._seconds(tasks)
@@ -182,7 +184,9 @@ class ToDo:
             awaited = {name for _, names in self.tasks for name in names}
             chosen = [each for each in self._configurations if each.name in awaited]
             compiling = seconds_to_compile(chosen) if engine in _ON_THIS_MACHINE else 0.0
-            seconds = place.seconds(self._seconds(others), self._seconds(on_device))
+            seconds = self._seconds(others) / max(1, place.jobs)
+            if place.for_device is not None:
+                seconds = max(seconds, self._seconds(on_device) / place.for_device.jobs)
             seconds += START_SECONDS + compiling
         return Planned(
             users=self.users,
@@ -218,11 +222,6 @@ class Place:
     for_device: Place | None = None
     """Where tasks go that run on a device."""
 
-    def seconds(self, work: float, on_device: float) -> float:
-        """What takes so many seconds of one worker, of either kind, takes here."""
-        there = 0.0 if self.for_device is None else on_device / self.for_device.jobs
-        return max(work / max(1, self.jobs), there)
-
 
 def is_engine(words: str) -> bool:
     return words in _ON_THIS_MACHINE or _address(words) is not None
@@ -233,7 +232,7 @@ def open_place(
     engine: str,
     jobs: int,
     folder: Path,
-    initializer: Callable[[], None],
+    initializer: Callable[[], object],
     on_message: Callable[[Future[Any], Any], None],
     *,
     lane: WorkerPool | None = None,

@@ -28,7 +28,7 @@ from srs_eval.training.hyperparameters import SEED, Hyperparameter, Value
 
 Setup = dict[str, Value]
 """Hyperparameters that are not as published, by name."""
-SEARCH, JUDGED = PARTS = "search", "judged"
+SEARCH, _JUDGED = PARTS = "search", "judged"
 _HALVES = 2
 _HELD_OUT = 5  # a training part's last fifth judges the set-ups
 _ROUND = 6  # set-ups that are tried at a time
@@ -271,7 +271,7 @@ class Tries:
             for setup in ({}, self.chosen_for(name, half))
             for seeded in self.seedings(name)
         )
-        yield self._stage(JUDGED, judged)
+        yield self._stage(_JUDGED, judged)
 
     def fits(self, name: str, trials: int) -> int:
         """How many a user needs at most: the winners of each half are tried on the other, too."""
@@ -291,7 +291,7 @@ class Tries:
 
     def judged(self, name: str, setup: Mapping[str, Value], user: int) -> Unit:
         """What came of a set-up on the judged reviews of a user."""
-        unit = self.made(JUDGED, name, setup, user)
+        unit = self.made(_JUDGED, name, setup, user)
         assert unit is not None
         return unit
 

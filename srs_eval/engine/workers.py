@@ -164,7 +164,7 @@ class WorkerPool(Executor):
         self,
         max_workers: int,
         *,
-        initializer: Callable[..., None] | None = None,
+        initializer: Callable[..., object] | None = None,
         initargs: tuple[Any, ...] = (),
         on_message: Callable[[Future[Any], Any], None] | None = None,
     ) -> None:

@@ -182,6 +182,12 @@ def _load_network(weights: Weights) -> Network:
     return network(read_tensors(weights.path), weights.path.name)
 
 
+def with_rwkv(models: str, context: Context) -> str:
+    """The models that are named, and RWKV where its file is given with --weights."""
+    given = context.weights
+    return f"{models},RWKV-Instant,RWKV-Curve" if given and given.is_file() else models
+
+
 # The two models
 
 

@@ -22,7 +22,7 @@ from srs_eval.advice.tables import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-PLAIN: Mapping[str, str] = {
+_PLAIN: Mapping[str, str] = {
     "": "",
     "fine": "green",
     "look": "yellow",
@@ -54,11 +54,11 @@ def as_text(screen: FirstScreen, width: int) -> RenderableType:
         )
         for number, pane in enumerate(screen.panes, start=1)
     ]
-    below = [Text(f" {each.text}", PLAIN[each.level]) for each in screen.below]
+    below = [Text(f" {each.text}", _PLAIN[each.level]) for each in screen.below]
     return Group(*panes, *below)
 
 
-def in_a_line(number: int, pane: Pane, width: int, paint: Mapping[str, str] = PLAIN) -> Text:
+def in_a_line(number: int, pane: Pane, width: int, paint: Mapping[str, str] = _PLAIN) -> Text:
     """ "4 One preset or several?  You have one. Keep it."."""
     shown = Text.assemble((f"{number} {pane.title}", paint["bar"]), "  ")
     room = max(width - shown.cell_len, 0)
@@ -70,7 +70,7 @@ def drawn(
     pane: Pane,
     width: int,
     height: int,
-    paint: Mapping[str, str] = PLAIN,
+    paint: Mapping[str, str] = _PLAIN,
     airy: bool = True,
 ) -> list[Text]:
     """A pane's lines; what it can spare goes first where there is too little room."""

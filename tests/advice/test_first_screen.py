@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from srs_eval.advice.findings import (
     Checks,
     Finding,
     Fit,
+    Missing,
     OfPreset,
     Part,
     Retention,
@@ -142,8 +144,13 @@ def test_a_few_reviews_cost_no_minutes() -> None:
     answers = [few if each.question == "costs" else each for each in make_answers()]
     answers = [replace(e, reviews=122) if e.question == "retention" else e for e in answers]
     pane = first_screen(answers).panes[2]
-    assert pane.short.text.startswith("122 of the 1,000 reviews")
+    assert pane.short.text == "122 of the 1,000 reviews this needs."
     assert len(pane.items) == 1
+    when = Missing(878, 5, f"{date.today().year + 1}-03-15")
+    dated = [replace(e, missing=when) if e.question == "retention" else e for e in answers]
+    assert first_screen(dated).panes[2].short.text == (
+        f"122 of the 1,000 reviews this needs; come back about 15 March {date.today().year + 1}."
+    )
 
 
 def test_minutes_have_ranges_once_they_are_known() -> None:
@@ -211,6 +218,7 @@ def test_wide_characters_take_two_columns(width: int) -> None:
     framed = [line for line in said if line.startswith("│")]
     assert {cell_len(line) for line in framed} == {width}
     assert any("東京" in line for line in framed)
+    assert width < 78 or "y copies" in "".join(framed[:3])  # the act takes one line
 
 
 @pytest.mark.parametrize("presets", [1, 5])
@@ -219,7 +227,9 @@ def test_one_preset_needs_no_rows(presets: int) -> None:
     pane = first_screen(changed("split", evidence=shared, act="")).panes[3]
     assert (len(pane.items) > 1) == (presets > 1)
     assert pane.short.text == (
-        "You have one." if presets == 1 else "Keep your 5; too few reviews to compare them."
+        "You have one. Keep it."
+        if presets == 1
+        else "Keep your 5; too few reviews to compare them."
     )
 
 
@@ -248,6 +258,9 @@ def test_the_file_says_which_version_is_known() -> None:
         unknown.append(each)
     told = first_screen(unknown[:2], rows="benchmark").panes
     assert told[0].short.text == "With FSRS on in Anki, press Optimize."
+    assert (
+        first_screen(off(answers=unknown[:2])).panes[0].short.text.startswith("Turn FSRS on and p")
+    )
     assert "Only an Anki collection" in told[2].short.text
     gone = first_screen(unknown[:2], rows="benchmark", gone=True).panes
     assert "suspended or deleted" in gone[2].short.text

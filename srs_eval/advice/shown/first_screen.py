@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from rich.cells import cell_len, set_cell_size
 
 from srs_eval.advice.findings import (
+    ALL_REVIEWS,
     FEWEST_SHOWN,
     KEEP,
     LIKELY,
@@ -31,6 +33,7 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.sentences import by_when, dots, listed, sureness
 from srs_eval.advice.shown.checks import MARKS, check_line
+from srs_eval.advice.shown.predicted import standing_line
 from srs_eval.advice.tables import Bar, ByMonth, FirstScreen, Heading, Item, Level, Line, Pane, Row
 from srs_eval.advice.workload.estimate import GLANCED, MINUTES, TooFew, Workload
 from srs_eval.data.errors import counted
@@ -48,15 +51,12 @@ _EXPECTED = "Do I remember what Anki expects?"
 _BY_FSRS = "Do I remember what FSRS expects?"  # of a file that may be another program's
 _COPIED = ("one line", "pooled")  # acts by which a preset gets numbers of ours
 _OTHERS: Mapping[str, str] = {
-    "optimize": "Press Optimize",
-    "one line": "A line of numbers",
-    "pooled": "A line of its own",
-    "defaults": "Default numbers",
+    **{"optimize": "Press Optimize", "one line": "A line of numbers"},
+    **{"pooled": "A line of its own", "defaults": "Default numbers"},
 }
-_ROW: Mapping[str, str] = {
-    **{"optimize": "optimize", "one line": "copy a line", "pooled": "copy a line"},
-    "defaults": "default numbers",
-}
+_ROW = {"one line": "copy a line", "pooled": "copy a line", "defaults": "default numbers"}
+_GONE = "  Nearly all that you reviewed is suspended or deleted: this speaks of what it was."
+_NAME = 20  # columns of a preset's name in a sentence
 _MOST_CHECKS = 5
 _PARTS = {"all": "all", "young cards": "young cards", "mature cards": "old cards"}
 _POINTS = 2  # of 100: less short of what was asked for is no matter
@@ -90,7 +90,7 @@ class _Known:
         if question not in self.waiting:
             return False
         told = {each.subject for each in self.of(question)}
-        return not told & {"all reviews", "all presets"}
+        return not told & {ALL_REVIEWS, "all presets"}
 
     @property
     def presets(self) -> list[Finding]:
@@ -152,10 +152,13 @@ def _what_to_do(known: _Known) -> tuple[Pane, Finding | None]:
     if fit is not None and fit.act == "SM-2":
         chosen, items = None, [_sure("Leave FSRS off.", fit.probability)]
     elif fit is not None and off:
-        do = "" if chosen is None else _do(chosen, len(presets))
-        items = [_sure(f"Turn FSRS on{do and f' and {do[0].lower()}{do[1:]}'}.", fit.probability)]
+        do = "" if chosen is None else f" and {_do(chosen, len(presets))}"
+        items = [_sure(f"Turn FSRS on{do}.", fit.probability)]
     elif chosen is not None:
-        items = [_sure(f"{_do(chosen, len(presets))}.", chosen.probability)]
+        do = _do(chosen, len(presets))
+        is_known = isinstance(chosen.evidence, OfPreset) and chosen.evidence.known
+        do = f"{do[0].upper()}{do[1:]}" if is_known else f"With FSRS on in Anki, {do}"
+        items = [_sure(f"{do}.", chosen.probability)]
     else:
         either = [each for each in presets if each.act != KEEP]
         chance = min(each.probability or 0.0 for each in either or presets)
@@ -167,7 +170,8 @@ def _what_to_do(known: _Known) -> tuple[Pane, Finding | None]:
         items += [_where(chosen, len(presets)), *_same(chosen, presets)]
     elif fit is not None and fit.act == "turn on":
         items.append(Line("  Deck options › FSRS"))
-    items += _gone(known)
+    if known.gone:
+        items.append(Line(_GONE, "look", spare=1))
     subject = "" if off else (chosen or presets[0]).subject
     first = questions[1:] if off else questions
     return _pane(1, items, *first, subject=subject), chosen
@@ -189,16 +193,20 @@ def _worth_most(presets: Sequence[Finding]) -> Finding | None:
     return worth[gains.index(max(gains))] if worth else None
 
 
+def _named(preset: str) -> str:
+    if cell_len(preset) > _NAME:
+        preset = f"{set_cell_size(preset, _NAME - 1).rstrip()}…"
+    return f"“{preset}”"
+
+
 def _do(finding: Finding, presets: int) -> str:
-    """ "Press Optimize for “Maps”"; the only preset needs no name."""
-    name = f"“{finding.subject}”" if presets > 1 else ""
+    """ "press Optimize for “Maps”"; the only preset needs no name."""
+    name = _named(finding.subject) if presets > 1 else ""
     if finding.act in _COPIED:
-        return f"Copy a line of numbers into {name or 'your preset'}"
+        return f"copy a line of numbers into {name or 'your preset'}"
     if finding.act == "defaults":
-        return f"Go back to the default numbers{name and f' in {name}'}"
-    is_known = isinstance(finding.evidence, OfPreset) and finding.evidence.known
-    do = "Press Optimize" if is_known else "With FSRS on in Anki, press Optimize"
-    return f"{do}{name and f' for {name}'}"
+        return f"go back to the default numbers{name and f' in {name}'}"
+    return f"press Optimize{name and f' for {name}'}"
 
 
 def _same(chosen: Finding, presets: Sequence[Finding]) -> Iterator[Line]:
@@ -206,7 +214,7 @@ def _same(chosen: Finding, presets: Sequence[Finding]) -> Iterator[Line]:
     by_act: dict[str, list[str]] = {}
     for each in presets:
         if each is not chosen and _is_worth(each):
-            by_act.setdefault(each.act, []).append(f"“{each.subject}”")
+            by_act.setdefault(each.act, []).append(_named(each.subject))
     said = [
         f"{'The same' if act == chosen.act != 'pooled' else _OTHERS[act]} for {listed(names)}."
         for act, names in sorted(by_act.items(), key=lambda each: each[0] != chosen.act)
@@ -217,18 +225,11 @@ def _same(chosen: Finding, presets: Sequence[Finding]) -> Iterator[Line]:
 
 def _where(finding: Finding, presets: int) -> Line:
     """Where in Anki; the preset has its name here if it is the only one."""
-    name = f"preset {finding.subject} › " if presets == 1 else ""
-    at = f"  Deck options › FSRS › {name if finding.subject != 'all reviews' else ''}"
+    name = "" if presets > 1 or finding.subject == ALL_REVIEWS else f"preset {finding.subject} › "
+    at = f"  Deck options › FSRS › {name}"
     if finding.act in _COPIED or finding.act == "defaults":
         return Line(f"{at}FSRS parameters", right="y copies the line")
     return Line(f"{at}Optimize", right="y copies the numbers")
-
-
-def _gone(known: _Known) -> list[Item]:
-    if not known.gone:
-        return []
-    said = "  Nearly all that you reviewed is suspended or deleted: this speaks of what it was."
-    return [Line(said, "look", spare=1)]
 
 
 # 2 Do I remember what I asked for?
@@ -272,7 +273,9 @@ def _remembered(known: _Known) -> Pane:
     if short_ones and not looks["all"]:
         worst = by_preset[short_ones[0]]
         remembered, wanted = worst.parts[0].recalled.estimate, worst.desired or 0.0
-        why = f"“{short_ones[0]}” falls short: {_of_100(remembered)}, asked {_of_100(wanted)}."
+        why = (
+            f"{_named(short_ones[0])} falls short: {_of_100(remembered)}, asked {_of_100(wanted)}."
+        )
         level = "look"
     if whole.recalled.reviews < FEWEST_SHOWN:
         few = counted(whole.recalled.reviews, "review")
@@ -371,11 +374,12 @@ def _no_costs(known: _Known) -> str:
         return "Nothing: cards suspended or deleted."
     if known.rows != "anki":
         return "Only an Anki collection tells that."
-    counts = [each.reviews for each in known.of("retention")]
-    if any(isinstance(each.evidence, TooFew) for each in known.of("costs")) and counts:
-        when = next((by_when(e.missing) for e in known.presets if e.missing and e.missing.date), "")
-        come = f"; come back {when.removeprefix('by ').removesuffix(' at your pace')}"
-        return f"{max(counts):,} of the {FEWEST_REVIEWS:,} reviews this needs{when and come}."
+    most = max(known.of("retention"), key=lambda each: each.reviews, default=None)
+    if most is not None and any(isinstance(each.evidence, TooFew) for each in known.of("costs")):
+        dated = [e.missing for e in (most, *known.of("fit")) if e.missing and e.missing.date]
+        when = by_when(dated[0]).removeprefix("by ").removesuffix(" at your pace") if dated else ""
+        come = when and f"; come back {when}"
+        return f"{most.reviews:,} of the {FEWEST_REVIEWS:,} reviews this needs{come}."
     return "Nobody knows how these cards are scheduled."
 
 
@@ -408,7 +412,7 @@ def _minutes(found: Workload, subject: str) -> Pane:
     cards = f"{counted(found.learned, 'card')}"
     if found.unseen and found.new_a_day:
         cards += f" and {min(found.unseen, found.new_a_day * found.question.days):,} new ones"
-    of_preset = f" of “{subject}”" if found.presets > 1 else ""
+    of_preset = f" of {_named(subject)}" if found.presets > 1 else ""
     lately = f"{found.done_a_day:,} reviews a day lately"
     items.append(Line(f"With your {cards}{of_preset}; {lately}.", spare=1))
     return Pane(TITLES[2], Line(f"{short}."), tuple(items), ("costs",), subject)
@@ -423,9 +427,9 @@ def _minutes_in_words(minutes: float) -> str:
 
 def _presets(known: _Known) -> Pane:
     questions = ("split", "parameters")
+    split = next((e for e in known.of("split") if isinstance(e.evidence, Sharing)), None)
     if any(map(known.open, questions)):
         return _pane(4, [WAITING], *questions)
-    split = next((e for e in known.of("split") if isinstance(e.evidence, Sharing)), None)
     if split is None or not isinstance(split.evidence, Sharing):
         why = "All are suspended or deleted." if known.gone else "This file names no presets."
         return _pane(4, [Line(why, "not yet")], *questions)
@@ -434,7 +438,7 @@ def _presets(known: _Known) -> Pane:
     if split.evidence.parts > 1:  # those to change stay longest
         found = sorted(known.presets, key=lambda each: not _is_worth(each))
         rows = [replace(_row(each, known), spare=k) for k, each in enumerate(found, start=1)]
-    short = Line(first.text.partition(". ")[0].rstrip(".") + ".")
+    short = Line(first.text.partition(" Keeping")[0])
     return Pane(TITLES[3], short, (first, *rows), questions)
 
 
@@ -459,7 +463,7 @@ def _row(finding: Finding, known: _Known) -> Row:
         part, desired = told.evidence.parts[0], told.evidence.desired
         remembered = f"{_of_100(part.recalled.estimate)} of {_of_100(desired or part.expected)}"
     stays_off = known.fit is not None and known.fit.act == "SM-2"
-    act = _ROW.get(finding.act, "leave") if _is_worth(finding) and not stays_off else "leave"
+    act = _ROW.get(finding.act, finding.act) if _is_worth(finding) and not stays_off else "leave"
     return Row((finding.subject, remembered, act), "" if act == "leave" else "fine")
 
 
@@ -484,11 +488,7 @@ def _wrong(known: _Known) -> Pane:
 def _below(known: _Known) -> Iterable[Line]:
     for each in known.of("standing"):
         if isinstance(each.evidence, Standings):
-            than = each.evidence.metrics[0].of_100
-            are = "is" if than == 1 else "are"
-            yield Line(
-                f"Where you stand: {than} of 100 with as many reviews {are} predicted less well."
-            )
+            yield Line(f"Where you stand: {standing_line([each])}.".replace(" learners", ""))
     untold = [
         words
         for question, words in _UNTOLD.items()

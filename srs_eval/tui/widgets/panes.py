@@ -69,18 +69,6 @@ def paint(app: App[Any]) -> Mapping[str, str]:
 class PaneBox(Widget, can_focus=True):
     """A question and its answer in a frame, or both in one line."""
 
-    DEFAULT_CSS = """
-    PaneBox {
-        width: 1fr;
-        padding: 0 1;
-        border: round $primary 40%;
-        border-title-color: $primary;
-        border-title-style: bold;
-        &:focus { border: round $primary; }
-        &.-line { border: none; }
-        &.-line:focus { background: $block-cursor-blurred-background; }
-    }
-    """
     BINDINGS: ClassVar[list[Any]] = [
         Binding("down,right", "cursor_down", "Next", show=False),
         Binding("up,left", "cursor_up", "Previous", show=False),
