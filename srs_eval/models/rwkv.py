@@ -167,7 +167,7 @@ def _weights_for(log: ReviewLog, context: Context) -> Weights:
     found = found_weights(context)
     if not found:
         raise NotInstalled(f"RWKV needs {NEEDED}")
-    if log.receipt.path == str(DEMO_FILE) and log.entries is not None:
+    if log.import_summary.path == str(DEMO_FILE) and log.entries is not None:
         raise NotInstalled("RWKV knows people: on the demo's simulated learner it says nothing")
     for each in found:
         if log.user is None or each.known is None or log.user not in each.known.users:
@@ -244,8 +244,8 @@ def _remarks(trials: Trials, context: Context) -> tuple[str, ...]:
             f", unknown to srs-eval (SHA-256 {weights.sha256[:8]}…): on whom they were trained, too"
         )
     without = lacking(reviews_of(log, rows))
-    told = f"without {without}, which the source does not tell: up to 0.008 worse than with"
-    return (of, told) if without else (of,)
+    said = f"without {without}, which the source does not tell: up to 0.008 worse than with"
+    return (of, said) if without else (of,)
 
 
 _SOURCE = "srs-benchmark rwkv/; Expertium/rwkv-state-quant gpu_train/rwkv"

@@ -134,19 +134,19 @@ def test_a_curve_far_beyond_its_points() -> None:
 
 
 def test_it_can_be_cancelled() -> None:
-    told = []
+    said = []
 
     def tick(done: float) -> None:
-        told.append(done)
+        said.append(done)
         if done > 0.3:
             raise Cancelled
 
     reviews, net = made_reviews(2_000), network(made_weights(TINY), "made up")
     with pytest.raises(Cancelled):
         predictions(net, inputs(reviews), np.arange(2_000), reviews.elapsed_seconds, tick)
-    assert len(told) > 3
-    assert told == sorted(told)
-    assert told[-1] < 0.5
+    assert len(said) > 3
+    assert said == sorted(said)
+    assert said[-1] < 0.5
 
 
 def test_notes_that_are_not_known_are_one_a_card() -> None:
@@ -187,7 +187,7 @@ class Evil:
         return print, ("it ran",)
 
 
-def test_what_cannot_be_used_is_told_in_one_sentence(
+def test_what_cannot_be_used_is_said_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import zipfile
@@ -242,8 +242,8 @@ def test_without_weights_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> Non
         outcome = attempt(session, configuration, Context())
         assert isinstance(outcome, Skipped)
         assert "srs-eval models weights" in outcome.reason
-    told = main_here("models")
-    assert told.stdout.count("needs weights of") == 2
+    said = main_here("models")
+    assert said.stdout.count("needs weights of") == 2
 
 
 def test_weights_that_are_found_or_given(weights_file: Path, tmp_path: Path) -> None:
@@ -258,12 +258,12 @@ def test_weights_that_are_found_or_given(weights_file: Path, tmp_path: Path) -> 
     weights_file.rename(folder / "RWKV_small.safetensors")
     (found,) = rwkv.found_weights(Context(weights=folder))
     assert found.known is None
-    told = main_here("models", "weights")
-    assert told.returncode == 0
-    assert "No weights of RWKV were found" in told.stdout
+    said = main_here("models", "weights")
+    assert said.returncode == 0
+    assert "No weights of RWKV were found" in said.stdout
     for each in rwkv.KNOWN:
-        assert each.sha256 in told.stdout.split()
-        assert each.address in told.stdout.split()
+        assert each.sha256 in said.stdout.split()
+        assert each.address in said.stdout.split()
     assert main_here("models", "weights", "--json").returncode == 2
 
 
@@ -318,7 +318,9 @@ def test_results_say_what_the_source_lacks(weights_file: Path) -> None:
     assert len(notes) == 1
     assert notes[0].startswith("weights mine.safetensors, unknown to srs-eval")
     rows = select_rows(log).rows
-    bare = ReviewLog(log.receipt, rows=replace(rows, duration_ms=np.zeros(len(rows), np.int64)))
+    bare = ReviewLog(
+        log.import_summary, rows=replace(rows, duration_ms=np.zeros(len(rows), np.int64))
+    )
     result = Session(bare).run(configuration)
     assert "without answer times, notes, decks, presets" in result.notes[1]
 
@@ -341,39 +343,39 @@ def test_run_takes_a_file(
 
 @pytest.fixture(scope="module")
 def golden() -> tuple[ReviewLog, dict]:  # type: ignore[type-arg]
-    told = json.loads(shared_or_skip("golden", "rwkv-101.json").read_text())
-    return load_log(shared_or_skip("golden", "dataset"), user=101), told
+    said = json.loads(shared_or_skip("golden", "rwkv-101.json").read_text())
+    return load_log(shared_or_skip("golden", "dataset"), user=101), said
 
 
 def test_inputs_of_the_golden_learner(golden: tuple[ReviewLog, dict]) -> None:  # type: ignore[type-arg]
-    log, told = golden
+    log, said = golden
     given = inputs(reviews_of(log, select_rows(log).rows))
-    for row, expected in told["features"]["rows"].items():
+    for row, expected in said["features"]["rows"].items():
         for kind, values in expected.items():
             found = given.at(np.array([int(row)]), np.array([kind == "query"]))[0]
             np.testing.assert_allclose(found, values, rtol=0, atol=1e-6)
 
 
 def test_predictions_for_the_golden_learner(golden: tuple[ReviewLog, dict]) -> None:  # type: ignore[type-arg]
-    log, told = golden
+    log, said = golden
     path = Path(RWKV_WEIGHTS)
     if not RWKV_WEIGHTS or not path.is_file():
         pytest.skip("needs RWKV's weights: SRS_EVAL_RWKV_WEIGHTS names champ_h2k16.safetensors")
     rows, (weights,) = select_rows(log).rows, rwkv.found_weights(Context(weights=path))
-    assert weights.sha256 == told["weights_sha256"]
+    assert weights.sha256 == said["weights_sha256"]
     net, reviews = network(read_tensors(path), path.name), reviews_of(log, rows)
-    asked = np.array([each["review_th"] for each in told["predictions"]]) - 1
+    asked = np.array([each["review_th"] for each in said["predictions"]]) - 1
     for seed, suffix in ((2025, ""), (5489, "_seed_5489")):
         found = predictions(net, inputs(reviews, seed), asked, rows.elapsed_seconds[asked], no_tick)
         for name, p in zip(("Instant", "Curve"), found, strict=True):
-            expected = [each[name + suffix] for each in told["predictions"]]
+            expected = [each[name + suffix] for each in said["predictions"]]
             np.testing.assert_allclose(p, expected, rtol=0, atol=5e-6)
     trials = Session(log).trials(Protocol())
     for name in ("Instant", "Curve"):
         (configuration,) = resolve(f"RWKV-{name}")
         result = Session(log).run(configuration, Context(weights=path))
         y = trials.y[trials.test_index]
-        assert log_loss(y, result.p) == pytest.approx(told["log_loss"][name], abs=2e-6)
+        assert log_loss(y, result.p) == pytest.approx(said["log_loss"][name], abs=2e-6)
 
 
 def test_frozen_figures_of_a_large_network(tmp_path: Path) -> None:
