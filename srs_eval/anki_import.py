@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from srs_eval.data.days import StoredClock, day_grid
 from srs_eval.data.errors import InputError, printable
 from srs_eval.data.readers import files
-from srs_eval.data.reviews import DayGrid, Entries, ImportReceipt, ReviewLog, Rows, unnamed_presets
+from srs_eval.data.reviews import DayGrid, Entries, ImportSummary, ReviewLog, Rows, unnamed_presets
 
 if TYPE_CHECKING:
     from srs_eval.data.readers.table import Table
@@ -109,7 +109,7 @@ def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> Review
     entries, unreadable, cards, decks, next_day = package.read_research_export(content, name)
     _refuse_empty(entries, name)
     return ReviewLog(
-        receipt=ImportReceipt(
+        import_summary=ImportSummary(
             path=str(path),
             format="Anki research export (.revlog)",
             entries_read=len(entries) + unreadable,
@@ -150,7 +150,7 @@ def _from_database(
         raise InputError(f"{name} is an empty collection, without cards or reviews.")
     grid = days.grid(found.entries, found.clock)
     return ReviewLog(
-        receipt=ImportReceipt(
+        import_summary=ImportSummary(
             path=str(path),
             format=f"{words}, schema {found.schema}",
             entries_read=len(found.entries) + found.unreadable,
@@ -188,7 +188,7 @@ def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
             entries = with_inferred_kinds(entries, grid.next_day_at_s)
             notes += ("Kinds of review are inferred: a card is learned on its first day.",)
     return ReviewLog(
-        receipt=ImportReceipt(
+        import_summary=ImportSummary(
             path=str(path),
             format=found.format,
             entries_read=len(found.rows or entries or ()) + found.left_out,

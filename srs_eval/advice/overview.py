@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import (
-    judged_by_preset,
+    evaluated_by_preset,
     knows_presets,
     too_few,
 )
@@ -47,7 +47,7 @@ _MOST_BESIDE = 6  # presets, those with the most reviews
 NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
 
 
-UNTOLD = "open"  # the line of what can't be told yet
+CANT_TELL = "open"  # the line of what can't be told yet
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Overview:
     @staticmethod
     def begun(log: ReviewLog) -> Overview:
         """Before the first answer."""
-        by_preset = judged_by_preset(log)
+        by_preset = evaluated_by_preset(log)
         return Overview(
             "anki" if by_preset else "benchmark",
             gone=knows_presets(log) and not by_preset,
@@ -155,13 +155,13 @@ class Overview:
                 continue
             title, text, rests_on = about.line, "…", answers
             if answers:
-                told = answers
+                said = answers
                 if question in ("health", MODELS):  # "fit" tells it, too; only that is the headline
                     rests_on = (*self.of("fit"), *answers)
-                    told = self.of("fit") or answers if question == MODELS else answers
+                    said = self.of("fit") or answers if question == MODELS else answers
                 if question == "time" and not isinstance(answers[0].evidence, Unanswered):
                     title = _month(answers[0])
-                text = shown.line(told)
+                text = shown.line(said)
             yield Line(question, title, text, rests_on)
 
 
@@ -178,7 +178,7 @@ def _open_at_the_end(lines: Sequence[Line]) -> list[Line]:
     answers = tuple(each for line in open_ for each in _of(line.question, line.answers))
     return [
         *(line for line in lines if line not in open_),
-        Line(UNTOLD, "Can't tell yet", titles, answers),
+        Line(CANT_TELL, "Can't tell yet", titles, answers),
     ]
 
 
@@ -310,5 +310,5 @@ def _answers(asked: Asked, questions: tuple[str, ...]) -> Iterator[Finding]:
         try:
             yield from ask(question, asked)
         except NotEnoughData as reason:
-            why = too_few(asked.log, reason) if judged_by_preset(asked.log) else str(reason)
+            why = too_few(asked.log, reason) if evaluated_by_preset(asked.log) else str(reason)
             yield unanswered(question, f"too little data, {why}")

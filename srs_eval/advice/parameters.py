@@ -23,7 +23,7 @@ from srs_eval.advice.candidates import (
     AVERAGE,
     CONFIGURATIONS,
     Learner,
-    judged_by_preset,
+    evaluated_by_preset,
     mostly_gone,
 )
 from srs_eval.advice.findings import (
@@ -271,7 +271,7 @@ def _of_preset(
         current=version_of(learner.stored(group)),
         stored=stored,
         known=preset is not None and preset.is_told,
-        fsrs_is_off=learner.log.receipt.fsrs_enabled is False,
+        fsrs_is_off=learner.log.import_summary.fsrs_enabled is False,
         since=0 if unseen is None else len(unseen),
         growth=growth,
         candidates=tuple(candidates),
@@ -279,7 +279,7 @@ def _of_preset(
         reference=OPTIMIZED,
         about=best.name,
         search=None if preset is None else preset.search,
-        gone="" if judged_by_preset(learner.log) else mostly_gone(learner.log)[1],
+        gone="" if evaluated_by_preset(learner.log) else mostly_gone(learner.log)[1],
     )
     return Finding(
         "parameters",
@@ -352,9 +352,9 @@ _CANDIDATE = RECENCY  # what Anki's optimizer fits
 def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Finding]:
     """One finding for each preset."""
     for group in groups:
-        judged = len(_judged(learner, group))
+        evaluated = len(_evaluated(learner, group))
         act, evidence = f"every {_SAFE}", Often("safe")
-        if judged >= FEWEST_REVIEWS:
+        if evaluated >= FEWEST_REVIEWS:
             cost = _staleness_of(learner, group)
             says = verdicts(cost, equivalence=equivalence)
             costs = [Candidate(name, difference=cost[name], verdict=says[name]) for name in cost]
@@ -362,7 +362,7 @@ def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> It
             enough = list(takewhile(lambda each: each.verdict in ("as good", "better"), costs[:-1]))
             act = enough[-1].name if enough else act
             evidence = Often("as good" if enough else "safe", tuple(costs))
-        yield Finding("often", learner.name_of(group), act, reviews=judged, evidence=evidence)
+        yield Finding("often", learner.name_of(group), act, reviews=evaluated, evidence=evidence)
 
 
 def _refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
@@ -386,17 +386,17 @@ def _staleness_of(learner: Learner, group: int) -> dict[str, Interval]:
 
 def _staleness(learner: Learner, group: int) -> dict[str, Interval]:
     index = np.flatnonzero(learner.trials.partition == group)
-    judged = _judged(learner, group)
-    always = learner.losses(learner.predict(_CANDIDATE, _refits(index, _GROWTHS[0])), judged)
+    evaluated = _evaluated(learner, group)
+    always = learner.losses(learner.predict(_CANDIDATE, _refits(index, _GROWTHS[0])), evaluated)
     found = {}
     for growth in (*_GROWTHS[1:], None):
         name = _NEVER if growth is None else _label(growth)
         p = learner.predict(_CANDIDATE, _refits(index, growth))
-        found[name] = learner.interval(learner.losses(p, judged) - always, judged)
+        found[name] = learner.interval(learner.losses(p, evaluated) - always, evaluated)
     return found
 
 
-def _judged(learner: Learner, group: int) -> IntArray:
+def _evaluated(learner: Learner, group: int) -> IntArray:
     """Positions of the reviews after the first fit."""
     index = np.flatnonzero(learner.trials.partition == group)
     return index[len(index) // _START :]

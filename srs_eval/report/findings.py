@@ -20,7 +20,7 @@ from srs_eval.stats.intervals import Interval
 _ALL = ("all presets", "all reviews")  # subjects that need no name
 _OF_ROWS = {
     "anki": "Reviews are those that Anki's optimizer takes{}; a verdict speaks of reviews like "
-    "these. An interval beyond 0 is none yet where several are judged together (Holm), nor below "
+    "these. An interval beyond 0 is none yet where several are tested together (Holm), nor below "
     "1,000 reviews or 20 days.",
     "benchmark": "Reviews are those of the benchmark{}; a verdict speaks of reviews like these. "
     "FSRS-6 is fitted to the reviews before each fold.",
@@ -73,19 +73,19 @@ def answers_section(
         if line.question in REGISTRY and line.question not in of_presets
     }
     preset_lines = [line for line in lines if line.question == OF_PRESETS and line.way]
-    told = {id(answer) for line in preset_lines for answer in line.answers}
-    told_of_presets = {answer.question for line in preset_lines for answer in line.answers}
+    stated = {id(answer) for line in preset_lines for answer in line.answers}
+    said_of_presets = {answer.question for line in preset_lines for answer in line.answers}
     blocks: list[Block] = []
     for question, about in REGISTRY.items():
         of_question = [
-            answer for answer in answers if answer.question == question and id(answer) not in told
+            answer for answer in answers if answer.question == question and id(answer) not in stated
         ]
         if not of_question:
             continue
         subject = of_question[0].subject
         first = "" if subject in _ALL or len(of_question) == 1 else f"{subject}: "
         first += "".join(shown.sentences(of_question[0])[:1]).rstrip(".")
-        said_before = len(preset_lines) if question in told_of_presets else 0
+        said_before = len(preset_lines) if question in said_of_presets else 0
         rests_on = [
             evidence(answer, f"{question}-{number}")
             for number, answer in enumerate(of_question, start=1 + said_before)

@@ -134,8 +134,8 @@ def _answers(
     try:
         for question in wanted:
             at(question)
-            told_by = questions.DAYS if question in questions.DAYS else (question,)
-            answers = [each for each in known if each.question in told_by]
+            distinguished_by = questions.DAYS if question in questions.DAYS else (question,)
+            answers = [each for each in known if each.question in distinguished_by]
             found += answers or questions.ask(question, asked)
     except NotEnoughData as error:
         return f"Too little data to answer: {error}."
@@ -170,7 +170,7 @@ def _workload(log: ReviewLog, context: Context | None, *, at_once: bool = False)
         return f"Too little data to tell what a desired retention costs: {error}."
     except InputError as error:
         # Where it lies is nobody's business.
-        return str(error).replace(log.receipt.path, "the file")
+        return str(error).replace(log.import_summary.path, "the file")
     return found
 
 
@@ -178,7 +178,7 @@ def _title(log: ReviewLog, narrowed_to: Mapping[str, str | None], anonymous: boo
     if anonymous:
         return "A collection"
     only = [f"{what} {name}" for what, name in narrowed_to.items() if name]
-    name = log.receipt.path.replace("\\", "/").rpartition("/")[2]
+    name = log.import_summary.path.replace("\\", "/").rpartition("/")[2]
     return f"{name}, {' and '.join(only)}" if only else name
 
 
@@ -199,13 +199,13 @@ def _lead(run: Run, overview: Overview | None) -> list[str]:
 def _group(group: Group, prefix: str, so_far: str, scheduler: str | None) -> Section:
     names = [line.configuration.name for line in group.lines]
     own = names.index(scheduler) if scheduler in names else None
-    floor = None if group.floor is None else names.index(group.floor.configuration.name)
-    brief = sorted({*range(min(_FIRST_ROWS, len(names))), *({own, floor} - {None})})
+    baseline = None if group.baseline is None else names.index(group.baseline.configuration.name)
+    brief = sorted({*range(min(_FIRST_ROWS, len(names))), *({own, baseline} - {None})})
     drawn = pictures.intervals(
         [line.configuration.words for line in group.lines],
         [("log loss", [_bounds(line.log_loss) for line in group.lines])],
         "log loss, 95 % intervals",
-        [] if group.floor is None else [group.floor.log_loss.estimate],
+        [] if group.baseline is None else [group.baseline.log_loss.estimate],
         own=own,
         width=pictures.SMALL[0],
     )
@@ -337,7 +337,7 @@ def _card(run: Run, protocol: Protocol) -> Section:
     ]
     if run.reviews is not None:
         facts.append(
-            f"{run.reviews:,} rows, {run.judged:,} judged on later days; "
+            f"{run.reviews:,} rows, {run.evaluated:,} evaluated on later days; "
             f"{counted(len(run.results()), 'configuration')} evaluated."
         )
     reasons: dict[str, list[str]] = {}

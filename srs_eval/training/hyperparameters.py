@@ -138,8 +138,8 @@ def refuse_unknown(
 
 def setup_in_words(values: Mapping[str, Value]) -> str:
     """ "epochs 12, learning_rate 0.0412"; "as published" where nothing differs."""
-    told = [
+    said = [
         f"{name} {value if isinstance(value, str) else format(value, '.4g')}"
         for name, value in sorted(values.items())
     ]
-    return ", ".join(told) or "as published"
+    return ", ".join(said) or "as published"

@@ -115,14 +115,14 @@ def test_all_views_say_the_same(
             assert line.way == shown.act(finding)
 
     document = learner_report(log, Run(), Protocol(), tell=lambda *_: None)
-    told = " ".join(" ".join(words_of(document)).split())
+    said = " ".join(" ".join(words_of(document)).split())
     for each in in_json:
         for sentence in each["sentences"]:
             assert sentence in text
         if (each["question"], each["subject"]) in both:
-            assert each["sentences"][0].rstrip(".") in told
+            assert each["sentences"][0].rstrip(".") in said
     left = "nothing is left to schedule"
-    assert {text.count(left), told.count(left)} == {int("suspended" in path.name)}
+    assert {text.count(left), said.count(left)} == {int("suspended" in path.name)}
     (table,) = (each for each in _tables(document) if each.name == "what-to-do")
     assert {row[0]: (row[1], row[2]) for row in table.rows} == {
         line.title: (line.way.capitalize(), line.text) for line in app.lines if line.way

@@ -105,14 +105,14 @@ def test_what_lines_may_hold(tmp_path: Path) -> None:
         (b"\xff\xfe", "AVG.jsonl"),
     ],
 )
-def test_a_damaged_file_is_told(tmp_path: Path, content: bytes, words: str) -> None:
+def test_a_damaged_file_is_said(tmp_path: Path, content: bytes, words: str) -> None:
     folder = write_results(tmp_path, {"AVG": []})
     (folder / "result" / "AVG.jsonl").write_bytes(content)
     with pytest.raises(InputError, match=re.escape(words)):
         read_folders([folder])
 
 
-def test_a_cut_off_archive_is_told(tmp_path: Path) -> None:
+def test_a_cut_off_archive_is_said(tmp_path: Path) -> None:
     whole = gzip.compress("".join(f"{each}\n" for each in many(0.3)).encode())
     (tmp_path / "AVG.jsonl.gz").write_bytes(whole[:-30])
     with pytest.raises(InputError, match=r"cannot be read|not a result"):

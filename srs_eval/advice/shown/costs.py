@@ -52,17 +52,17 @@ def in_line(findings: Sequence[Finding]) -> str:
     now = "" if found.as_now is None else f"~{_number(REVIEWS, found.as_now[REVIEWS])}"
     if found.is_off:
         both = ", ".join(map(at, sorted({*asked, *others})[:2]))
-        told = f"{both}, were FSRS on and once optimized"
-        told += f"; SM-2 as now {now}, with the same cards" if found.drawn else ""
+        said = f"{both}, were FSRS on and once optimized"
+        said += f"; SM-2 as now {now}, with the same cards" if found.drawn else ""
     elif now and not found.drawn:
-        told, known = f"{now} now", "w works out what optimizing and other retentions change"
+        said, known = f"{now} now", "w works out what optimizing and other retentions change"
     elif now:
-        told = f"{now} now; once optimized {', '.join(map(at, asked))}"
+        said = f"{now} now; once optimized {', '.join(map(at, asked))}"
     else:
-        told = f"{at(asked[0])} (now), {at(asked[1])}, once optimized"
+        said = f"{at(asked[0])} (now), {at(asked[1])}, once optimized"
     if found.backlog is not None and found.backlog[1] >= _MUCH:
-        told += f"; {counted(found.overdue, 'overdue card')} take {found.backlog[1]:,.0f} minutes"
-    return f"{found.preset}: {told} ({known})"
+        said += f"; {counted(found.overdue, 'overdue card')} take {found.backlog[1]:,.0f} minutes"
+    return f"{found.preset}: {said} ({known})"
 
 
 def sentences(finding: Finding) -> tuple[str, ...]:
