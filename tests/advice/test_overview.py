@@ -44,10 +44,10 @@ from srs_eval.advice.questions import (
 )
 from srs_eval.advice.saved import Kept, improve, keep, last
 from srs_eval.advice.sentences import (
+    difference_in_words,
     month_in_words,
     parameter_line,
     parsed_parameters,
-    said,
 )
 from srs_eval.advice.shown.predicted import headline
 from srs_eval.advice.tables import Pane, Table
@@ -315,9 +315,9 @@ def test_a_difference_says_which_side_is_better(
     low: float, high: float, in_short: str, in_full: str
 ) -> None:
     difference = Interval((low + high) / 2, (high - low) / 2)
-    assert said(difference, 3) == in_short
-    assert not in_full or said(difference) == in_full
-    assert said(Interval(-0.002, math.nan)) == "0.0020 better"
+    assert difference_in_words(difference, 3) == in_short
+    assert not in_full or difference_in_words(difference) == in_full
+    assert difference_in_words(Interval(-0.002, math.nan)) == "0.0020 better"
 
 
 def test_how_often_to_optimize_is_said_of_all_presets_at_once() -> None:
