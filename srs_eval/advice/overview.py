@@ -155,15 +155,13 @@ class Overview:
                 continue
             title, text, rests_on = about.line, "…", answers
             if answers:
-                difference_in_words = answers
+                said = answers
                 if question in ("health", MODELS):  # "fit" tells it, too; only that is the headline
                     rests_on = (*self.of("fit"), *answers)
-                    difference_in_words = (
-                        self.of("fit") or answers if question == MODELS else answers
-                    )
+                    said = self.of("fit") or answers if question == MODELS else answers
                 if question == "time" and not isinstance(answers[0].evidence, Unanswered):
                     title = _month(answers[0])
-                text = shown.line(difference_in_words)
+                text = shown.line(said)
             yield Line(question, title, text, rests_on)
 
 

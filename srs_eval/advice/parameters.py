@@ -69,7 +69,7 @@ _RIVALS = (RECENCY, OPTIMIZED, DEFAULTS, "one for all presets", POOLED)
 OTHER_MODELS = (AVERAGE, SM2)
 """On all held-out reviews FSRS against these is one question wherever it is told, and tested apart
 from what FSRS could be fitted to."""
-_HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)
+_HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER)
 _FEWEST, _FEWEST_DAYS = 100, 5  # reviews that say something of a preset
 _FEWEST_TO_FIT = 64  # below, Anki's optimizer leaves nearly all as it is
 _FITTED = 400  # reviews from which on a fit is the learner's own
@@ -181,6 +181,7 @@ def _held_out(
     index = learner.trials.test_index
     losses = {
         **{name: learner.held_out_losses(name) for name in _possible(_HELD_OUT, learner)},
+        **{name: learner.held_out_losses(name) for name in learner.sm2},
         **given,
     }
     found: dict[int | None, _Compared] = {}
@@ -202,7 +203,7 @@ def _held_out(
 def _possible(candidates: Sequence[str], learner: Learner) -> list[str]:
     """Without what the learner has no configuration for, or what needs several presets."""
     single = len(learner.groups) == 1
-    known = {*learner.configurations, POOLED, TOGETHER, *learner.sm2}
+    known = {*learner.configurations, POOLED, TOGETHER, SM2}
     return [
         name for name in candidates if name in known and not (single and name in ACROSS_PRESETS)
     ]
@@ -274,7 +275,7 @@ def _of_preset(
         fsrs_is_off=learner.log.import_summary.fsrs_enabled is False,
         since=0 if unseen is None else len(unseen),
         growth=growth,
-        candidates=tuple(candidates),
+        candidates=tuple(each for each in candidates if each.name not in {SM2} - {*learner.sm2}),
         held_out=() if held_out is None else held_out.candidates(),
         reference=OPTIMIZED,
         about=best.name,

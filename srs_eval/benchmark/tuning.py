@@ -190,7 +190,7 @@ def _split_past(trials: Trials) -> tuple[Fold, ...]:
 
 
 class PastSession(Session):
-    """Evaluates on the held-out rows of training parts; sees none of the user's evaluated reviews."""
+    """Evaluates on held-out rows of training parts; sees none of the user's evaluated reviews."""
 
     def trials(self, protocol: Protocol) -> Trials:
         """The trials with other folds. Raises NotEnoughData where no training part can be split."""

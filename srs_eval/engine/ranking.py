@@ -476,8 +476,8 @@ def evaluated_alike(
     """Competitors that can be compared, with the users they share and these users' reviews.
 
     Each comes with the rows it is evaluated on (`Protocol.evaluated_rows`) and the number of
-    evaluated reviews by user. Those with equal rows and users for whom these numbers agree go together; the
-    largest set comes first.
+    evaluated reviews by user. Those with equal rows and users for whom these numbers agree go
+    together; the largest set comes first.
     """
     # The most users first, so that who has few joins those that have many.
     ordered = sorted(found, key=lambda each: (-len(each[2]), each[0].name))

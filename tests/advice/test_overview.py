@@ -99,8 +99,8 @@ def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
     asked = {question for task in TASKS for question in task} - BESIDE
     assert asked <= {each.question for each in found.answers}
     assert found.headline.startswith("FSRS")
-    difference_in_words = {each.question for line in found.lines for each in line.answers}
-    assert difference_in_words - BESIDE == asked - {"steps"}  # what can't be told yet is one line
+    said = {each.question for line in found.lines for each in line.answers}
+    assert said - BESIDE == asked - {"steps"}  # what can't be told yet is one line
     assert all(line.text and line.answers for line in found.lines)
     presets = [line for line in found.lines if line.question == OF_PRESETS]
     assert len(presets) == 2  # those in use, of three
@@ -398,20 +398,16 @@ def _fit(
 @pytest.mark.parametrize("alone", ["better", "worse", "as good", "can't tell yet"])
 def test_whether_to_change_leads_to_one_act(alone: str) -> None:
     """That the defaults would not do is why parameters are pasted, no second thought."""
-    difference_in_words = headline(_fit("well", True, "better", alone))
-    assert difference_in_words.count(".") == 1
-    assert difference_in_words.startswith("Change to FSRS? Yes, with parameters fitted to you")
-    assert ("its defaults alone" in difference_in_words) == (alone != "better")
+    said = headline(_fit("well", True, "better", alone))
+    assert said.count(".") == 1
+    assert said.startswith("Change to FSRS? Yes, with parameters fitted to you")
+    assert ("its defaults alone" in said) == (alone != "better")
 
 
 def test_a_row_without_a_verdict_has_a_dot_of_its_own() -> None:
     columns = ("candidate", "log loss", "minus now", "verdict")
-    difference_in_words = (
-        ("pooled", "better"),
-        ("one for all, as pooled", ""),
-        ("deck", "the same"),
-    )
-    rows = tuple((name, None, Interval(-0.01, 0.004), says) for name, says in difference_in_words)
+    said = (("pooled", "better"), ("one for all, as pooled", ""), ("deck", "the same"))
+    rows = tuple((name, None, Interval(-0.01, 0.004), says) for name, says in said)
     shown = drawn_table(Table("", columns, rows)).draw(120)
     better, beside, same = shown.plain.strip().splitlines()[-3:]
     assert "●" in better
@@ -434,22 +430,20 @@ def test_whether_to_change_to_fsrs_is_said_first(log: ReviewLog) -> None:
     """Of who schedules with something else: the older scheduler, or SuperMemo's predictions."""
     assert log.entries is not None
     off = replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
-    difference_in_words = how_well(Learner.of(off), 0.002)
-    assert shown.sentences(difference_in_words)[0].startswith(
-        "Turn FSRS on, with parameters fitted to you ("
-    )
-    assert difference_in_words.act == "turn on"
-    assert "SM-2, your scheduler" in shown.sentences(difference_in_words)[0]
-    assert "FSRS would predict you" in shown.sentences(difference_in_words)[1]
+    said = how_well(Learner.of(off), 0.002)
+    assert shown.sentences(said)[0].startswith("Turn FSRS on, with parameters fitted to you (")
+    assert said.act == "turn on"
+    assert "SM-2, your scheduler" in shown.sentences(said)[0]
+    assert "FSRS would predict you" in shown.sentences(said)[1]
     drawn = np.random.default_rng(1)
     sure = {"SuperMemo SM-15": drawn.uniform(0.1, 0.9, len(log.entries.time_ms))}
     brought = replace(log, decks={}, presets={}, cards=Cards.empty(), predictions=sure)
-    difference_in_words = how_well(Learner.of(brought, protocol=WHOLE), 0.002)
-    assert shown.sentences(difference_in_words)[0].startswith(
+    said = how_well(Learner.of(brought, protocol=WHOLE), 0.002)
+    assert shown.sentences(said)[0].startswith(
         "Change to FSRS? Yes, with parameters fitted to you: it would predict you "
     )
     found = Overview("benchmark")
-    found.add([difference_in_words, unanswered("models", "of no matter here")])
+    found.add([said, unanswered("models", "of no matter here")])
     assert found.lines[0].title == "FSRS for you?"
     assert found.lines[0].text.startswith("better than SuperMemo SM-15 (")
     assert "than your average (" in found.lines[0].text
@@ -482,9 +476,9 @@ def test_ones_own_parameters_are_said_before_what_a_fit_would_add(log: ReviewLog
 )
 def test_no_figure_of_a_few_reviews(reviews: int, says: str) -> None:
     """It would be read as praise; and nobody saves more than all of a loss."""
-    difference_in_words = headline(_fit("can't tell", reviews=reviews))
-    assert says in difference_in_words
-    assert ("(41 … 100 %)" in difference_in_words) == (reviews == 4_000)
+    said = headline(_fit("can't tell", reviews=reviews))
+    assert says in said
+    assert ("(41 … 100 %)" in said) == (reviews == 4_000)
 
 
 def test_the_latest_month_is_that_of_the_last_review(log: ReviewLog) -> None:
@@ -526,12 +520,8 @@ def test_what_cannot_be_told_apart_is_not_called_equal(
     learner = Learner.of(replace(log, presets=presets))
     monkeypatch.setattr(Learner, "predict", lambda self, *_: np.full(len(self.trials), 0.9))
     half = 0.05 if recall == 0.93 else 0.02
-    difference_in_words = replace(
-        mean_interval(learner.trials.y, learner.trials.day), estimate=recall
-    )
-    monkeypatch.setattr(
-        Learner, "interval", lambda *_: replace(difference_in_words, half_width=half)
-    )
+    said = replace(mean_interval(learner.trials.y, learner.trials.day), estimate=recall)
+    monkeypatch.setattr(Learner, "interval", lambda *_: replace(said, half_width=half))
     assert does_it_mean_it(learner).says == says
     assert next(do_i_remember_enough(learner, list(learner.groups), 0.002)).says == says
 
@@ -782,7 +772,7 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
     monkeypatch.setattr("srs_eval.advice.workload.estimate.workload", workload)
     app = make_app(tmp_path, FILE)
 
-    def difference_in_words(preset: str | None) -> list[bool]:
+    def said(preset: str | None) -> list[bool]:
         return [found.drawn for found in app.session.costs(preset)]
 
     async with app.run_test(size=(80, 24)) as pilot:
@@ -790,13 +780,13 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
         begun = app.session.costs("Default")
         assert not next(begun).drawn
         begun.close()  # left before the end: nothing is kept
-        assert difference_in_words(None) == [False, True]
-        assert difference_in_words(None) == [True]
-        assert difference_in_words("Default") == [True]  # the same preset by its name
-        assert difference_in_words("Other") == [False, True]
+        assert said(None) == [False, True]
+        assert said(None) == [True]
+        assert said("Default") == [True]  # the same preset by its name
+        assert said("Other") == [False, True]
         assert asked == ["Default", None, "Other"]
         app.session.log = make_log()  # another file
-        assert difference_in_words("Default") == [False, True]
+        assert said("Default") == [False, True]
 
 
 async def test_the_line_of_costs_has_ranges_once_they_are_worked_out(

@@ -110,7 +110,7 @@ def test_the_parameters_in_force_have_one_figure_on_the_same_reviews(log: Review
         presets = [found for found in ask("parameters", asked) if found.probabilities]
         (fit,) = ask("fit", asked)
         assert isinstance(fit.evidence, Fit)
-        whole = fit.evidence.of("FSRS").log_loss
+        whole = fit.evidence.of("FSRS")[0].log_loss
         now = [evidence_of(found).candidates[0].log_loss for found in presets]
         reviews = [figure.reviews for figure in now if figure is not None]
         said = " ".join(shown.sentences(fit))

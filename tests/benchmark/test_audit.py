@@ -558,7 +558,7 @@ def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("users", "data", "told"),
+    ("users", "data", "stated"),
     [
         ([1, 2, 5], "f", "was tuned on 2 of 3 users here: for these"),
         ([1, 2, 5], "g", ""),

@@ -121,7 +121,7 @@ def test_the_lead_names_who_can_be_the_best_by_the_metric(tmp_path: Path) -> Non
     assert "By log loss none but average can be the best" in text
 
 
-@pytest.mark.parametrize(("users", "told"), [(1, False), (2, False), (7, False), (8, True)])
+@pytest.mark.parametrize(("users", "said"), [(1, False), (2, False), (7, False), (8, True)])
 def test_few_users_tell_nothing(users: int, said: bool, tmp_path: Path) -> None:
     files = {"DASH": many(0.3, users=users), "HLR": many(0.5, users=users)}
     folder = write_results(tmp_path / "new", files)
