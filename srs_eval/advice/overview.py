@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from srs_eval.advice import shown
@@ -18,7 +19,7 @@ from srs_eval.advice.candidates import (
     too_few,
 )
 from srs_eval.advice.checks import together
-from srs_eval.advice.findings import OPEN, Finding, Fit, Unanswered, unanswered
+from srs_eval.advice.findings import DEFAULTS, OPEN, SM2, Finding, Fit, Unanswered, unanswered
 from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import (
     COSTS,
@@ -233,7 +234,9 @@ def overview(
     )
     working: dict[Future[list[Finding]], tuple[str, ...]] = {}
     try:
-        for task in _to_compile_side_by_side(tasks, jobs):
+        for k, task in enumerate(_to_compile_side_by_side(tasks, jobs)):
+            if k == 1 and jobs > 1 and must_compile(resolve(MODEL)[0]):
+                working[events.submit(pool, _compile_beside)] = ()
             working[events.submit(pool, _answer_shared, task)] = task
         for future, message in events.until_done(cancel):
             if message is not DONE:
@@ -300,6 +303,15 @@ def _answer_shared(questions: tuple[str, ...]) -> list[Finding]:
         found.append(answer)
         send(answer)
     return found
+
+
+def _compile_beside() -> list[Finding]:
+    """Kernels that the first answer needs, while another worker compiles those of its fit."""
+    assert _shared is not None
+    with suppress(NotEnoughData):
+        for candidate in (DEFAULTS, SM2):
+            Asked(*_shared).learner.held_out_losses(candidate)
+    return []
 
 
 def _answers(asked: Asked, questions: tuple[str, ...]) -> Iterator[Finding]:
