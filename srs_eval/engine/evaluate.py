@@ -237,6 +237,8 @@ def _in_workers(
     jobs: int,
 ) -> Generator[Event, None, None]:
     waiting = deque(configurations)
+    members = {each.name: _members_within(each) for each in configurations}
+    finished: list[Finished] = []  # what others combine
     working: dict[Future[Final], Started] = {}
     events = TaskEvents()
     pool = WorkerPool(
@@ -246,34 +248,52 @@ def _in_workers(
         on_message=events.put,
     )
 
+    def can_start() -> list[Configuration]:
+        begun = (each.configuration for each in working.values())
+        missing = {each.name for each in (*waiting, *begun)}
+        return [each for each in waiting if not missing & members[each.name]]
+
     def start_next() -> Started:
         # What another worker is compiling will soon be there for both.
         compiling = {
             each.configuration.model.compiled_as for each in working.values() if each.compiles
         }
-        able = (each for each in waiting if each.model.compiled_as not in compiling)
-        chosen = next(able, waiting[0])
+        ready = can_start()
+        able = (each for each in ready if each.model.compiled_as not in compiling)
+        chosen = next(able, ready[0])
         waiting.remove(chosen)
         started = Started(chosen, must_compile(chosen))
-        working[events.submit(pool, _evaluate_shared, chosen)] = started
+        known = [each for each in finished if each.configuration.name in members[chosen.name]]
+        working[events.submit(pool, _evaluate_shared, chosen, known)] = started
         return started
 
     with pool:
         # One a worker, and not more: which is best next shows when a worker is free.
-        while waiting and len(working) < jobs:
+        while can_start() and len(working) < jobs:
             yield start_next()
         for future, message in events.until_done(cancel):
             if message is DONE:
                 done = working.pop(future).configuration
-                # The worker need not wait until the caller has dealt with this.
-                begun = [start_next()] if waiting else []
                 error = future.exception()
                 if isinstance(error, WorkersCannotStart):
                     raise error
-                yield _outcome_of(done, error) if error else future.result()
+                final = _outcome_of(done, error) if error else future.result()
+                if isinstance(final, Finished) and done.is_member:
+                    finished.append(final)
+                # Workers need not wait until the caller has dealt with this.
+                begun = []
+                while can_start() and len(working) < jobs:
+                    begun.append(start_next())
+                yield final
                 yield from begun
             else:
                 yield Progress(working[future].configuration, message)
+
+
+def _members_within(configuration: Configuration) -> frozenset[str]:
+    """Names of its members, and of theirs."""
+    names = (frozenset({each.name}) | _members_within(each) for each in configuration.members)
+    return frozenset().union(*names)
 
 
 _shared: tuple[Session, Context, bool]
@@ -285,8 +305,10 @@ def _share(log: ReviewLog, context: Context, use_cache: bool) -> None:
     _shared = Session(log), context, use_cache
 
 
-def _evaluate_shared(configuration: Configuration) -> Final:
+def _evaluate_shared(configuration: Configuration, known: Iterable[Finished] = ()) -> Final:
     session, context, use_cache = _shared
+    for each in known:
+        session.keep_member(each.configuration, each.result, context)
     reported = 0.0
 
     def tick(fraction: float) -> None:

@@ -149,6 +149,7 @@ class Session:
         self.log = log
         self._selections: dict[str, Selection] = {}
         self._trials: dict[Protocol, Trials | NotEnoughData] = {}
+        self._of_members: list[tuple[Configuration, Context, _Stored]] = []
 
     def selection(self, protocol: Protocol) -> Selection:
         if protocol.rows not in self._selections:
@@ -199,19 +200,52 @@ class Session:
         trials = self.trials(configuration.protocol)
         if configuration.fit == "own":
             return self._run_own(configuration, trials, context)
+        settings = replace(context, tick=Context().tick, hyperparameters={})
+        for known, under, kept in self._of_members:
+            if known == configuration and under == settings:
+                return self._result(configuration, trials, kept)
         key = _result_key(self._fingerprint, configuration, context) if use_cache else ""
         stored = _load(key) if use_cache else None
         if stored is not None and len(stored.p) == len(trials.test_index):
             return self._result(configuration, trials, stored, cached=True)
         start = time.perf_counter()
-        p, parameters, notes = fit_and_predict(configuration, trials, context)
+        if configuration.model.members:
+            p, parameters, notes = self._combined(configuration, context, use_cache)
+        else:
+            p, parameters, notes = fit_and_predict(configuration, trials, context)
         if configuration.model.remarks is not None:
             notes += configuration.model.remarks(trials, context)
         stored = _Stored(p, parameters, notes, time.perf_counter() - start)
         result = self._result(configuration, trials, stored)
+        self.keep_member(configuration, result, settings)
         if use_cache:
             _save(key, stored)
         return result
+
+    def keep_member(self, configuration: Configuration, result: Result, context: Context) -> None:
+        """Remember what other models may combine, so that it is run once."""
+        if configuration.is_member:
+            stored = _Stored(result.p, result.parameters, result.notes, result.seconds)
+            self._of_members.append((configuration, context, stored))
+
+    def _combined(
+        self, configuration: Configuration, context: Context, use_cache: bool
+    ) -> _Predicted:
+        """The members, each run once, and what the model makes of them."""
+        members, combine = configuration.members, configuration.model.combine
+        assert combine is not None
+        results: list[Result] = []
+        for member in members:
+
+            def tick(part: float) -> None:
+                context.tick((len(results) + part) / len(members))
+
+            results.append(self.run(member, replace(context, tick=tick), use_cache=use_cache))
+        if not all(same_reviews(results[0], each) for each in results):
+            raise RuntimeError(f"members of {configuration.name} predict different reviews")
+        mark_compiled(configuration)
+        notes = (f"{m.words}: {n}" for m, r in zip(members, results, strict=True) for n in r.notes)
+        return combine([each.p for each in results]), None, tuple(notes)
 
     def _run_own(self, configuration: Configuration, trials: Trials, context: Context) -> Result:
         """Evaluate the parameters of the learner's presets on all held-out reviews."""

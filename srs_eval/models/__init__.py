@@ -68,6 +68,11 @@ class Model:
     fit_s0: Callable[[Trials, IntArray, FloatArray, Context], Any] | None = None
     """Fits the initial stabilities only (`-pretrain`)."""
     online: Callable[[Trials, Context], FloatArray] | None = None
+    members: tuple[str, ...] = ()
+    """Names of the configurations whose predictions `combine` makes one of, for a model that has
+    neither of the above: the engine runs them."""
+    combine: Callable[[Sequence[FloatArray]], FloatArray] | None = None
+    """Predictions of the members, in their order, (k,) each, to one (k,)."""
     loss: (
         Callable[[Trials, FloatArray, IntArray, FloatArray, Context], tuple[float, FloatArray]]
         | None

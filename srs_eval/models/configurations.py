@@ -177,7 +177,20 @@ class Configuration:
     @property
     def learns(self) -> bool:
         """Whether it learns from each review that it is evaluated on, as no scheduler can."""
-        return self.model.online is not None and not self.is_baseline
+        online = self.model.online is not None or self.model.family == "online"
+        return online and not self.is_baseline
+
+    @property
+    def members(self) -> list[Configuration]:
+        """What its model combines, with its flags."""
+        protocol = replace(self.protocol, short=False)  # of whoever has it in the name
+        return [resolve([name], protocol)[0] for name in self.model.members]
+
+    @property
+    def is_member(self) -> bool:
+        """Whether another model combines its model with others."""
+        named = {name for each in all_models().values() for name in each.members}
+        return any(_parse(name, name)[0] is self.model for name in named)
 
     def matches(self, text: str) -> bool:
         """Whether its name, as a person or as a file has it, or its family has `text` in it."""
@@ -406,7 +419,9 @@ def _can_take(model: Model, flag: str, value: Any) -> bool:
             return model.fit_s0 is not None
         if value == "own":
             return model.name == "FSRS-6"
-        return value == "trained" or (model.parameters > 0 and model.online is None)
+        return value == "trained" or (
+            model.parameters > 0 and model.online is None and not model.members
+        )
     if flag == "short" and model.always_short:
         return True
     if flag == "fallback_user":

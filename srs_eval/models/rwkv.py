@@ -153,7 +153,7 @@ def _digest(path: Path, changed_ns: int, size: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _digest_of_all(context: Context) -> str:
+def digest_of_weights(context: Context) -> str:
     """Of all weights that there are; "" for none."""
     digests = "".join(each.sha256 for each in found_weights(context))
     return hashlib.sha256(digests.encode()).hexdigest() if digests else ""
@@ -261,7 +261,7 @@ MODELS = (
         online=_instant,
         aliases={"RWKV-P": "RWKV-Instant"},
         flags=_FLAGS,
-        weights=_digest_of_all,
+        weights=digest_of_weights,
         remarks=_remarks,
         seconds_per_10k=0.5,
         seconds_to_compile=2.5,
@@ -277,7 +277,7 @@ MODELS = (
         predict=_curve,
         aliases={"RWKV": "RWKV-Curve"},
         flags=_FLAGS,
-        weights=_digest_of_all,
+        weights=digest_of_weights,
         remarks=_remarks,
         seconds_per_10k=0.5,
         seconds_to_compile=2.5,

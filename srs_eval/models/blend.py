@@ -1,0 +1,70 @@
+"""BLEND: the mean of what differently made models say.
+
+Models that are wrong in different ways are together less wrong. BLEND is the mean of the logits of
+FSRS-6, FSRS-7 and a small network; the weights are equal, for none that were fitted to other people
+did better. It knows nothing of today, so a scheduler could go by it. With weights of RWKV there
+are two more: BLEND with RWKV-Curve, and STATE-FSRS-6+7 with RWKV-Instant, half of each.
+
+The engine runs the members, once for all who ask. docs/models/blend.md.
+
+Source: none has published it; the members are those of srs-benchmark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from srs_eval.data.reviews import FloatArray
+from srs_eval.models import Model
+from srs_eval.models.rwkv import NEEDED, digest_of_weights
+
+_SMALLEST = 1e-6  # probability
+
+
+def mean_of_logits(predictions: Sequence[FloatArray]) -> FloatArray:
+    """The probability whose logit is the mean of theirs (k,)."""
+    p = np.clip(np.array(predictions), _SMALLEST, 1 - _SMALLEST)
+    mean: FloatArray = 1 / (1 + np.exp(-np.log(p / (1 - p)).mean(axis=0)))
+    return mean
+
+
+_blend = partial(
+    Model,
+    inputs="FIL, G, SR",
+    source="models/blend.py: mean of logits",
+    combine=mean_of_logits,
+    always_short=True,
+)
+
+MODELS = (
+    _blend(
+        name="BLEND",
+        family="neural",
+        parameters=21 + 34 + 503,
+        members=(
+            "FSRS-6-recency",
+            "FSRS-7-short-secs-recency-equalize_test_with_non_secs",
+            "GRU-503-short-secs-equalize_test_with_non_secs",
+        ),
+        flags=frozenset({"two_buttons"}),
+        seconds_per_10k=0.6,
+        seconds_to_compile=8.0,
+        kernels_of="GRU-503",
+        note="FSRS-6 recency, FSRS-7 recency and GRU-503: the mean of their logits.",
+    ),
+    _blend(
+        name="BLEND+RWKV-Curve",
+        family="neural",
+        parameters=21 + 34 + 503,
+        members=("BLEND", "RWKV-Curve"),
+        flags=frozenset(),
+        weights=digest_of_weights,
+        seconds_per_10k=1.1,
+        seconds_to_compile=8.0,
+        kernels_of="GRU-503",
+        note=f"Half BLEND, half RWKV-Curve; needs {NEEDED}.",
+    ),
+)
