@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from srs_eval import metrics
-from srs_eval.data.errors import NotEnoughData, counted, in_one_line, require
+from srs_eval.data.errors import NotEnoughData, in_one_line, require
 from srs_eval.data.paths import VERSION, cache_dir, write_atomically
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReadOnly, ReviewLog, Rows, read_only
@@ -149,7 +149,7 @@ class Session:
         self.log = log
         self._selections: dict[str, Selection] = {}
         self._trials: dict[Protocol, Trials | NotEnoughData] = {}
-        self._of_members: list[tuple[Configuration, Context, _Stored]] = []
+        self._of_members: list[tuple[Configuration, Context, Result]] = []
 
     def selection(self, protocol: Protocol) -> Selection:
         if protocol.rows not in self._selections:
@@ -201,9 +201,9 @@ class Session:
         if configuration.fit == "own":
             return self._run_own(configuration, trials, context)
         settings = replace(context, tick=Context().tick, hyperparameters={})
-        for known, under, kept in self._of_members:
-            if known == configuration and under == settings:
-                return self._result(configuration, trials, kept)
+        for *known, result in self._of_members:
+            if known == [configuration, settings]:
+                return result
         key = _result_key(self._fingerprint, configuration, context) if use_cache else ""
         stored = _load(key) if use_cache else None
         if stored is not None and len(stored.p) == len(trials.test_index):
@@ -225,14 +225,11 @@ class Session:
     def keep_member(self, configuration: Configuration, result: Result, context: Context) -> None:
         """Remember what other models may combine, so that it is run once."""
         if configuration.is_member:
-            stored = _Stored(result.p, result.parameters, result.notes, result.seconds)
-            self._of_members.append((configuration, context, stored))
+            self._of_members.append((configuration, context, result))
 
-    def _combined(
-        self, configuration: Configuration, context: Context, use_cache: bool
-    ) -> _Predicted:
+    def _combined(self, of: Configuration, context: Context, use_cache: bool) -> _Predicted:
         """The members, each run once, and what the model makes of them."""
-        members, combine = configuration.members, configuration.model.combine
+        members, combine = of.members, of.model.combine
         assert combine is not None
         results: list[Result] = []
         for member in members:
@@ -241,20 +238,18 @@ class Session:
                 context.tick((len(results) + part) / len(members))
 
             results.append(self.run(member, replace(context, tick=tick), use_cache=use_cache))
-        if not all(same_reviews(results[0], each) for each in results):
-            raise RuntimeError(f"members of {configuration.name} predict different reviews")
-        mark_compiled(configuration)
+        assert all(same_reviews(results[0], each) for each in results)
+        mark_compiled(of)
         notes = (f"{m.words}: {n}" for m, r in zip(members, results, strict=True) for n in r.notes)
         return combine([each.p for each in results]), None, tuple(notes)
 
     def _run_own(self, configuration: Configuration, trials: Trials, context: Context) -> Result:
         """Evaluate the parameters of the learner's presets on all held-out reviews."""
-        from srs_eval.models.own_parameters import in_force, left_out, may_have_seen
+        from srs_eval.models.own_parameters import in_force, notes_on
 
         parameters = in_force(self.log)
         start = time.perf_counter()
-        default = configuration.model.default(context)
-        predict = configuration.model.predict
+        default, predict = configuration.model.default(context), configuration.model.predict
         assert predict is not None
         index, presets = trials.test_index, trials.partition[trials.test_index]
         p = np.empty(len(trials))
@@ -262,28 +257,10 @@ class Session:
             p[positions] = predict(trials, parameters.get(preset, default), positions, context)
         mark_compiled(configuration)
         context.tick(1.0)
-        names = [self.log.presets[preset].name for preset in parameters if preset in presets]
-        notes = [f"as stored in {', '.join(names)}"] if names else []
-        faults = left_out(self.log)
-        for preset, fault in faults.items():
-            those = int((presets == preset).sum())
-            notes.append(
-                f"defaults for {counted(those, 'review')} of {self.log.name_of_preset(preset)}: "
-                f"Anki does not run its {fault}"
-            )
-        without = int((~np.isin(presets, [*parameters, *faults])).sum())
-        if without:
-            notes.append(f"defaults for {counted(without, 'review')} without stored parameters")
         entry = self.selection(configuration.protocol).entry_index[trials.review_th[index] - 1]
-        seen = int(may_have_seen(self.log, presets, entry).sum())
-        if seen:
-            notes.append(
-                f"may have been fitted to {seen:,} of these {counted(len(index), 'review')}: that "
-                "is optimistic, by 0.002 to 0.009 of log loss; the answers evaluate on younger ones"
-            )
+        notes, seen = notes_on(self.log, parameters, presets, entry)
         shown = {preset: values for preset, values in parameters.items() if preset in presets}
-        seconds = time.perf_counter() - start
-        stored = _Stored(p[index], shown or None, tuple(notes), seconds)
+        stored = _Stored(p[index], shown or None, notes, time.perf_counter() - start)
         return replace(self._result(configuration, trials, stored), in_sample=seen)
 
     def _result(

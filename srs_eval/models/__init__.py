@@ -72,7 +72,7 @@ class Model:
     """Names of the configurations whose predictions `combine` makes one of, for a model that has
     neither of the above: the engine runs them."""
     combine: Callable[[Sequence[FloatArray]], FloatArray] | None = None
-    """Predictions of the members, in their order, (k,) each, to one (k,)."""
+    """Predictions of the members, (k,) each, to one (k,)."""
     loss: (
         Callable[[Trials, FloatArray, IntArray, FloatArray, Context], tuple[float, FloatArray]]
         | None

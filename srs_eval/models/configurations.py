@@ -177,20 +177,19 @@ class Configuration:
     @property
     def learns(self) -> bool:
         """Whether it learns from each review that it is evaluated on, as no scheduler can."""
-        online = self.model.online is not None or self.model.family == "online"
-        return online and not self.is_baseline
+        return bool(self.model.online or self.model.family == "online") and not self.is_baseline
 
     @property
     def members(self) -> list[Configuration]:
-        """What its model combines, with its flags."""
-        protocol = replace(self.protocol, short=False)  # of whoever has it in the name
-        return [resolve([name], protocol)[0] for name in self.model.members]
+        """What its model combines, with its flags; with `short` whoever is named so."""
+        flags = replace(self.protocol, short=False)
+        return resolve(self.model.members, flags) if self.model.members else []
 
     @property
     def is_member(self) -> bool:
         """Whether another model combines its model with others."""
-        named = {name for each in all_models().values() for name in each.members}
-        return any(_parse(name, name)[0] is self.model for name in named)
+        names = [name for each in all_models().values() for name in each.members]
+        return self.model in (_parse(name, name)[0] for name in names)
 
     def matches(self, text: str) -> bool:
         """Whether its name, as a person or as a file has it, or its family has `text` in it."""
@@ -419,14 +418,11 @@ def _can_take(model: Model, flag: str, value: Any) -> bool:
             return model.fit_s0 is not None
         if value == "own":
             return model.name == "FSRS-6"
-        return value == "trained" or (
-            model.parameters > 0 and model.online is None and not model.members
-        )
+        untrained = model.parameters > 0 and not (model.online or model.members)
+        return value == "trained" or untrained
     if flag == "short" and model.always_short:
         return True
-    if flag == "fallback_user":
-        flag = "partitions"
-    return flag in model.flags
+    return ("partitions" if flag == "fallback_user" else flag) in model.flags
 
 
 def _shown(flag: str) -> str:
