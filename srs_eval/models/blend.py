@@ -20,6 +20,7 @@ import numpy as np
 from srs_eval.data.reviews import FloatArray
 from srs_eval.models import Model
 from srs_eval.models.rwkv import NEEDED, digest_of_weights
+from srs_eval.training.state_features import COUNT
 
 _SMALLEST = 1e-6  # probability
 
@@ -59,6 +60,7 @@ MODELS = (
         name="BLEND+RWKV-Curve",
         family="neural",
         parameters=21 + 34 + 503,
+        inputs="FIL, G, SR, AT",
         members=("BLEND", "RWKV-Curve"),
         flags=frozenset(),
         weights=digest_of_weights,
@@ -66,5 +68,18 @@ MODELS = (
         seconds_to_compile=8.0,
         kernels_of="GRU-503",
         note=f"Half BLEND, half RWKV-Curve; needs {NEEDED}.",
+    ),
+    _blend(
+        name="STATE-FSRS-6+7+RWKV",
+        family="online",
+        inputs="FIL, G, SR, AT",
+        parameters=21 + 34 + COUNT + 1,
+        members=("STATE-FSRS-6+7", "RWKV-Instant"),
+        flags=frozenset(),
+        weights=digest_of_weights,
+        seconds_per_10k=0.7,
+        seconds_to_compile=3.0,
+        kernels_of="FSRS-7",
+        note=f"Half STATE-FSRS-6+7, half RWKV-Instant; needs {NEEDED}. A scheduler cannot know it.",
     ),
 )

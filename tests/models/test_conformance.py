@@ -67,7 +67,7 @@ def test_every_model_is_here() -> None:
     assert set(MODELS) == set(SHIPPED)
     assert set(all_models()) - set(SHIPPED) == {
         *("RWKV-Curve", "RWKV-Instant"),  # test_rwkv.py
-        "BLEND+RWKV-Curve",  # test_blend.py
+        *("BLEND+RWKV-Curve", "STATE-FSRS-6+7+RWKV"),  # test_blend.py
     }
 
 

@@ -243,7 +243,7 @@ def test_without_weights_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> Non
         assert isinstance(outcome, Skipped)
         assert "srs-eval models weights" in outcome.reason
     said = main_here("models")
-    assert said.stdout.count("needs weights of") == 3  # Instant, Curve, BLEND+RWKV-Curve
+    assert said.stdout.count("needs weights of") == 4  # two are blends
 
 
 def test_weights_that_are_found_or_given(weights_file: Path, tmp_path: Path) -> None:

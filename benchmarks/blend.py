@@ -1,0 +1,98 @@
+"""What averages of models are worth: log loss minus that of FSRS-6-recency, for real people.
+
+    python benchmarks/blend.py [--real DIR] [--weights FILE] [--choose]
+
+reads every history in --real (or the environment variable SRS_EVAL_REAL). Without --weights, or a
+file of RWKV's in the usual places, RWKV is left out. --choose looks for BLEND's members anew: of
+every person it tells what the members that are best for all others come to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from srs_eval.anki_import import load_log
+from srs_eval.data.reviews import FloatArray
+from srs_eval.engine.session import Result, Session
+from srs_eval.metrics import log_loss
+from srs_eval.models.blend import mean_of_logits
+from srs_eval.models.configurations import resolve
+from srs_eval.models.rwkv import found_weights
+from srs_eval.training.hyperparameters import Context
+
+REFERENCE = "FSRS-6-recency"
+FSRS7 = "FSRS-7-short-secs-recency-equalize_test_with_non_secs"
+SHIPPED = (FSRS7, "BLEND", "STATE-FSRS-6+7")
+WITH_RWKV = ("RWKV-Curve", "RWKV-Instant", "BLEND+RWKV-Curve", "STATE-FSRS-6+7+RWKV")
+CANDIDATES = (REFERENCE, FSRS7, "GRU-P-short", "GRU-P", "DASH", "DASH-short", "GRU-503", "LSTM")
+SIZES = (2, 3, 4)
+
+
+def results_of(path: Path, names: Sequence[str], context: Context) -> dict[str, Result]:
+    session = Session(load_log(path))
+    return {name: session.run(resolve(name)[0], context, use_cache=True) for name in names}
+
+
+def differences(people: Sequence[dict[str, Result]], members: Sequence[str]) -> FloatArray:
+    """Log loss of the mean of the members' logits minus that of FSRS-6-recency, by person."""
+    return np.array(
+        [
+            log_loss(each[REFERENCE].y, mean_of_logits([each[name].p for name in members]))
+            - log_loss(each[REFERENCE].y, each[REFERENCE].p)
+            for each in people
+        ]
+    )
+
+
+def told(name: str, found: FloatArray) -> str:
+    cells = (f"{each:+.4f}" for each in (*found, found.mean()))
+    return f"| {name} | {' | '.join(cells)} | {(found < 0).sum()} of {len(found)} |"
+
+
+def choose(people: Sequence[dict[str, Result]], candidates: Sequence[str]) -> None:
+    groups = [group for size in SIZES for group in combinations(candidates, size)]
+    table = np.array([differences(people, group) for group in groups])
+    left_out, chosen = [], Counter[str]()
+    for person in range(len(people)):
+        best = int(np.delete(table, person, axis=1).mean(axis=1).argmin())
+        left_out.append(table[best, person])
+        chosen[" + ".join(groups[best])] += 1
+    print(f"\nfrom {', '.join(candidates)}, each person left out of the choice:")
+    print(told("chosen", np.array(left_out)))
+    for words, times in chosen.most_common():
+        print(f"  {times} times {words}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--real", type=Path, default=os.environ.get("SRS_EVAL_REAL"))
+    parser.add_argument("--weights", type=Path)
+    parser.add_argument("--choose", action="store_true")
+    options = parser.parse_args()
+    if options.real is None:
+        parser.error("nobody to predict: give --real")
+    context = Context(weights=options.weights)
+    shown = (REFERENCE, *SHIPPED, *(WITH_RWKV if found_weights(context) else ()))
+    names = dict.fromkeys((*shown, *(CANDIDATES if options.choose else ())))
+    paths = sorted(path for path in Path(options.real).iterdir() if path.is_file())
+    people = [results_of(path, tuple(names), context) for path in paths]
+    print(f"| | {' | '.join(path.stem for path in paths)} | mean | better |")
+    print("|---" * (len(paths) + 3) + "|")
+    base = np.array([log_loss(each[REFERENCE].y, each[REFERENCE].p) for each in people])
+    print(f"| {REFERENCE} | {' | '.join(f'{each:.4f}' for each in (*base, base.mean()))} | |")
+    for name in shown[1:]:
+        print(told(name, differences(people, [name])))
+    if options.choose:
+        choose(people, CANDIDATES)
+        choose(people, [name for name in CANDIDATES if name != "LSTM"])
+
+
+if __name__ == "__main__":
+    main()
