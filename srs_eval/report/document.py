@@ -17,6 +17,7 @@ from srs_eval.report.formats import half, with_sign
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
+    from srs_eval.advice.tables import FirstScreen
     from srs_eval.stats.intervals import Interval
     from srs_eval.stats.users import MeanInterval
 
@@ -214,6 +215,7 @@ class Document:
     title: str
     lead: tuple[str, ...]  # the answer, before everything else
     sections: tuple[Section, ...]
+    panes: FirstScreen | None = None  # in the place of the lead, where one can draw
 
     def tables(self) -> Iterator[Table]:
         """All tables, folded and unshown ones too."""

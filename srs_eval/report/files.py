@@ -10,11 +10,14 @@ from __future__ import annotations
 import math
 import re
 from base64 import b64encode
+from collections.abc import Iterator
 from html import escape
+from itertools import groupby
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from srs_eval.advice.tables import Bar, ByMonth, FirstScreen, Heading, Item, Line, Pane, Row
 from srs_eval.data.errors import csv_text, harmless
 from srs_eval.data.paths import GENERATOR, MADE_BY, VERSION, write_file, write_folder
 from srs_eval.report.document import (
@@ -33,6 +36,7 @@ _WIDEST = 14  # columns of a table that stands for a picture in Markdown
 _DENSE = 900  # points from which a picture is read at its full width only
 _LONG = 60  # characters from which a cell of a page is wrapped
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+_LOWEST_MONTH = 50  # of 100: an empty column of a month
 FOLDERS = ("csv", "png")  # forms that are a folder of files; html, md and json are one file
 
 
@@ -111,10 +115,58 @@ def _markdown(document: Document) -> str:
     Of what a page folds there is what one would copy; of long tables, their brief rows. The last
     line says what made it.
     """
-    parts = [f"# {_escaped(document.title)}", *map(_escaped, document.lead)]
+    parts = [f"# {_escaped(document.title)}"]
+    parts += map(_escaped, document.lead) if document.panes is None else _panes(document.panes)
     for section in document.sections:
         parts += _section(section, 2)
     return "\n\n".join([*parts, MADE_BY]) + "\n"
+
+
+def in_brief(document: Document) -> str:
+    """The answers in a line each, then the best model, the reader's own and the average."""
+    parts = [f"**{_escaped(document.title)}**", "\n".join(f"- {_escaped(e)}" for e in document.lead)]
+    for table in document.tables():
+        if table.name in ("ranking", "1-ranking"):
+            wanted = sorted({0, table.own or 0, *table.faint})
+            texts = table.texts()
+            lines = [f"{' · '.join(texts[place][:3])}" for place in wanted]
+            parts.append("\n".join(f"- {_escaped(each)}" for each in lines))
+    return harmless("\n\n".join([*parts, MADE_BY]) + "\n")
+
+
+def _panes(screen: FirstScreen) -> Iterator[str]:
+    """Each question with its answer; figures are tables."""
+    for pane in screen.panes:
+        yield f"## {_escaped(pane.title)}"
+        for is_row, items in _runs(pane):
+            if not is_row:
+                yield from (_escaped(_sentence(each)) for each in items)
+                continue
+            rows = [_cells(each) for each in items]
+            head, *rest = rows if isinstance(items[0], Heading) else [[""] * len(rows[0]), *rows]
+            lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rest]
+            yield "\n".join(f"| {' | '.join(map(_escaped, cells))} |" for cells in lines)
+    yield from (_escaped(each.text) for each in screen.below)
+
+
+def _runs(pane: Pane) -> list[tuple[bool, list[Item]]]:
+    """What it holds, what is a row of a table beside its like."""
+    rows = groupby(pane.items, lambda each: isinstance(each, Heading | Bar | Row))
+    return [(is_row, list(items)) for is_row, items in rows]
+
+
+def _sentence(item: Item) -> str:
+    if isinstance(item, ByMonth):
+        return "By month: " + ", ".join(f"{name} {figure}" for name, figure in item.months)
+    assert isinstance(item, Line)
+    return " ".join(each for each in (item.mark, item.text.strip(), item.right) if each)
+
+
+def _cells(item: Item) -> list[str]:
+    if isinstance(item, Row):
+        return list(item.cells)
+    assert isinstance(item, Heading | Bar)
+    return [item.label, *item.figures]
 
 
 def _section(section: Section, level: int) -> list[str]:
@@ -209,7 +261,9 @@ def page(document: Document) -> str:
         "<body>",
         "<main>",
         f"<h1>{escape(document.title)}</h1>",
-        f'<div class="lead">{"".join(map(_paragraph, document.lead))}</div>',
+        f'<div class="lead">{"".join(map(_paragraph, document.lead))}</div>'
+        if document.panes is None
+        else _cards(document.panes),
         f"<nav><ul>{links}</ul></nav>" if len(numbered) > 2 else "",
         *(_html(section, 1, place) for place, section in numbered),
         f"<footer>{MADE_BY}</footer>",
@@ -249,6 +303,51 @@ def _html(block: Block, level: int, place: str = "") -> str:
     if block.side_by_side:
         blocks = f'<div class="grid">\n{blocks}\n</div>'
     return f"<section{name}>\n<{tag}>{title}</{tag}>\n{said}{blocks}\n</section>"
+
+
+def _cards(screen: FirstScreen) -> str:
+    """The panes, each a card with its bars."""
+    cards = [
+        f'<section class="card"><h2>{escape(pane.title)}</h2>\n'
+        + "\n".join(
+            f"<table>{''.join(map(_html_row, items))}</table>"
+            if is_row
+            else "".join(map(_html_item, items))
+            for is_row, items in _runs(pane)
+        )
+        + "</section>"
+        for pane in screen.panes
+    ]
+    below = "".join(f'<p class="soft">{escape(each.text)}</p>' for each in screen.below)
+    return f'<div class="cards">\n{"".join(cards)}\n</div>\n{below}'
+
+
+def _html_item(item: Item) -> str:
+    if isinstance(item, ByMonth):
+        bars = (
+            f'<li><i style="height:{max(figure - _LOWEST_MONTH, 1) / 50:.2f}rem"></i>'
+            f"{figure}<br>{escape(name)}</li>"
+            for name, figure in item.months
+        )
+        return f'<ol class="months">{"".join(bars)}</ol>'
+    assert isinstance(item, Line)
+    right = f" <span>{escape(item.right)}</span>" if item.right else ""
+    mark = f"<b>{escape(item.mark)}</b> " if item.mark else ""
+    text = f"{mark}{escape(item.text.strip())}{right}"
+    return f"<p{_given('class', item.level.replace(' ', '-'))}>{text}</p>"
+
+
+def _html_row(item: Item) -> str:
+    """A row of figures; a bar is drawn in its last cell: full, range and mark."""
+    tag = "th" if isinstance(item, Heading) else "td"
+    kind = "" if isinstance(item, Heading) else item.level.replace(" ", "-")  # type: ignore
+    first, *others = map(escape, _cells(item))
+    cells = f"<{tag}>{first}</{tag}>" + "".join(f'<{tag} class="n">{e}</{tag}>' for e in others)
+    if isinstance(item, Bar):
+        at = "" if item.tick is None else f"--at:{item.tick:.1%};"
+        style = f"{at}--full:{item.share:.1%};--until:{max(item.until, item.share):.1%}"
+        cells += f'<td class="bar"><i style="{style}"></i>{escape(item.note)}</td>'
+    return f"<tr{_given('class', kind)}>{cells}</tr>"
 
 
 def _paragraph(text: str) -> str:

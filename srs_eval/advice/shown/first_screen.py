@@ -228,8 +228,8 @@ def _where(finding: Finding, presets: int) -> Line:
     name = "" if presets > 1 or finding.subject == ALL_REVIEWS else f"preset {finding.subject} › "
     at = f"  Deck options › FSRS › {name}"
     if finding.act in _COPIED or finding.act == "defaults":
-        return Line(f"{at}FSRS parameters", right="y copies the line")
-    return Line(f"{at}Optimize", right="y copies the numbers")
+        return Line(f"{at}FSRS parameters", key="y copies the line")
+    return Line(f"{at}Optimize", key="y copies the numbers")
 
 
 # 2 Do I remember what I asked for?
