@@ -193,6 +193,7 @@ def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
             format=found.format,
             entries_read=len(found.rows or entries or ()) + found.left_out,
             notes=notes,
+            app_name=found.app_name,
         ),
         entries=entries,
         rows=found.rows,

@@ -92,14 +92,10 @@ def _auc_sorted(y: FloatArray, p: FloatArray) -> float | None:
 _MOST_BINS = 1 << 20  # ids below it are counted as they are, others are numbered first
 
 
-def rmse_bins(
-    y: ArrayLike, p: ArrayLike, bin_ids: ArrayLike, weights: ArrayLike | None = None
-) -> float:
+def rmse_bins(y: ArrayLike, p: ArrayLike, bin_ids: ArrayLike) -> float:
     """Root mean squared difference of mean y and mean p over bins, weighted by bin size.
 
-    bin_ids: any integers, shape (n,); equal means same bin. weights: per review, shape
-    (n,); they weight the bins (by their sums), not the means within them, as in the
-    reference (fsrs-optimizer, `rmse_matrix`). Default: each review counts 1.
+    bin_ids: any integers, shape (n,); equal means same bin (fsrs-optimizer, `rmse_matrix`).
     """
     outcome, forecast = checked_pair(y, p)
     ids = np.asarray(bin_ids)
@@ -112,13 +108,6 @@ def rmse_bins(
     filled = count > 0
     gap = np.bincount(place, outcome - forecast)[filled] / count[filled]
     total = count[filled].astype(np.float64)
-    if weights is not None:
-        weight = np.asarray(weights, np.float64)
-        if weight.shape != outcome.shape:
-            raise ValueError("every review needs one weight")
-        total = np.asarray(np.bincount(place, weight)[filled], np.float64)
-        if not (weight.min() >= 0 and total.sum() > 0):
-            raise ValueError("weights must not be negative, and not all zero")
     return math.sqrt((total * gap**2).sum() / total.sum())
 
 

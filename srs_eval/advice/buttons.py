@@ -1,4 +1,4 @@
-"""Buttons within the day: am I misusing Hard, and which learning steps?
+"""Buttons: am I misusing Hard, which learning steps, and what would the buttons show?
 
 FSRS takes Hard as remembered. Where it is pressed for what was forgotten, recall after it is
 lower than FSRS expects, and later reviews are predicted better if it counts as Again in their
@@ -23,16 +23,21 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.advice.candidates import Learner
+from srs_eval.advice.candidates import RECENCY, Learner
 from srs_eval.advice.findings import (
     OPEN,
     AfterButton,
+    Buttons,
+    Card,
     Finding,
     Hard,
     Step,
     Steps,
     missing,
 )
+from srs_eval.advice.workload.memories import Memory
+from srs_eval.advice.workload.today import Today, memory_state, todays_cards
+from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FILTERED, REVIEW, FloatArray, IntArray, Preset, Rows
 from srs_eval.data.trials import prepare_trials
 from srs_eval.engine.session import fit_and_predict
@@ -56,7 +61,7 @@ def am_i_misusing_hard(
     if share < _SELDOM:
         yield Finding("hard", "all presets", reviews=len(ratings), evidence=Hard("seldom", share))
         return
-    difference = what_if_again(learner)
+    difference = _what_if_again(learner)
     evidence = Hard(
         _SAYS[verdict(difference, equivalence=equivalence)], share, expected_after(learner)
     )
@@ -84,7 +89,7 @@ _SAYS: Mapping[Verdict, Literal["yes", "no", "can't tell"]] = {
 }
 
 
-def what_if_again(learner: Learner) -> Interval:
+def _what_if_again(learner: Learner) -> Interval:
     """Log loss of optimized FSRS-6 if Hard of the past had meant Again, minus as it is.
 
     Outcomes are as they are in training and judging. (Reviews answered Hard must not be left
@@ -124,7 +129,7 @@ def expected_after(learner: Learner) -> tuple[AfterButton, ...]:
 
 # Learning steps
 
-SITUATIONS = ("first Again", "first Hard", "first Good", "Again, then Good", "lapse")
+_SITUATIONS = ("first Again", "first Hard", "first Good", "Again, then Good", "lapse")
 _FEWEST_ANSWERS = 100
 _LEAST_SPREAD = 3.0  # the 90 % quantile of the delays over the 10 % one: else they hardly vary
 _TWO_HALVES = 2.24  # standard errors beyond which one of two is by chance in 5 %
@@ -133,17 +138,17 @@ _EPSILON = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class NextAnswers:
+class _NextAnswers:
     """Answers (k,) to cards answered before on the same day."""
 
-    situation: IntArray  # place in SITUATIONS, of the answer before
+    situation: IntArray  # place in _SITUATIONS, of the answer before
     minutes: FloatArray  # since then
     recalled: FloatArray  # 1.0 or 0.0
     day: IntArray
     preset: IntArray
 
-    def __getitem__(self, keep: NDArray[np.bool_]) -> NextAnswers:
-        return NextAnswers(**{name: column[keep] for name, column in self.__dict__.items()})
+    def __getitem__(self, keep: NDArray[np.bool_]) -> _NextAnswers:
+        return _NextAnswers(**{name: column[keep] for name, column in self.__dict__.items()})
 
     def __len__(self) -> int:
         return len(self.minutes)
@@ -172,12 +177,12 @@ def which_steps(learner: Learner, groups: Sequence[int], equivalence: float) -> 
     """One finding for each preset."""
     del equivalence
     rows = learner.session.rows(learner.trials.protocol)
-    answers = next_answers(rows, learner.log.preset_of(learner.log.deck_of(rows.card_id)))
+    answers = _next_answers(rows, learner.log.preset_of(learner.log.deck_of(rows.card_id)))
     for group in groups:
         yield _of_preset(learner, group, answers[answers.preset == group])
 
 
-def next_answers(rows: Rows, preset: IntArray) -> NextAnswers:
+def _next_answers(rows: Rows, preset: IntArray) -> _NextAnswers:
     """From rows in order of review, with the preset of each (n,)."""
     order = np.argsort(rows.card_id, kind="stable")
     card, rating, state = rows.card_id[order], rows.rating[order], rows.state[order]
@@ -196,7 +201,7 @@ def next_answers(rows: Rows, preset: IntArray) -> NextAnswers:
     of_next[1:] = situation[:-1]
     same_day = ~first & (rows.elapsed_days[order] == 0) & (rows.elapsed_seconds[order] > 0)
     kept = np.flatnonzero(same_day & (of_next >= 0))
-    return NextAnswers(
+    return _NextAnswers(
         situation=of_next[kept],
         minutes=rows.elapsed_seconds[order][kept] / 60,
         recalled=(rating[kept] > 1).astype(np.float64),
@@ -205,7 +210,7 @@ def next_answers(rows: Rows, preset: IntArray) -> NextAnswers:
     )
 
 
-def fitted_forgetting(answers: NextAnswers, decay: float) -> _Forgetting:
+def _fitted_forgetting(answers: _NextAnswers, decay: float) -> _Forgetting:
     """The curve under which the answers are likeliest."""
 
     def loss(log_s: float) -> float:
@@ -230,7 +235,7 @@ def fitted_forgetting(answers: NextAnswers, decay: float) -> _Forgetting:
     )
 
 
-def follows(curve: _Forgetting, answers: NextAnswers) -> bool:
+def follows(curve: _Forgetting, answers: _NextAnswers) -> bool:
     """Whether recall at the shorter and at the longer half of the delays is the curve's."""
     expected = curve.recall(answers.minutes)
     bias = answers.recalled - expected
@@ -246,7 +251,7 @@ def follows(curve: _Forgetting, answers: NextAnswers) -> bool:
     return True
 
 
-def steps_now(preset: Preset | None) -> dict[str, float | None]:
+def _steps_now(preset: Preset | None) -> dict[str, float | None]:
     """The delay in minutes that a preset's steps set in each situation; None: none within a day.
 
     Hard on the first step waits for the mean of the first two, or half as long again as the only
@@ -261,18 +266,18 @@ def steps_now(preset: Preset | None) -> dict[str, float | None]:
     if first is not None and second is not None:
         hard = (first + second) / 2
     lapse = relearning[0] if relearning else None
-    return dict(zip(SITUATIONS, (first, hard, second, second, lapse), strict=True))
+    return dict(zip(_SITUATIONS, (first, hard, second, second, lapse), strict=True))
 
 
-def _of_preset(learner: Learner, group: int, answers: NextAnswers) -> Finding:
+def _of_preset(learner: Learner, group: int, answers: _NextAnswers) -> Finding:
     preset = learner.log.presets.get(group)
     desired = (preset and preset.desired_retention) or 0.9
     stored = () if preset is None else preset.parameters_in_force
     decay = as_anki_runs(stored)[20] if stored else fsrs6.DEFAULT[20]
-    now = steps_now(preset)
+    now = _steps_now(preset)
     steps = tuple(
         _step(situation, mine, decay, desired, now.get(situation))
-        for place, situation in enumerate(SITUATIONS)
+        for place, situation in enumerate(_SITUATIONS)
         if len(mine := answers[answers.situation == place])
     )
     known = {each.says for each in steps if each.says != OPEN}
@@ -282,7 +287,7 @@ def _of_preset(learner: Learner, group: int, answers: NextAnswers) -> Finding:
 
 
 def _step(
-    situation: str, answers: NextAnswers, decay: float, desired: float, step: float | None
+    situation: str, answers: _NextAnswers, decay: float, desired: float, step: float | None
 ) -> Step:
     recalled = mean_interval(answers.recalled, answers.day)
     usual = float(np.median(answers.minutes))
@@ -292,7 +297,7 @@ def _step(
     short, long = np.quantile(answers.minutes, (0.1, 0.9))
     if long < _LEAST_SPREAD * short:
         return replace(found, unknown="alike")
-    curve = fitted_forgetting(answers, decay)
+    curve = _fitted_forgetting(answers, decay)
     if not follows(curve, answers):
         return replace(found, unknown="no curve")
     estimate, low, high = curve.delay(desired)
@@ -315,3 +320,124 @@ def _recall(minutes: FloatArray, stability: float, decay: float) -> FloatArray:
 def _factor(decay: float) -> float:
     """Such that R(S) is 0.9."""
     return float(0.9 ** (-1 / decay)) - 1
+
+
+# What the buttons would show. Rules: ankitects/anki, rslib/src/scheduler/states/{review,learning,
+# steps}.rs. Steps come first where there are any; after Again a learned card goes through
+# relearning; Good is a day longer than Hard at least, Easy than Good; an interval that would grow
+# is a day longer than the last one at least, and fuzz alone does not make it shorter. Anki then
+# moves longer intervals a little at random (fuzz), which is said and not drawn.
+
+_MATURE_DAYS = 21  # Anki's border between young and mature cards
+_NO_FUZZ = 2.5  # days: shorter intervals are not fuzzed
+_DAY_S = 86_400.0
+
+
+def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Finding]:
+    """One answer for each preset: the parameters in force, optimized ones and the defaults.
+
+    None where the file does not tell what its cards are scheduled by, or FSRS is off.
+    """
+    for group in groups:
+        preset = learner.log.presets.get(group)
+        if preset is None or preset.desired_retention is None:
+            continue
+        if learner.log.receipt.fsrs_enabled is False:
+            continue
+        try:
+            today = todays_cards(learner.log, group)
+        except InputError:
+            continue
+        stored = preset.parameters_in_force
+        made = {
+            "the parameters in force": as_anki_runs(stored) if stored else None,
+            "optimized ones": learner.fitted(RECENCY, group),
+            "the defaults": as_anki_runs(()),
+        }
+        retention = preset.desired_retention
+        by_candidate = tuple(
+            (candidate, tuple(cards_by(parameters, today, preset, retention)))
+            for candidate, parameters in made.items()
+            if parameters is not None
+        )
+        evidence = Buttons(retention, by_candidate)
+        yield Finding("buttons", learner.name_of(group), evidence=evidence)
+
+
+def cards_by(
+    parameters: Sequence[float], today: Today, preset: Preset, retention: float
+) -> Iterator[Card]:
+    """By FSRS-6 parameters: a new card, and a young and a mature one if the preset has any."""
+    memory = Memory("FSRS-6", tuple(parameters))
+    yield Card("new", 0, _new_card(memory, preset, retention))
+    state = memory_state(today, memory)
+    for kind, chosen in (
+        ("young", (today.interval > 0) & (today.interval < _MATURE_DAYS)),
+        ("mature", today.interval >= _MATURE_DAYS),
+    ):
+        if chosen.any():
+            s, d = np.median(state[:, chosen], axis=1).tolist()
+            days = round(float(np.median(today.interval[chosen])))
+            yield Card(kind, days, _learned_card(memory, preset, retention, (s, d), days))
+
+
+def _interval(memory: Memory, s: float, retention: float) -> float:
+    """Days until R falls to the desired retention: FSRS-6's curve, solved for t."""
+    decay = memory.parameters[20]
+    return s * math.expm1(-math.log(retention) / decay) / math.expm1(-math.log(0.9) / decay)
+
+
+def _new_card(memory: Memory, preset: Preset, retention: float) -> tuple[float, ...]:
+    w = memory.values
+    first = [memory.recurrent.first(float(rating), w) for rating in range(1, 5)]
+    days = [_whole(_interval(memory, float(s), retention), preset) for s, _ in first]
+    easy = max(days[3], min(days[2] + 1, _longest(preset)))
+    steps = [60 * minutes for minutes in preset.learning_steps]
+    if not steps:
+        return (*(_DAY_S * each for each in days[:3]), _DAY_S * easy)
+    hard = (steps[0] + steps[1]) / 2 if len(steps) > 1 else min(1.5 * steps[0], steps[0] + _DAY_S)
+    if hard > _DAY_S:
+        hard = _DAY_S * round(hard / _DAY_S)
+    good = steps[1] if len(steps) > 1 else _DAY_S * days[2]
+    return steps[0], hard, good, _DAY_S * easy
+
+
+def _learned_card(
+    memory: Memory, preset: Preset, retention: float, state: tuple[float, float], interval: int
+) -> tuple[float, ...]:
+    """A card with a state that is answered on the day it is due."""
+    w, model, t = memory.values, memory.recurrent, float(interval)
+    failed = model.failure(state, t, 1.0, w)
+    after: list[FloatArray] = [model.success(state, t, float(rating), w) for rating in range(2, 5)]
+    longest = _longest(preset)
+    days: list[int] = []
+    for s, _ in after:
+        raw = _interval(memory, float(s), retention)
+        least = 1
+        if round(raw) > interval:
+            least = interval + 1
+        elif interval <= round(raw + _fuzz(raw)):
+            least = interval
+        if days:
+            least = max(least, days[-1] + 1)
+        days.append(min(max(_whole(raw, preset), least), longest))
+    again = _DAY_S * _whole(_interval(memory, float(failed[0]), retention), preset)
+    if preset.relearning_steps:
+        again = 60 * preset.relearning_steps[0]
+    return again, *(_DAY_S * each for each in days)
+
+
+def _fuzz(days: float) -> float:
+    """By how much Anki moves an interval at most (rslib/src/scheduler/states/fuzz.rs)."""
+    if days < _NO_FUZZ:
+        return 0.0
+    parts = ((_NO_FUZZ, 7.0, 0.15), (7.0, 20.0, 0.1), (20.0, math.inf, 0.05))
+    return 1.0 + sum(share * max(min(days, end) - start, 0.0) for start, end, share in parts)
+
+
+def _whole(days: float, preset: Preset) -> int:
+    return int(min(max(round(days), 1), _longest(preset)))
+
+
+def _longest(preset: Preset) -> int:
+    return preset.maximum_interval or 36_500

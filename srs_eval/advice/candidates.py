@@ -41,7 +41,6 @@ from srs_eval.models import all_models, fsrs6
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out, younger_than_s
 from srs_eval.stats.intervals import (
-    EQUIVALENT,
     FEWEST_REVIEWS,
     Interval,
     mean_interval,
@@ -134,7 +133,6 @@ class Learner:
     session: Session
     trials: Trials  # n reviews of later days; the partition is the preset
     context: Context
-    equivalence: float = EQUIVALENT  # differences in log loss within it count as none
     _known: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False)
     """What several questions ask for, by function and arguments: computed once."""
 
@@ -143,7 +141,6 @@ class Learner:
         log: ReviewLog,
         context: Context | None = None,
         protocol: Protocol = BY_PRESET,
-        equivalence: float = EQUIVALENT,
     ) -> Learner:
         """Without presets whose parameters Anki does not run, where it is asked of presets.
 
@@ -154,9 +151,7 @@ class Learner:
             log = without_presets(log, told)
         session = Session(replace(log, user=None))  # all models are judged on the same reviews
         try:
-            return Learner(
-                log, session, session.trials(protocol), context or Context(), equivalence
-            )
+            return Learner(log, session, session.trials(protocol), context or Context())
         except NotEnoughData as reason:
             if not told:
                 raise
@@ -183,9 +178,7 @@ class Learner:
 
         def narrowed() -> Learner | None:
             try:
-                return Learner.of(
-                    only_preset(self.log, str(group)), self.context, _BY_DECK, self.equivalence
-                )
+                return Learner.of(only_preset(self.log, str(group)), self.context, _BY_DECK)
             except NotEnoughData:
                 return None
 
@@ -239,6 +232,11 @@ class Learner:
             for block in np.array_split(index, _BLOCKS)
             if len(block)
         )
+
+    @property
+    def sm2(self) -> tuple[str, ...]:
+        """SM2 among the rivals, where Anki, whose SM-2 it is, has scheduled."""
+        return (SM2,) if self.log.receipt.app_name == "Anki" else ()
 
     def predict(self, candidate: str, folds: Sequence[Fold] | None = None) -> FloatArray:
         """Probabilities for the folds' test positions, one fold after the other.

@@ -272,9 +272,9 @@ class Fit(Evidence):
     now: Against | None = None  # what schedules in place of FSRS
     defaults: Verdict | None = None  # FSRS's defaults against that
 
-    def of(self, kind: str) -> Against:
-        """The first of a kind."""
-        return next(each for each in self.against if each.kind == kind)
+    def of(self, kind: str) -> list[Against]:
+        """Those of a kind."""
+        return [each for each in self.against if each.kind == kind]
 
 
 @dataclass(frozen=True)
@@ -387,6 +387,24 @@ class Steps(Evidence):
     says: Literal["longer", "shorter", "as it is", "see each step", "can't tell"]
     desired: float
     steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Card:
+    """A typical card and what the buttons give it."""
+
+    kind: str  # "new", "young" or "mature"
+    interval: int  # days
+    seconds: tuple[float, ...]  # until it comes again, by button
+
+
+@dataclass(frozen=True)
+class Buttons(Evidence):
+    """What the buttons of a preset would give."""
+
+    retention: float
+    by_candidate: tuple[tuple[str, tuple[Card, ...]], ...]  # by whose parameters
+    says: str = "see figures"
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ def how_well(learner: Learner, equivalence: float) -> Finding:
     now = next(iter(brought), SM2 if is_off else None)
     by = _own(learner) if now is None and by_preset else "optimized"
     beside = [NOW] * (by != "optimized") + [DEFAULTS] * (now is not None)
-    p = {name: learner.held_out(name) for name in (OPTIMIZED, "average", SM2, *beside)} | brought
+    rivals = (OPTIMIZED, "average", *learner.sm2, *beside)
+    p = {name: learner.held_out(name) for name in rivals} | brought
     # SuperMemo predicts most reviews, not all.
     known = {name: np.isfinite(each) for name, each in p.items() if np.isfinite(each).any()}
     losses = {name: learner.losses(p[name], index) for name in known}
@@ -155,7 +156,7 @@ _FEWEST_ITEMS = 300
 _FOLDS = 5
 
 
-def judge_health(log_loss: float, rmse: float, recall: float, items: int) -> HealthCheck | None:
+def _judge_health(log_loss: float, rmse: float, recall: float, items: int) -> HealthCheck | None:
     """The rule itself, for figures of `items` reviews with this recall; None for 300 or fewer."""
     if items <= _FEWEST_ITEMS or not 0 < recall < 1:
         return None
@@ -184,13 +185,13 @@ def _time_series(trials: Trials, index: IntArray, learner: Learner) -> tuple[flo
     return float(log_losses(y, p).mean()), rmse_bins(y, p, bins)
 
 
-def check_health(learner: Learner, index: IntArray) -> HealthCheck | None:
+def _check_health(learner: Learner, index: IntArray) -> HealthCheck | None:
     """Anki's health check of the reviews at the positions; None where Anki makes none."""
     recall = float(learner.trials.y[index].mean())
-    if judge_health(1.0, 1.0, recall, len(index)) is None:
+    if _judge_health(1.0, 1.0, recall, len(index)) is None:
         return None
     try:
-        return judge_health(*_time_series(learner.trials, index, learner), recall, len(index))
+        return _judge_health(*_time_series(learner.trials, index, learner), recall, len(index))
     except NotEnoughData:  # rare first intervals may be all that a fold has
         return None
 
@@ -215,7 +216,7 @@ def is_fsrs_right_for_me(
                 verdict(difference, equivalence=equivalence),
                 relative(sm2[mine] - fsrs[mine], sm2[mine], learner.trials.day[here]),
             )
-        check = check_health(learner, np.flatnonzero(learner.trials.partition == group))
+        check = _check_health(learner, np.flatnonzero(learner.trials.partition == group))
         found = Finding(
             *("health", learner.name_of(group)),
             reviews=len(here),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -124,6 +124,11 @@ def model_evidence(
     of_hours = [] if (seconds == MISSING).any() else reviews.by(seconds // _HOUR_S, _HOURS)
     first_rating = np.where(trials.i[index] == 2, trials.first_rating[index], MISSING)
     place = np.searchsorted([*_STABILITIES], _stability_before(trials, index), "right") - 1
+
+    def curves(names: Iterable[tuple[int, str]], group: IntArray) -> Iterator[Errors]:
+        for number, name in names:
+            yield from reviews.by(days, _DAYS, name, group == number)
+
     by = {
         "days": reviews.by(days, _DAYS),
         "reviews": reviews.by(trials.i[index] - 1, _REVIEWS),
@@ -133,16 +138,8 @@ def model_evidence(
             reviews.errors(np.flatnonzero(deck == each), _name_of(log.decks, each, "deck"))
             for each in largest
         ),
-        "first rating": (
-            each
-            for number, name in enumerate(_RATINGS, start=1)
-            for each in reviews.by(days, _DAYS, name, first_rating == number)
-        ),
-        "stability": (
-            each
-            for number, name in enumerate(_STABILITIES.values())
-            for each in reviews.by(days, _DAYS, name, place == number)
-        ),
+        "first rating": curves(enumerate(_RATINGS, start=1), first_rating),
+        "stability": curves(enumerate(_STABILITIES.values()), place),
     }
     found = {name: tuple(each) for name, each in by.items()}
     own = configuration.fit == "own"

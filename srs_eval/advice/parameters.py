@@ -202,7 +202,7 @@ def _held_out(
 def _possible(candidates: Sequence[str], learner: Learner) -> list[str]:
     """Without what the learner has no configuration for, or what needs several presets."""
     single = len(learner.groups) == 1
-    known = {*learner.configurations, POOLED, TOGETHER, SM2}
+    known = {*learner.configurations, POOLED, TOGETHER, *learner.sm2}
     return [
         name for name in candidates if name in known and not (single and name in ACROSS_PRESETS)
     ]
@@ -341,7 +341,7 @@ def _best(candidates: Sequence[Candidate], can_share: bool, worth: float) -> Can
 
 # How often, and which numbers are noise?
 
-GROWTHS = (0.02, 0.10, 0.25, 0.50, 1.00)
+_GROWTHS = (0.02, 0.10, 0.25, 0.50, 1.00)
 """Optimizing again whenever there are so many more reviews; the first is the yardstick."""
 _NEVER = "once, then never"
 _START = 6  # the first fit has a sixth of the reviews, as the first of five folds has
@@ -355,7 +355,7 @@ def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> It
         judged = len(_judged(learner, group))
         act, evidence = f"every {_SAFE}", Often("safe")
         if judged >= FEWEST_REVIEWS:
-            cost = staleness(learner, group)
+            cost = _staleness_of(learner, group)
             says = verdicts(cost, equivalence=equivalence)
             costs = [Candidate(name, difference=cost[name], verdict=says[name]) for name in cost]
             # The first that costs something ends the search: what passes after it is chance.
@@ -365,7 +365,7 @@ def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> It
         yield Finding("often", learner.name_of(group), act, reviews=judged, evidence=evidence)
 
 
-def refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
+def _refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
     """Fits at a sixth of the positions and whenever these have grown; None: never again."""
     sizes = [len(index) // _START]
     while growth is not None:
@@ -379,7 +379,7 @@ def refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
     )
 
 
-def staleness(learner: Learner, group: int) -> dict[str, Interval]:
+def _staleness_of(learner: Learner, group: int) -> dict[str, Interval]:
     """What optimizing a preset less often than at every 2 % costs, in log loss."""
     return learner.once(("staleness", group), lambda: _staleness(learner, group))
 
@@ -387,11 +387,11 @@ def staleness(learner: Learner, group: int) -> dict[str, Interval]:
 def _staleness(learner: Learner, group: int) -> dict[str, Interval]:
     index = np.flatnonzero(learner.trials.partition == group)
     judged = _judged(learner, group)
-    always = learner.losses(learner.predict(_CANDIDATE, refits(index, GROWTHS[0])), judged)
+    always = learner.losses(learner.predict(_CANDIDATE, _refits(index, _GROWTHS[0])), judged)
     found = {}
-    for growth in (*GROWTHS[1:], None):
+    for growth in (*_GROWTHS[1:], None):
         name = _NEVER if growth is None else _label(growth)
-        p = learner.predict(_CANDIDATE, refits(index, growth))
+        p = learner.predict(_CANDIDATE, _refits(index, growth))
         found[name] = learner.interval(learner.losses(p, judged) - always, judged)
     return found
 
@@ -408,7 +408,7 @@ def _label(growth: float) -> str:
 
 # Which numbers are noise?
 
-DRAWS = 20
+_DRAWS = 20
 _NOISE = 0.5
 """A parameter is noise where it moves by more than this share of what learners differ by."""
 
@@ -426,7 +426,7 @@ def which_numbers_are_noise(
             evidence = Noise(OPEN)
             yield Finding("noise", name, reviews=len(index), missing=lacks, evidence=evidence)
             continue
-        fitted, over_days = _fitted(learner, index), by_days(learner, index).std(axis=0, ddof=1)
+        fitted, over_days = _fitted(learner, index), _by_days(learner, index).std(axis=0, ddof=1)
         spreads = tuple(
             Spread(value, spread, usual, spread > _NOISE * usual)
             for value, spread, usual in zip(
@@ -437,11 +437,11 @@ def which_numbers_are_noise(
         yield Finding("noise", name, reviews=len(index), evidence=Noise(says, spreads))
 
 
-def by_days(learner: Learner, index: IntArray) -> FloatArray:
+def _by_days(learner: Learner, index: IntArray) -> FloatArray:
     """Fits (20, 21) to the reviews at the positions, their days drawn anew with replacement."""
     days, place = np.unique(learner.trials.day[index], return_inverse=True)
     draws = np.random.default_rng(0).multinomial(
-        len(days), np.full(len(days), 1 / len(days)), DRAWS
+        len(days), np.full(len(days), 1 / len(days)), _DRAWS
     )
     fits = [_fitted(learner, np.repeat(index, draw[place])) for draw in draws]
     return np.array(fits)

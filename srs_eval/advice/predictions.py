@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import ALL_REVIEWS, OPTIMIZED, SM2, Finding, Model, Models
+from srs_eval.advice.findings import ALL_REVIEWS, OPTIMIZED, Finding, Model, Models
 from srs_eval.advice.parameters import OTHER_MODELS, compared
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
@@ -38,7 +38,7 @@ def which_predicts_best(
     """
     everything = learner.trials.test_index
     p = {}
-    for name in (*learner.configurations, SM2):
+    for name in (*learner.configurations, *learner.sm2):
         try:
             p[name] = learner.held_out(name)
         except NotEnoughData:

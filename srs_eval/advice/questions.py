@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from srs_eval.advice.buttons import am_i_misusing_hard, which_steps
+from srs_eval.advice.buttons import am_i_misusing_hard, what_buttons_show, which_steps
 from srs_eval.advice.candidates import (
     WHOLE,
     Learner,
@@ -81,12 +81,12 @@ class Asked:
     @cached_property
     def learner(self) -> Learner:
         """By preset. Raises NotEnoughData."""
-        return Learner.of(self.log, self.context, equivalence=self.equivalence)
+        return Learner.of(self.log, self.context)
 
     @cached_property
     def whole(self) -> Learner:
         """On the benchmark's rows, presets aside. Raises NotEnoughData."""
-        return Learner.of(self.log, self.context, WHOLE, self.equivalence)
+        return Learner.of(self.log, self.context, WHOLE)
 
     @property
     def over_all(self) -> Learner:
@@ -195,6 +195,11 @@ REGISTRY: Mapping[str, Question] = {
     "noise": Question(
         "Which numbers are noise?", _of_presets(which_numbers_are_noise), is_beside=True
     ),
+    "buttons": Question(
+        "What the buttons would show",
+        lambda asked: what_buttons_show(asked.learner, asked.presets),
+        is_beside=True,
+    ),
     WRONG: Question("Anything wrong?", Asked._wrong, "Anything wrong?"),
     "workload": Question("What does a desired retention cost?"),
 }
@@ -213,7 +218,7 @@ TASKS = (
     ("time",),
     ("health",),
     ("day",),
-    ("noise",),
+    ("buttons", "noise"),
 )
 """What the app answers, in the order in which it is begun, what the first screen shows before all
 else; a task's questions share their fits."""

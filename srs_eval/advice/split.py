@@ -49,7 +49,7 @@ _NO_LOSS = 0.0005  # nats: what nobody would call a loss
 _KEEP_SHARED: Final = "keep shared"
 
 
-def decide(difference: Interval, says: Verdict, equivalence: float) -> Decision:
+def _decide(difference: Interval, says: Verdict, equivalence: float) -> Decision:
     """From (split - shared) in log loss; `says` is the verdict on it."""
     if not enough_to_tell(difference):
         return "can't tell"
@@ -71,7 +71,8 @@ def over_all_presets(
     }
     says = verdicts(overall, equivalence=equivalence)
     return overall, {
-        words: decide(difference, says[words], equivalence) for words, difference in overall.items()
+        words: _decide(difference, says[words], equivalence)
+        for words, difference in overall.items()
     }
 
 
@@ -89,7 +90,7 @@ def _of_each_preset(
             found[str(group)] = learner.interval(change[mine], index[mine])
     says = verdicts(found, equivalence=equivalence)
     return {
-        int(group): (each, decide(each, says[group], equivalence)) for group, each in found.items()
+        int(group): (each, _decide(each, says[group], equivalence)) for group, each in found.items()
     }
 
 
@@ -184,7 +185,7 @@ def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> 
         return found
     by_preset = _of_each_preset(learner, groups, equivalence)
     several = list(by_preset)[:_MOST_IN_MATRIX]
-    differences = parameters_on_reviews(learner, several)
+    differences = _parameters_on_reviews(learner, several)
     says = verdicts(
         {f"{a} {b}": difference for (a, b), difference in differences.items()},
         equivalence=equivalence,
@@ -206,13 +207,13 @@ def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> 
             ),
             groups=tuple(
                 tuple(map(name, each))
-                for each in proposed_groups(several, differences, equivalence)
+                for each in _proposed_groups(several, differences, equivalence)
             ),
         ),
     )
 
 
-def parameters_on_reviews(
+def _parameters_on_reviews(
     learner: Learner, groups: Sequence[int]
 ) -> dict[tuple[int, int], Interval]:
     """(a, b): what a's parameters lose on b's held-out reviews against b's own parameters.
@@ -236,7 +237,7 @@ def parameters_on_reviews(
     return found
 
 
-def proposed_groups(
+def _proposed_groups(
     groups: Sequence[int], differences: Mapping[tuple[int, int], Interval], equivalence: float
 ) -> list[list[int]]:
     """Presets that can share parameters, as far as one can tell; those given first come first.

@@ -82,15 +82,10 @@ def dataset(
         metavar="DIR",
     ),
     users: str | None = rows_option(
-        "With verify and download: ids and ranges, all if left out.",
-        default=None,
-        metavar="1-1000,1005",
+        None, "With verify and download: ids and ranges, all if left out.", metavar="1-1000,1005"
     ),
     repo: str | None = option(
-        "With download: its name on the Hugging Face hub.",
-        "--from",
-        default=None,
-        metavar="OWNER/NAME",
+        None, "With download: its name on the Hugging Face hub.", "--from", metavar="OWNER/NAME"
     ),
     json: JsonOption = None,
 ) -> int:

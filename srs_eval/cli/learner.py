@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, cast
 from srs_eval.cli.options import (
     FINE,
     SOME_FAILED,
+    Evaluation,
     Flags,
-    JobsOption,
     JsonOption,
     ModelsOption,
-    NoCacheOption,
     Outputs,
-    ReferenceOption,
     RowsOption,
     Running,
     Source,
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.run import Event, Run
     from srs_eval.models.configurations import Configuration
-    from srs_eval.training.hyperparameters import Context
 
 
 def open_or_run(running: Running) -> int:
@@ -88,41 +85,26 @@ def run(running: Running) -> int:
 
 
 def export(
-    source: Source,
-    flags: Flags,
-    context: Context,
+    evaluation: Evaluation,
     outputs: Outputs,
-    equivalence: float,
-    models: ModelsOption = "all",
     anonymous: bool = output_option(
+        False,
         "Number decks and presets instead of naming them, and do not name the file.",
         "--anonymous",
-        default=False,
     ),
-    jobs: JobsOption = None,
-    reference: ReferenceOption = "FSRS-6",
-    no_cache: NoCacheOption = False,
 ) -> int:
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
     from srs_eval.advice.questions import REGISTRY
     from srs_eval.engine.ranking import with_own
     from srs_eval.report.learner import learner_report
 
-    flags.resolve(models)  # refused before the file is read
+    source, flags = evaluation.source, evaluation.flags
+    flags.resolve(evaluation.models)  # refused before the file is read
     outputs.check(source.path)
     log = source.load()
     flags = _as_the_log_allows(flags, log)
-    configurations = with_own(flags.resolve(models), log, flags.protocol)
-    running = Running(
-        source=source,
-        flags=flags,
-        context=context,
-        jobs=jobs,
-        reference=reference,
-        no_cache=no_cache,
-        equivalence=equivalence,
-    )
-    run, interrupted = _evaluate(log, configurations, flags, running)
+    configurations = with_own(flags.resolve(evaluation.models), log, flags.protocol)
+    run, interrupted = _evaluate(log, configurations, flags, evaluation)
     if interrupted is not None:
         raise interrupted
     say("Answering questions about settings and days ...")
@@ -131,7 +113,7 @@ def export(
             log,
             run,
             flags.protocol,
-            context=context,
+            context=evaluation.context,
             narrowed_to=source.narrowed_to,
             anonymous=anonymous,
             tell=lambda number, of, asked: tell(REGISTRY[asked].title, (number - 1) / of),
@@ -155,19 +137,19 @@ def compare(
     source: Source,
     equivalence: float,
     params: list[str] | None = option(
+        None,
         "Parameters of your own to compare, 17, 19 or 21 numbers; may be repeated.",
-        default=None,
         metavar='"0.21, 1.29, ..."',
     ),
     predictions: Path | None = option(
+        None,
         "Further candidates from a file: CSV or parquet with review_id (or card_id and "
         "time_ms), p, model.",
-        default=None,
         metavar="FILE",
     ),
     question: str = option(
+        "all",
         "Which to answer.",
-        default="all",
         metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|wrong|all",
     ),
     json: JsonOption = None,
@@ -182,7 +164,7 @@ def compare(
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
     from srs_eval.report.export import to_json
-    from srs_eval.report.findings import ANKI_ROWS, MODELS_ROWS
+    from srs_eval.report.findings import rows_closing
 
     check_targets([source.path, predictions], json)
     every = (*questions.QUESTIONS, questions.MODELS, questions.STANDING, questions.WRONG, "all")
@@ -200,7 +182,7 @@ def compare(
         if json == "-":
             answers = list(coming)
         else:
-            below = MODELS_ROWS if rows == "benchmark" else ANKI_ROWS
+            below = rows_closing(rows, with_option=True)
             answers = print_answers(coming, console_for(sys.stdout), below)
     except NotEnoughData as error:
         if not knows_presets(log) or not set(wanted) - questions.NEEDS_NO_PRESETS:
@@ -227,24 +209,22 @@ def _of_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
 def workload(
     source: Source,
     retention: str | None = option(
+        None,
         "Desired retentions, 0.5 to 0.995; 0.70, 0.71 ... 0.99 if left out.",
-        default=None,
         metavar="0.8,0.85,0.9",
     ),
-    days: int = option("Number of days to simulate.", default=365),
-    new: int | None = option("New cards a day; as many as of late if left out.", default=None),
-    after: int = option("Begin after so many days without reviews.", default=0, metavar="DAYS"),
-    budget: float | None = option(
-        "Minutes a day: how many days take more?", default=None, metavar="MIN"
-    ),
+    days: int = option(365, "Number of days to simulate."),
+    new: int | None = option(None, "New cards a day; as many as of late if left out."),
+    after: int = option(0, "Begin after so many days without reviews.", metavar="DAYS"),
+    budget: float | None = option(None, "Minutes a day: how many days take more?", metavar="MIN"),
     params: str | None = option(
+        None,
         "Parameters in place of those in force, 17, 19 or 21 numbers.",
-        default=None,
         metavar='"0.21, 1.29, ..."',
     ),
     states: str = option(
+        "history",
         "What you remember of each card now: from its history, or as Anki stored it.",
-        default="history",
         metavar="history|stored",
     ),
     json: JsonOption = None,
@@ -315,7 +295,7 @@ def demo(running: Running, models: ModelsOption = "fast") -> int:
 
 
 def _evaluate(
-    log: ReviewLog, configurations: list[Configuration], flags: Flags, running: Running
+    log: ReviewLog, configurations: list[Configuration], flags: Flags, evaluation: Evaluation
 ) -> tuple[Run, BaseException | None]:
     """What an evaluation brings, with its progress on stderr, and what interrupted it.
 
@@ -334,7 +314,7 @@ def _evaluate(
             f"leave --partitions {flags.protocol.partitions} out."
         )
     asked = {each.name for each in configurations}
-    held_against = flags.held_against(running.reference)
+    held_against = flags.held_against(evaluation.reference)
     if held_against.name in {untuned(name) for name in asked} - asked:
         configurations = [*configurations, held_against]  # as published, beside the tuned one
     evaluated = with_floors(configurations, leaves_out=log.leaves_out)
@@ -342,16 +322,16 @@ def _evaluate(
         evaluated,
         hidden=frozenset(each.name for each in evaluated if each.name not in asked),
         reference=held_against.name,
-        equivalence=running.equivalence,
+        equivalence=evaluation.equivalence,
     )
-    jobs = running.jobs
+    jobs = evaluation.jobs
     if jobs is None:
         jobs = _sensible_jobs(evaluated, log.receipt.entries_read)
     coming = engine.evaluate(
         *(log, evaluated, flags.protocol),
         jobs=jobs,
-        context=running.context,
-        use_cache=not running.no_cache,
+        context=evaluation.context,
+        use_cache=not evaluation.no_cache,
     )
     interrupted: BaseException | None = None
     try:

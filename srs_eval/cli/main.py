@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,14 +154,14 @@ def _open_closed_streams() -> None:
 
 def _with_command(given: list[str], group: TyperGroup) -> list[str]:
     """The arguments with a command in front: `open` where none is named."""
-    arguments = with_stdout(given)
+    arguments = _with_stdout(given)
     first = arguments[0] if arguments else ""
     if first in group.commands or first in ("--help", "-h", "--version"):
         return arguments
     return ["open", *arguments]
 
 
-def with_stdout(arguments: Sequence[str]) -> list[str]:
+def _with_stdout(arguments: Sequence[str]) -> list[str]:
     """The arguments; a `--json` or `--csv` that nothing follows means stdout."""
     made: list[str] = []
     for k, argument in enumerate(arguments):
@@ -237,7 +237,7 @@ _SENTENCES = {
 }
 
 
-def sentence_of(finding: Finding) -> str:
+def _sentence_of(finding: Finding) -> str:
     """What is wrong, and where to look."""
     words = _SENTENCES[finding.kind].format_map(vars(finding))
     return f"{finding.configuration}: {words}."
@@ -255,7 +255,7 @@ def _check_models(words: Sequence[str]) -> int:
     wrong = False
     for finding in findings(models):
         wrong = True
-        show(sentence_of(finding))
+        show(_sentence_of(finding))
     if not wrong:
         show(f"Nothing wrong was found with {names}.")
     return SOME_FAILED if wrong else FINE
@@ -339,17 +339,14 @@ def _signals_interrupt(received: list[int]) -> Iterator[None]:
         _give_up_lost_terminal()
         raise KeyboardInterrupt
 
-    before: list[tuple[int, Any]] = []
-    if threading.current_thread() is threading.main_thread():
-        for name in ("SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-                before.append((number, signal.signal(number, interrupt)))
-    try:
+    with ExitStack() as after:
+        if threading.current_thread() is threading.main_thread():
+            for name in ("SIGTERM", "SIGHUP"):
+                number = getattr(signal, name, None)
+                if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                    before = signal.signal(number, interrupt)
+                    after.callback(signal.signal, number, before or signal.SIG_DFL)
         yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _give_up_lost_terminal() -> None:

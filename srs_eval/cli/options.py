@@ -36,8 +36,6 @@ _ROWS_PANEL = "Which reviews count"
 _RUN_PANEL = "How it runs"
 _OUTPUT_PANEL = "Output"
 
-_DEVICES = ("cpu", "cuda", "mps", "xpu")  # kinds that PyTorch knows, without their number
-
 
 def command(
     function: Callable[..., Any], without: Sequence[str] = (), **others: Callable[..., Any]
@@ -91,27 +89,21 @@ def _evaluated(parameter: inspect.Parameter, of: Callable[..., Any]) -> inspect.
     return parameter.replace(annotation=annotation)
 
 
-def option(
-    meaning: str,
-    *names: str,
-    default: Any = ...,
-    panel: str = _RUN_PANEL,
-    metavar: str | None = None,
-    **more: Any,
-) -> Any:
-    """An option of typer, with what nearly all of ours have; as a default or an annotation."""
-    given = () if default is ... else (default,)
-    return typer.Option(
-        *given, *names, help=meaning, metavar=metavar, rich_help_panel=panel, **more
-    )
+def option(default: Any, meaning: str, *names: str, panel: str = _RUN_PANEL, **more: Any) -> Any:
+    """An option of typer, with what nearly all of ours have.
+
+    The default of a parameter or, with `...` in place of a default, what annotates one.
+    """
+    given = names if default is ... else (default, *names)
+    return typer.Option(*given, help=meaning, rich_help_panel=panel, **more)
 
 
-def rows_option(meaning: str, *names: str, **more: Any) -> Any:
-    return option(meaning, *names, panel=_ROWS_PANEL, **more)
+def rows_option(default: Any, meaning: str, *names: str, **more: Any) -> Any:
+    return option(default, meaning, *names, panel=_ROWS_PANEL, **more)
 
 
-def output_option(meaning: str, *names: str, **more: Any) -> Any:
-    return option(meaning, *names, panel=_OUTPUT_PANEL, **more)
+def output_option(default: Any, meaning: str, *names: str, **more: Any) -> Any:
+    return option(default, meaning, *names, panel=_OUTPUT_PANEL, **more)
 
 
 @dataclass(frozen=True)
@@ -171,6 +163,7 @@ def _refuse_untuned(
 RowsOption = Annotated[
     str,
     rows_option(
+        ...,
         "benchmark: as for the published figures. anki: as Anki's own optimizer.",
         metavar="benchmark|anki",
     ),
@@ -204,7 +197,7 @@ def _flags() -> Iterator[inspect.Parameter]:
     for name, meaning in _FLAGS.items():
         usual = getattr(Protocol(), name, False)
         metavar = "WHAT" if isinstance(usual, str) else None
-        made = option(meaning, f"--{name}", panel=_PROTOCOL_PANEL, metavar=metavar)
+        made = option(..., meaning, f"--{name}", panel=_PROTOCOL_PANEL, metavar=metavar)
         yield inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
@@ -213,7 +206,7 @@ def _flags() -> Iterator[inspect.Parameter]:
         )
 
 
-def protocol_options(rows: RowsOption = "benchmark", **flags: Any) -> Flags:
+def _protocol_options(rows: RowsOption = "benchmark", **flags: Any) -> Flags:
     """Which reviews are judged, and how models are trained; `flags` are `_FLAGS`."""
     default, s0 = flags.pop("default"), flags.pop("S0")
     if default and s0:
@@ -227,6 +220,7 @@ def protocol_options(rows: RowsOption = "benchmark", **flags: Any) -> Flags:
 ModelFileOption = Annotated[
     list[Path] | None,
     option(
+        ...,
         "A Python file with models of your own; may be repeated. Its code is run.",
         "--model-file",
         metavar="FILE",
@@ -234,17 +228,15 @@ ModelFileOption = Annotated[
 ]
 
 
-def context_options(
+def _context_options(
     sm2_target: float = option(
+        0.9,
         "Retention that SM-2's intervals are taken to aim at.",
         "--sm2-target",
-        default=0.9,
         panel=_PROTOCOL_PANEL,
     ),
-    weights: Path | None = option(
-        "Folder of pretrained network weights.", default=None, metavar="DIR"
-    ),
-    device: str = option("Where LSTM runs: cpu, cuda, mps, xpu.", default="cpu"),
+    weights: Path | None = option(None, "Folder of pretrained network weights.", metavar="DIR"),
+    device: str = option("cpu", "Where LSTM runs: cpu, cuda, mps, xpu."),
     model_file: ModelFileOption = None,
 ) -> Context:
     """Settings of single models."""
@@ -258,7 +250,7 @@ def context_options(
     for path in model_file or ():
         load_model_file(path)
     kind, colon, number = device.lower().partition(":")
-    one_of("--device", kind, _DEVICES)
+    one_of("--device", kind, ("cpu", "cuda", "mps", "xpu"))
     if colon and not number.isdecimal():
         raise InputError(f'--device takes a number after the colon, as in cuda:1, not "{device}".')
     return Context(sm2_target=sm2_target, weights=weights, device=device.lower())
@@ -275,17 +267,18 @@ class Source:
             show_default=False,
         ),
     ] = None
-    user: Annotated[int | None, rows_option("Which user of a data-set folder.")] = None
+    user: Annotated[int | None, rows_option(..., "Which user of a data-set folder.")] = None
     deck: Annotated[
-        list[str] | None, rows_option("Only this deck and those below it; may be repeated.")
+        list[str] | None, rows_option(..., "Only this deck and those below it; may be repeated.")
     ] = None
     preset: Annotated[
-        list[str] | None, rows_option("Only decks with this preset; may be repeated.")
+        list[str] | None, rows_option(..., "Only decks with this preset; may be repeated.")
     ] = None
     timezone: Annotated[
-        str | None, rows_option("Where days begin: a zone such as Asia/Tokyo, UTC-7, or local.")
+        str | None,
+        rows_option(..., "Where days begin: a zone such as Asia/Tokyo, UTC-7, or local."),
     ] = None
-    rollover: Annotated[int | None, rows_option("Hour at which days begin, 0-23.")] = None
+    rollover: Annotated[int | None, rows_option(..., "Hour at which days begin, 0-23.")] = None
 
     @property
     def narrowed_to(self) -> dict[str, str | None]:
@@ -310,37 +303,32 @@ class Source:
 ModelsOption = Annotated[
     str,
     option(
+        ...,
         "Names, aliases and groups, separated by commas; `srs-eval models` lists them.",
         metavar="A,B|fast|all",
     ),
 ]
 SetupOption = Annotated[
     Path | None,
-    option("Train what an audit's ledger names as it says, as NAME-tuned.", metavar="LEDGER"),
+    option(..., "Train what an audit's ledger names as it says, as NAME-tuned.", metavar="LEDGER"),
 ]
-JobsOption = Annotated[int | None, option("Worker processes, one a core if left out.", min=0)]
+JobsOption = Annotated[int | None, option(..., "Worker processes, one a core if left out.", min=0)]
 JsonOption = Annotated[
-    str | None, output_option("Write JSON to a file, or to stdout with -.", metavar="FILE|-")
-]
-_CsvOption = Annotated[
-    str | None, output_option("Write CSV to a file, or to stdout with -.", metavar="FILE|-")
+    str | None, output_option(..., "Write JSON to a file, or to stdout with -.", metavar="FILE|-")
 ]
 NamesOption = Annotated[
     str,
     output_option(
+        ...,
         "How files spell configurations: as srs-benchmark did in 2025, or since 2026.",
         metavar="2025|2026",
     ),
 ]
-ReferenceOption = Annotated[
-    str, option("The model that others are held against besides the best.", metavar="NAME")
-]
 
 
-def equivalence_option(
+def _equivalence_option(
     equivalence: float | None = option(
-        "Differences in log loss within it do not matter; if left out as in config.toml.",
-        default=None,
+        None, "Differences in log loss within it do not matter; if left out as in config.toml."
     ),
 ) -> float:
     """What does not matter; raises InputError."""
@@ -353,25 +341,35 @@ def equivalence_option(
     return equivalence
 
 
-NoCacheOption = Annotated[bool, option("Neither use nor keep earlier results.", "--no-cache")]
-
-
 @dataclass(frozen=True, kw_only=True)
-class Running:
-    """How a ranking of one collection is made, and what is written of it."""
+class Evaluation:
+    """How models are evaluated on one collection."""
 
     source: Source = Source()
     flags: Flags
     context: Context
     models: ModelsOption = "all"
-    setup: SetupOption = None
     jobs: JobsOption = None
-    json: JsonOption = None
-    csv: _CsvOption = None
-    reference: ReferenceOption = "FSRS-6"
-    names: NamesOption = "2025"
-    no_cache: NoCacheOption = False
+    reference: Annotated[
+        str, option(..., "The model that others are held against besides the best.", metavar="NAME")
+    ] = "FSRS-6"
+    no_cache: Annotated[
+        bool, option(..., "Neither use nor keep earlier results.", "--no-cache")
+    ] = False
     equivalence: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running(Evaluation):
+    """How a ranking of one collection is made, and what is written of it."""
+
+    setup: SetupOption = None
+    json: JsonOption = None
+    csv: Annotated[
+        str | None,
+        output_option(..., "Write CSV to a file, or to stdout with -.", metavar="FILE|-"),
+    ] = None
+    names: NamesOption = "2025"
 
 
 def refuse_rows_of_anki(flags: Flags) -> None:
@@ -398,9 +396,6 @@ def one_of(option: str, value: str, allowed: Sequence[str]) -> str:
     raise InputError(f'{option} takes {", ".join(allowed)}, not "{value}".{hint}')
 
 
-# --- what a command leaves
-
-
 @dataclass(frozen=True)
 class Outputs:
     """The forms of a report that are asked for: files, `-` for stdout, and folders."""
@@ -408,18 +403,18 @@ class Outputs:
     html: Annotated[
         str | None,
         output_option(
-            "Write a page that opens offline to a file, or to stdout with -.", metavar="FILE|-"
+            ..., "Write a page that opens offline to a file, or to stdout with -.", metavar="FILE|-"
         ),
     ] = None
     md: Annotated[
         str | None,
-        output_option("Write Markdown to a file, or to stdout with -.", metavar="FILE|-"),
+        output_option(..., "Write Markdown to a file, or to stdout with -.", metavar="FILE|-"),
     ] = None
-    csv: Annotated[Path | None, output_option("Write every table to a folder.", metavar="DIR")] = (
-        None
-    )
+    csv: Annotated[
+        Path | None, output_option(..., "Write every table to a folder.", metavar="DIR")
+    ] = None
     png: Annotated[
-        Path | None, output_option("Write every picture to a folder.", metavar="DIR")
+        Path | None, output_option(..., "Write every picture to a folder.", metavar="DIR")
     ] = None
     json: JsonOption = None
 
@@ -491,9 +486,10 @@ def write(target: str, text: str) -> None:
 
 _GROUPS: dict[str, Callable[..., Any]] = {
     "source": Source,
-    "flags": protocol_options,
-    "context": context_options,
+    "flags": _protocol_options,
+    "context": _context_options,
+    "evaluation": Evaluation,
     "running": Running,
-    "equivalence": equivalence_option,
+    "equivalence": _equivalence_option,
     "outputs": Outputs,
 }

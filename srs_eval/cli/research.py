@@ -43,19 +43,19 @@ if TYPE_CHECKING:
 
 
 _UsersOption = Annotated[
-    str | None, rows_option("Ids and ranges, all if left out.", metavar="1-1000,1005")
+    str | None, rows_option(..., "Ids and ranges, all if left out.", metavar="1-1000,1005")
 ]
-_MaxUserOption = Annotated[int | None, rows_option("Highest user id to include.", "--max-user-id")]
-_FreshOption = Annotated[bool, option("Delete what is there first.", "--fresh")]
+_MaxUserOption = Annotated[
+    int | None, rows_option(..., "Highest user id to include.", "--max-user-id")
+]
+_FreshOption = Annotated[bool, option(..., "Delete what is there first.", "--fresh")]
 
 
 def keep_options(
-    raw: bool = output_option("Keep every prediction, as parquet.", "--raw", default=False),
-    file: bool = output_option(
-        "Keep every prediction with its history, as text.", "--file", default=False
-    ),
+    raw: bool = output_option(False, "Keep every prediction, as parquet.", "--raw"),
+    file: bool = output_option(False, "Keep every prediction with its history, as text.", "--file"),
     plot: bool = output_option(
-        "Keep a picture of calibration for each user and configuration.", "--plot", default=False
+        False, "Keep a picture of calibration for each user and configuration.", "--plot"
     ),
 ) -> dict[str, Keeper]:
     """What is kept of each unit besides its results."""
@@ -81,22 +81,20 @@ def batch(
     max_user_id: _MaxUserOption = None,
     models: ModelsOption = "all",
     setup: SetupOption = None,
-    out: Path = output_option("Folder of the results.", default=Path("results")),
+    out: Path = output_option(Path("results"), "Folder of the results."),
     jobs: JobsOption = None,
     engine: str = option(
-        "Where it runs: local, dask-local or dask://HOST:PORT.", default="local", metavar="ENGINE"
+        "local", "Where it runs: local, dask-local or dask://HOST:PORT.", metavar="ENGINE"
     ),
     shard: str | None = rows_option(
+        None,
         "Every Nth of the users only, from the Kth on: 3/16 is the third of 16 parts.",
-        default=None,
         metavar="K/N",
     ),
     names: NamesOption = "2025",
     fresh: _FreshOption = False,
     merge: list[Path] | None = option(
-        "Take over the results of another batch folder first; may be repeated.",
-        default=None,
-        metavar="DIR",
+        None, "Take over the results of another batch folder first; may be repeated.", metavar="DIR"
     ),
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
@@ -116,9 +114,7 @@ def batch(
         say(f"No user falls to shard {shard}: nothing to do.")
         return FINE
     events = run_batch(
-        opened,
-        configurations,
-        out,
+        *(opened, configurations, out),
         users=chosen,
         jobs=jobs,
         engine=engine,
@@ -128,7 +124,7 @@ def batch(
         context=context,
         names=names_of(names),
     )
-    failed = _followed(events, out, lambda data: say_tuned_on(flags.ledger, chosen, data))
+    failed = _followed(events, out, lambda data: _say_tuned_on(flags.ledger, chosen, data))
     say_environments(out)
     if failed:
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
@@ -147,7 +143,11 @@ def _followed(
 
     plan: Planned | None = None
     finished = failed = 0
-    reasons: Counter[tuple[str, str]] = Counter()
+    reasons: dict[str, Counter[str]] = {
+        "failed": Counter(),
+        "skipped": Counter(),
+        "done": Counter(),
+    }
     try:
         with BatchProgress() as progress, closing(events):
             for event in events:
@@ -158,8 +158,7 @@ def _followed(
                         say_what_is_known(plan.data)
                     case UnitDone():
                         finished = event.finished
-                        if event.unit.status != "done":
-                            reasons[event.unit.status, event.unit.reason] += 1
+                        reasons[event.unit.status][event.unit.reason] += 1
                     case Ended():
                         failed = event.failed
                         say(
@@ -173,10 +172,9 @@ def _followed(
                 "the same command goes on from there."
             )
         raise
-    for wanted in ("failed", "skipped"):
-        told = [(each, count) for each, count in reasons.most_common() if each[0] == wanted]
-        for (_, reason), count in told[:3]:
-            say(f"{wanted}: {count:,} x {reason}")
+    for status in ("failed", "skipped"):
+        for reason, count in reasons[status].most_common(3):
+            say(f"{status}: {count:,} x {reason}")
     return failed
 
 
@@ -199,24 +197,24 @@ def report(
         show_default=False,
     ),
     baseline: Path | None = option(
-        "Results of another run: tell what changed.", default=None, metavar="DIR"
+        None, "Results of another run: tell what changed.", metavar="DIR"
     ),
     users: str = option(
+        "common",
         "Means over the users that all have, or over each one's own.",
-        default="common",
         metavar="common|each",
     ),
     metric: str = option(
-        "The metric that pairs, sizes and distributions are of.", default="LogLoss", metavar="NAME"
+        "LogLoss", "The metric that pairs, sizes and distributions are of.", metavar="NAME"
     ),
     columns: str = option(
+        "LogLoss,RMSE(bins),AUC",
         "Columns of the tables: metrics of result files (ICI, smECE, ...) and seconds.",
-        default="LogLoss,RMSE(bins),AUC",
         metavar="A,B",
     ),
     average: str = option(
+        "user",
         "Side by side: global, user, deck, card. All but user need predictions in raw/.",
-        default="user",
         metavar="A,B",
     ),
 ) -> int:
@@ -245,15 +243,13 @@ def audit(
     ),
     models: ModelsOption = "fast",
     trials: int = option(
-        "Set-ups that are tried for each configuration, besides the published one.",
-        default=30,
-        min=1,
+        30, "Set-ups that are tried for each configuration, besides the published one.", min=1
     ),
-    repeats: int = option("Seeds that are judged, where a training has seeds.", default=3, min=1),
-    seed: int = option("Random seed of the search.", default=0, min=0),
+    repeats: int = option(3, "Seeds that are judged, where a training has seeds.", min=1),
+    seed: int = option(0, "Random seed of the search.", min=0),
     users: _UsersOption = None,
     max_user_id: _MaxUserOption = None,
-    out: Path = output_option("Folder of what is found.", default=Path("audit")),
+    out: Path = output_option(Path("audit"), "Folder of what is found."),
     jobs: JobsOption = None,
     fresh: _FreshOption = False,
 ) -> int:
@@ -268,25 +264,19 @@ def audit(
     chosen = users_chosen(opened, users, max_user_id)
     found: Audit | None = None
     finished = 0
+    events = run_audit(
+        *(opened, _on_a_data_set(flags, models), out),
+        evaluate=run_batch,
+        users=chosen,
+        trials=trials,
+        repeats=repeats,
+        seed=seed,
+        jobs=jobs,
+        fresh=fresh,
+        context=context,
+    )
     try:
-        with (
-            BatchProgress() as progress,
-            closing(
-                run_audit(
-                    opened,
-                    _on_a_data_set(flags, models),
-                    out,
-                    evaluate=run_batch,
-                    users=chosen,
-                    trials=trials,
-                    repeats=repeats,
-                    seed=seed,
-                    jobs=jobs,
-                    fresh=fresh,
-                    context=context,
-                )
-            ) as events,
-        ):
+        with BatchProgress() as progress, closing(events):
             for event in events:
                 match event:
                     case Audit():
@@ -331,7 +321,7 @@ def _on_a_data_set(flags: Flags, models: str) -> list[Configuration]:
     return with_floors(configurations, leaves_out=False)
 
 
-def say_tuned_on(
+def _say_tuned_on(
     ledger: Ledger | None, users: Sequence[int], data: str, others: str = "--users takes others"
 ) -> None:
     """That figures flatter on users whose training parts have chosen a ledger's set-ups.
@@ -355,4 +345,4 @@ def say_tuned_on_user(ledger: Ledger | None, source: Source, log: ReviewLog) -> 
         return
     if is_dataset(source.path):  # a file of one user does not tell of which data set it is
         fingerprint = survey(open_dataset(source.path))[0]
-        say_tuned_on(ledger, [log.user], fingerprint, "--user takes another")
+        _say_tuned_on(ledger, [log.user], fingerprint, "--user takes another")

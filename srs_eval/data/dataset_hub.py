@@ -8,32 +8,27 @@ accept, on its page. Layouts on the hub: open-spaced-repetition/anki-revlogs-dat
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from srs_eval.data.datasets import Dataset, Layout, select_users
-from srs_eval.data.errors import InputError, require
+import numpy as np
+
+from srs_eval.data.datasets import TABLES, Dataset, Layout, rows_in, select_users
+from srs_eval.data.errors import InputError, NotEnoughData, printable, require
+from srs_eval.data.readers.files import file_errors
+from srs_eval.data.reviews import IntArray, ReviewLog, Rows
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
-
-import hashlib
-from dataclasses import field
-from functools import partial
-
-import numpy as np
-
-from srs_eval.data.datasets import TABLES, rows_in
-from srs_eval.data.errors import NotEnoughData, printable
-from srs_eval.data.readers.files import file_errors
-from srs_eval.data.reviews import IntArray, ReviewLog, Rows
 
 _OWNER = "open-spaced-repetition"
 _KNOWN_AS: dict[Layout, str] = {"parquet": "anki-revlogs-10k", "csv": "FSRS-Anki-20k"}

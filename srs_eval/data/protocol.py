@@ -58,13 +58,6 @@ class Protocol:
 
     def without_training(self) -> Protocol:
         """Flags that concern training only at their defaults: equal ones share their trials."""
-        usual = Protocol()
-        return replace(
-            self,
-            recency=usual.recency,
-            gamma=usual.gamma,
-            batch_size=usual.batch_size,
-            disable_short_term=usual.disable_short_term,
-            sched_penalties=usual.sched_penalties,
-            fallback_user=usual.fallback_user,
-        )
+        names = ("recency", "gamma", "batch_size", "disable_short_term", "sched_penalties")
+        usual = {name: getattr(Protocol(), name) for name in (*names, "fallback_user")}
+        return replace(self, **usual)

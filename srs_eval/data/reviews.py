@@ -186,8 +186,6 @@ class Preset:
     review_order: int = 0  # Anki's number (proto/anki/deck_config.proto, ReviewCardOrder)
     modified_s: int | None = None
     """Unix time of the last change: the parameters are not younger, but may be older."""
-    fork_parameters: tuple[float, ...] = ()
-    """34 values of FSRS-7 that a fork of Anki schedules with; Anki itself does not know them."""
 
     @property
     def is_told(self) -> bool:
@@ -228,7 +226,7 @@ class ImportReceipt:
     entries_read: int
     notes: tuple[str, ...] = ()  # one sentence each, worth a person's attention
     fsrs_enabled: bool | None = None
-    app_name: str = "Anki"
+    app_name: str = "Anki"  # what scheduled the reviews; "" where that is not known
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.errors import NotEnoughData, counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (
     MISSING,
@@ -322,45 +322,37 @@ def _assemble(
     position = position[np.argsort(columns.review_th[position], kind="stable")]
     n = len(position)
     if n < MINIMUM_TRIALS:
-        raise NotEnoughData(
-            f"{n} usable {'review' if n == 1 else 'reviews'}, at least {MINIMUM_TRIALS} are needed"
-            if n
-            else "no usable reviews"
-        )
+        few = f"{counted(n, 'usable review')}, at least {MINIMUM_TRIALS} are needed"
+        raise NotEnoughData(few if n else "no usable reviews")
     if protocol.secs:
         history_delta_t = np.maximum(columns.elapsed_seconds, 0) / _SECONDS_PER_DAY
         # Upstream's bins count every Again there, the first and same-day ones too, and go by
         # whole days, with a bin of its own for the same day.
-        counted = np.ones(len(judged), np.bool_)
+        of_lapses = np.ones(len(judged), np.bool_)
         bin_delta_t = np.maximum(columns.elapsed_days, 1e-6)
         if protocol.later_days_only:
-            counted, bin_delta_t = columns.elapsed_seconds > 0, history_delta_t
+            of_lapses, bin_delta_t = columns.elapsed_seconds > 0, history_delta_t
     else:
         history_delta_t = np.maximum(columns.elapsed_days, 0).astype(np.float64)
-        counted, bin_delta_t = columns.elapsed_days > 0, history_delta_t
-    lapses = _lapses_before(columns, first_of_card, counted)
+        of_lapses, bin_delta_t = columns.elapsed_days > 0, history_delta_t
+    lapses = _lapses_before(columns, first_of_card, of_lapses)
+    elapsed_days = columns.elapsed_days[position]
+
+    def part(begin: int, end: int, of_later_days: bool) -> IntArray:
+        rows = np.arange(begin, end)
+        return rows[elapsed_days[rows] > 0] if of_later_days and protocol.secs else rows
+
+    # Upstream's --train_equals_test trains on everything and judges from each start on.
+    whole = protocol.train_equals_test
     folds = tuple(
-        # Upstream's --train_equals_test trains on everything and judges from each start on.
-        Fold(train=np.arange(n), test=np.arange(test.start, n))
-        if protocol.train_equals_test
-        else Fold(train=np.arange(train.stop), test=np.arange(test.start, test.stop))
+        Fold(
+            train=part(0, n if whole else train.stop, protocol.no_train_same_day),
+            test=part(test.start, n if whole else test.stop, protocol.no_test_same_day),
+        )
         for train, test in _time_series_folds(n, protocol.n_splits)
     )
-    elapsed_days = columns.elapsed_days[position]
-    if protocol.secs:
-        folds = tuple(
-            Fold(
-                train=fold.train[elapsed_days[fold.train] > 0]
-                if protocol.no_train_same_day
-                else fold.train,
-                test=fold.test[elapsed_days[fold.test] > 0]
-                if protocol.no_test_same_day
-                else fold.test,
-            )
-            for fold in folds
-        )
-        if not any(len(fold.test) for fold in folds):
-            raise NotEnoughData("no reviews of later days to judge")
+    if not any(len(fold.test) for fold in folds):
+        raise NotEnoughData("no reviews of later days to judge")
     return Trials(
         review_th=columns.review_th[position],
         card_id=columns.card_id[position],

@@ -42,11 +42,12 @@ def is_in_anki(configuration: Configuration) -> bool:
 def remarks(configurations: Sequence[Configuration]) -> list[str]:
     """What is told once below a table of them: which Anki can use, what which are fitted on."""
     usable = {each.model.name for each in configurations if is_in_anki(each)}
-    versions = [f"{name} from {of}" for name, of in _IN_ANKI.items() if of and name in usable]
-    seconds = dict.fromkeys(each.model.name for each in configurations if each.protocol.secs)
+    versions = [f"{name} (from {of})" for name, of in _IN_ANKI.items() if of and name in usable]
+    fitted = (each for each in configurations if each.protocol.secs and each.model.parameters)
+    seconds = dict.fromkeys(each.model.name for each in fitted)
     found = []
     if usable:
-        found.append(f"✓ Anki can use it{': ' if versions else ''}{', '.join(versions)}.")
+        found.append(f"✓ Anki can use {', '.join(versions) or 'it'}.")
     if seconds:
         found.append(f"Fitted on intervals in seconds: {', '.join(seconds)}.")
     return found

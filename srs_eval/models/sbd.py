@@ -44,7 +44,6 @@ _SIGMA = np.array([1.754, 1.2339, 0.5003, 0.546, 0.0989, 1.1685, 0.7778])
 _PULL = hyperparameters.penalty("pull", 1e-3 * 2000)  # divided by the number of rows
 _LN_S_MIN = math.log(0.001)
 _LN_S_MAX = math.log(36500)
-_LN_T_MIN = math.log(1e-9)
 R_MIN, R_MAX = 1e-6, 1 - 1e-6
 LN_R_MIN, LN_R_MAX = math.log(R_MIN), math.log(R_MAX)
 _MOST_REPEATED = 100  # 2 n

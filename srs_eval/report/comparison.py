@@ -256,12 +256,9 @@ def _pair_table(
 ) -> Table:
     """A row and a column for each of the chosen models; `column` tells how figures are written."""
     labels = [comparison.files[k].label for k in chosen]
-    heads = [Column("model"), *(replace(column, title=label) for label in labels)]
-    rows: list[tuple[Cell, ...]] = [
-        (label, *map(Figure, row))
-        for label, row in zip(labels, values[np.ix_(chosen, chosen)].tolist(), strict=True)
-    ]
-    return Table(name, title, tuple(heads), tuple(rows))
+    heads = ["model", *(replace(column, title=label) for label in labels)]
+    figures = zip(labels, values[np.ix_(chosen, chosen)].tolist(), strict=True)
+    return Table.of(name, title, heads, ([label, *map(Figure, row)] for label, row in figures))
 
 
 def _readable(comparison: Comparison) -> list[int]:
@@ -302,11 +299,11 @@ def _sizes(comparison: Comparison, name: str) -> Section:
     groups = comparison.by_size
     words = heading(comparison.metric)
     labels = [file.label for file in comparison.files]
-    table = Table(
+    table = Table.of(
         f"{name}by-size",
         f"Mean {words} by size of the collection, every user counting the same",
-        tuple(map(Column, ("judged reviews", "users", *labels))),
-        tuple(
+        ("judged reviews", "users", *labels),
+        (
             (f"{sizes.min():,.0f} to {sizes.max():,.0f}", len(sizes), *map(Figure, means.tolist()))
             for sizes, means in groups
         ),
@@ -333,12 +330,9 @@ def _distribution(comparison: Comparison, name: str) -> Section:
     labels = [file.label for file in comparison.files]
     heads = ["median" if each == 50 else f"{each} %" for each in PERCENTILES]
     columns = zip(labels, comparison.percentiles.T.tolist(), strict=True)
-    table = Table(
-        f"{name}percentiles",
-        f"Percentiles of {words} over users",
-        tuple(map(Column, ("model", *heads))),
-        tuple((label, *map(Figure, column)) for label, column in columns),
-    )
+    rows = ([label, *map(Figure, column)] for label, column in columns)
+    title = f"Percentiles of {words} over users"
+    table = Table.of(f"{name}percentiles", title, ["model", *heads], rows)
     title = f"{words[0].upper()}{words[1:]} over users: 1 to 99 %, 5 to 95 %, 25 to 75 %, median"
     drawn = pictures.spreads(labels, comparison.percentiles, words)
     return Section(
@@ -364,8 +358,7 @@ def _averages(averages: Sequence[Averages], name: str) -> Section:
             heads += [mode if mode == "global" else f"by {mode}", f"place, {mode}"]
             for row, each, place in zip(rows, averages, of_mode, strict=True):
                 row += [figure(each.means.get(mode, {}).get(metric)), place]
-        table = f"{name}averages-{metric}", _arrow(metric)
-        blocks.append(Table(*table, tuple(map(Column, heads)), tuple(map(tuple, rows))))
+        blocks.append(Table.of(f"{name}averages-{metric}", _arrow(metric), heads, rows))
         changing = [
             each.label
             for k, each in enumerate(averages)
@@ -376,19 +369,12 @@ def _averages(averages: Sequence[Averages], name: str) -> Section:
             if changing
             else f"No place by {heading(metric)} changes with the averaging."
         )
-    counts = Table(
-        f"{name}averages-groups",
-        "What is averaged over",
-        tuple(map(Column, ("model", *modes, *(f"AUC undefined, {mode}" for mode in modes)))),
-        tuple(
-            (
-                each.label,
-                *(each.groups.get(mode) for mode in modes),
-                *(each.undefined.get(mode, {}).get("AUC") for mode in modes),
-            )
-            for each in averages
-        ),
-    )
+    heads = ["model", *modes, *(f"AUC undefined, {mode}" for mode in modes)]
+    rows = []
+    for each in averages:
+        undefined = (each.undefined.get(mode, {}).get("AUC") for mode in modes)
+        rows.append([each.label, *map(each.groups.get, modes), *undefined])
+    counts = Table.of(f"{name}averages-groups", "What is averaged over", heads, rows)
     return Section("Averaging", (*blocks, counts))
 
 

@@ -326,7 +326,7 @@ def share_done(words: str) -> Iterator[Callable[[str, float], None]]:
 # --- what was found ------------------------------------------------------------
 
 
-def run_table(group: Ranking, width: int) -> RenderableType:
+def _run_table(group: Ranking, width: int) -> RenderableType:
     """The ranking on one set of reviews, the floor as a line between the places."""
     from rich.console import Group
     from rich.text import Text
@@ -341,10 +341,12 @@ def run_table(group: Ranking, width: int) -> RenderableType:
 
 def show_run(run: Run, console: Console) -> None:
     """The ranking with its answer in words; notes, failures and skips on stderr."""
+    from srs_eval.models.own_parameters import remarks
+
     groups = run.groups()
     notes: dict[str, list[str]] = {}
     for group in groups:
-        console.print(run_table(group, console.width))
+        console.print(_run_table(group, console.width))
         for line in group.lines:
             for note in line.result.notes:
                 notes.setdefault(note, []).append(line.configuration.words)
@@ -352,6 +354,8 @@ def show_run(run: Run, console: Console) -> None:
         say(f"* {', '.join(names)}: {note}.")
     if groups:
         say("± is a 95 % interval. `srs-eval models NAME` tells what to know about a model.")
+        for remark in remarks(run.configurations):
+            say(remark)
     show_missing(run)
 
 

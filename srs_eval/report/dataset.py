@@ -194,7 +194,7 @@ def _best_by(comparison: Comparison) -> str:
     return f"By {words} one of these is the best, with 99 % confidence: {told}."
 
 
-# Parameters, averages, changes
+# Parameters
 
 
 def _median_parameters(files: Sequence[ResultFile]) -> list[Section]:
@@ -427,12 +427,9 @@ def _ranking(ranking: Ranking, number: int) -> Section:
             (Column("tuned", by_half_width=False, signed=True), lambda p: with_ends(p.tuned)),
         ),
     )
-    places = Table(
-        f"places-{number}",
-        "Places by mean log loss over users",
-        tuple(map(Column, ("place", "as published", "tuned"))),
-        tuple(zip(count(1), ranking.published, ranking.tuned, strict=False)),
-    )
+    heads = "place", "as published", "tuned"
+    rows = zip(count(1), ranking.published, ranking.tuned, strict=False)
+    places = Table.of(f"places-{number}", "Places by mean log loss over users", heads, rows)
     return Section(f"Judged on {ranking.rows}, {counted(ranking.users, 'user')}", (places, table))
 
 
@@ -457,19 +454,10 @@ def _setups(audit: Audit) -> Table:
         if any(found.users for found in each.found):
             best = setup_in_words(each.best)
             rows.append((each.configuration.words, "best", None, None, best, *[None] * 4))
-    return Table(
-        "set-ups",
-        "What each half of the users found",
-        (
-            Column("configuration"),
-            Column("half"),
-            Column("users"),
-            Column("trials"),
-            Column("set-up", note="what is not as published"),
-            Column("published", digits=4, note="held-out training rows"),
-            Column("tuned", digits=4, note="held-out training rows"),
-            Column("limits moved"),
-            Column("on an edge"),
-        ),
-        tuple(rows),
+    tuned = Column("tuned", note="held-out training rows")
+    heads = (
+        *("configuration", "half", "users", "trials"),
+        Column("set-up", note="what is not as published"),
+        *(replace(tuned, title="published"), tuned, "limits moved", "on an edge"),
     )
+    return Table.of("set-ups", "What each half of the users found", heads, rows)

@@ -1,6 +1,6 @@
 """What a report consists of: sections of sentences, tables and pictures, without a layout.
 
-Its renderers are `terminal`, `page` and `files` (Markdown, CSV, JSON). Cells hold figures, not
+Its renderers are `console` and `files` (page, Markdown, CSV, JSON). Cells hold figures, not
 text, so that a page can sort them and CSV has every digit.
 """
 
@@ -84,6 +84,14 @@ class Table:
     brief: tuple[int, ...] | None = None  # rows that are enough for a forum; None: all of them
     faint: tuple[int, ...] = ()  # rows that step back, such as the floor
 
+    @classmethod
+    def of(
+        cls, name: str, title: str, heads: Iterable[Any], rows: Iterable[Iterable[Any]], **more: Any
+    ) -> Table:
+        """Rows of cells below headings (words or Columns); `more` are the other fields."""
+        columns = (each if isinstance(each, Column) else Column(each) for each in heads)
+        return cls(name, title, tuple(columns), tuple(map(tuple, rows)), **more)
+
     @property
     def right(self) -> list[bool]:
         """Which columns hold numbers, and stand to the right."""
@@ -105,9 +113,8 @@ def table_of(
     **more: Any,
 ) -> Table:
     """A row for each item: headings, and what stands below them; `more` are fields of `Table`."""
-    heads = (each if isinstance(each, Column) else Column(each) for each, _ in columns)
-    rows = tuple(tuple(cell(item) for _, cell in columns) for item in items)
-    return Table(name, title, tuple(heads), rows, **more)
+    rows = ([cell(item) for _, cell in columns] for item in items)
+    return Table.of(name, title, [head for head, _ in columns], rows, **more)
 
 
 def written(cell: Cell, column: Column) -> str:

@@ -19,6 +19,7 @@ from srs_eval.engine.run import ModelRun, Run
 from srs_eval.metrics import KEYS
 from srs_eval.models import Model, all_models
 from srs_eval.models.configurations import Configuration, Names, listed_names, resolve
+from srs_eval.models.own_parameters import is_in_anki
 from srs_eval.models.published import spelled
 from srs_eval.report.console import spans
 from srs_eval.report.document import Column, Table, figure, table_of
@@ -302,6 +303,10 @@ def ranking_table(group: Group) -> Table:
                 lambda line: line.configuration.parameters,
             ),
             (Column("verdict", from_width=50), lambda line: line.verdict_words),
+            (
+                Column("Anki", note="whether Anki can schedule with it", from_width=_WIDE),
+                lambda line: "✓" if is_in_anki(line.configuration) else "",
+            ),
         ),
         faint=tuple(number for number, line in enumerate(group.lines) if line.is_floor),
     )

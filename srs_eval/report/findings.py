@@ -18,28 +18,22 @@ from srs_eval.report.document import Block, Code, Column, Section, Table, figure
 from srs_eval.stats.intervals import Interval
 
 _ALL = ("all presets", "all reviews")  # subjects that need no name
-_FROM_ANKI = (
-    "Reviews are those that Anki's optimizer takes. A verdict speaks of reviews like these. An "
-    "interval beyond 0 is none yet where several are judged together (Holm), nor below 1,000 "
-    "reviews or 20 days."
-)
-_FROM_BENCHMARK = (
-    "Reviews are those of the benchmark. A verdict speaks of reviews like these. FSRS-6 is fitted "
-    "to the reviews before each fold."
-)
-ANKI_ROWS = (
-    "Reviews are those that Anki's optimizer takes (--rows anki); "
-    "a verdict speaks of reviews like these. An interval beyond 0 is none yet where "
-    "several are judged together (Holm), nor below 1,000 reviews or 20 days."
-)
-MODELS_ROWS = (
-    "Reviews are those of the benchmark (--rows benchmark); a verdict speaks of reviews like "
-    "these. FSRS-6 is fitted to the reviews before each fold."
-)
+_OF_ROWS = {
+    "anki": "Reviews are those that Anki's optimizer takes{}; a verdict speaks of reviews like "
+    "these. An interval beyond 0 is none yet where several are judged together (Holm), nor below "
+    "1,000 reviews or 20 days.",
+    "benchmark": "Reviews are those of the benchmark{}; a verdict speaks of reviews like these. "
+    "FSRS-6 is fitted to the reviews before each fold.",
+}
 STATE_CLOSING = (
     "STATE-FSRS-6 knows every answer before the one it predicts; a scheduler cannot. "
     "Intervals are 95 %, over days."
 )
+
+
+def rows_closing(rows: str, with_option: bool) -> str:
+    """Of which reviews answers speak, perhaps with the option that takes them."""
+    return _OF_ROWS[rows].format(f" (--rows {rows})" if with_option else "")
 
 
 def presets_section(lines: Sequence[Line]) -> list[Section]:
@@ -47,17 +41,9 @@ def presets_section(lines: Sequence[Line]) -> list[Section]:
     lines = [line for line in lines if line.question == OF_PRESETS and line.way]
     if not lines:
         return []
-    table = Table(
-        "what-to-do",
-        "",
-        (
-            Column("preset"),
-            Column("what to do"),
-            Column("how sure", note="that it is at least as good as leaving things as they are"),
-        ),
-        tuple((line.title, line.way.capitalize(), line.text) for line in lines),
-    )
-    blocks: list[Block] = [table]
+    sure = Column("how sure", note="that it is at least as good as leaving things as they are")
+    rows = ((line.title, line.way.capitalize(), line.text) for line in lines)
+    blocks: list[Block] = [Table.of("what-to-do", "", ("preset", "what to do", sure), rows)]
     for line in lines:
         if line.parameters is not None:
             where = next(where_to_paste(each) for each in line.answers if each.parameters)
@@ -82,12 +68,9 @@ def answers_section(
         return []
     of_presets = {OF_PRESETS} if any(each.subject == "all presets" for each in answers) else set()
     said = {
-        line.question: line.text
+        line.question: f"{line.title}: {line.text}" if line.question == "time" else line.text
         for line in lines
         if line.question in REGISTRY and line.question not in of_presets
-    }
-    said |= {
-        line.question: f"{line.title}: {line.text}" for line in lines if line.question == "time"
     }
     preset_lines = [line for line in lines if line.question == OF_PRESETS and line.way]
     told = {id(answer) for line in preset_lines for answer in line.answers}
@@ -111,7 +94,7 @@ def answers_section(
             Section(about.title, _flat(rests_on), folded=True, said=said.get(question, first))
         )
     blocks += _workload(workload)
-    blocks.append(_FROM_ANKI if rows == "anki" else _FROM_BENCHMARK)
+    blocks.append(rows_closing(rows, with_option=False))
     return [Section("Answers", tuple(blocks))]
 
 

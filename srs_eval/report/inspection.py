@@ -238,14 +238,45 @@ def _iso(time_ms: int) -> str:
 def _entries_table(inspection: Inspection) -> Table:
     """What each rule keeps of the entries, and why it leaves out the others."""
     kinds = inspection.rows.values()
-    rows: list[tuple[Cell, ...]] = [
+    rows = [
         ("kept", *(counts.kept for counts in kinds)),
         ("kept, on a later day", *(counts.later_days for counts in kinds)),
     ]
     for reason in dict.fromkeys(reason for counts in kinds for reason in counts.dropped):
         rows.append((reason, *(counts.dropped.get(reason, 0) for counts in kinds)))
-    columns = (Column("entries", gives="fold"), *map(Column, inspection.rows))
-    return Table("rows", "Which entries count", columns, tuple(rows))
+    heads = (Column("entries", gives="fold"), *inspection.rows)
+    return Table.of("rows", "Which entries count", heads, rows)
+
+
+def summary_tables(inspection: Inspection) -> tuple[Table, Table, Table]:
+    """Which entries count, and where they are: decks and presets, a row each, as inspected."""
+    counts: list[tuple[Column, Callable[[DeckReport | PresetReport], Cell]]] = [
+        (Column("cards"), lambda one: one.counts.cards),
+        (Column("entries"), lambda one: one.counts.entries),
+        (Column("benchmark"), lambda one: one.counts.benchmark_rows),
+        (Column("anki"), lambda one: one.counts.anki_rows),
+    ][: 2 + len(inspection.rows)]
+    decks: list[tuple[Column, Callable[[DeckReport], Cell]]] = [
+        (Column("deck", gives="fold"), lambda deck: deck.name or str(deck.id)),
+        (
+            Column("preset", gives="fold"),
+            lambda deck: "filtered" if deck.filtered else deck.preset or str(deck.preset_id or ""),
+        ),
+        *counts,
+        (Column("own retention", 2, from_width=100), lambda deck: figure(deck.desired_retention)),
+    ]
+    presets: list[tuple[Column, Callable[[PresetReport], Cell]]] = [
+        (Column("preset", gives="fold"), lambda preset: preset.name or str(preset.id)),
+        (Column("parameters"), lambda preset: preset.schedules_with),
+        (Column("retention", 2), lambda preset: figure(preset.desired_retention)),
+        *counts,
+        (Column("ignores before", from_width=100), lambda preset: preset.ignore_before or ""),
+    ]
+    return (
+        _entries_table(inspection),
+        table_of("decks", "Decks", inspection.decks, decks),
+        table_of("presets", "Presets", inspection.presets, presets),
+    )
 
 
 def summary_section(inspection: Inspection, with_notes: bool) -> Section:
@@ -295,30 +326,8 @@ def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType
         "cards": cards if inspection.cards else "not told",
         "FSRS": {True: "on", False: "off", None: "not told"}[inspection.fsrs_enabled],
     }
-    counts: list[tuple[str, Callable[[DeckReport | PresetReport], Cell]]] = [
-        ("cards", lambda one: one.counts.cards),
-        ("entries", lambda one: one.counts.entries),
-        ("benchmark", lambda one: one.counts.benchmark_rows),
-        ("anki", lambda one: one.counts.anki_rows),
-    ][: 2 + len(inspection.rows)]
-    decks: list[tuple[Column, Callable[[DeckReport], Cell]]] = [
-        (Column("deck", gives="fold"), lambda deck: deck.name or str(deck.id)),
-        (
-            Column("preset", gives="fold"),
-            lambda deck: "filtered" if deck.filtered else deck.preset or str(deck.preset_id or ""),
-        ),
-    ]
-    presets: list[tuple[Column, Callable[[PresetReport], Cell]]] = [
-        (Column("preset", gives="fold"), lambda preset: preset.name or str(preset.id)),
-        (Column("parameters"), lambda preset: preset.schedules_with),
-        (Column("retention", 2), lambda preset: figure(preset.desired_retention)),
-    ]
     parts: list[RenderableType] = [facts_text(facts.items())]
-    for table in (
-        _entries_table(inspection),
-        table_of("decks", "Decks", inspection.decks, [*decks, *counts]),
-        table_of("presets", "Presets", inspection.presets, [*presets, *counts]),
-    ):
+    for table in summary_tables(inspection):
         if table.rows:
             parts += ["", *table_text(table, width)]
     return Group(*parts, *(Text(f"• {note}") for note in inspection.notes))

@@ -30,7 +30,6 @@ from srs_eval.report import formats as words
 from srs_eval.report import pictures
 from srs_eval.report.document import (
     Block,
-    Cell,
     Column,
     Document,
     Figure,
@@ -234,7 +233,7 @@ def _calibration(shown: Mapping[str, Result]) -> list[Picture]:
         name: calibration_graph(result.y, result.p, _CALIBRATION_BINS)
         for name, result in shown.items()
     }
-    rows: list[tuple[Cell, ...]] = []
+    rows = []
     for name, graph in graphs.items():
         columns = graph.predicted, graph.observed, graph.low, graph.high
         for k in np.flatnonzero(graph.count).tolist():
@@ -242,16 +241,9 @@ def _calibration(shown: Mapping[str, Result]) -> list[Picture]:
             cells = (Figure(float(each[k])) for each in columns)
             rows.append((name, f"{low:.0f} to {high:.0f} %", int(graph.count[k]), *cells))
     shares = ("predicted", "recalled", "95 % from", "to")
-    table = Table(
-        "calibration",
-        "Recalled over predicted recall",
-        (
-            *map(Column, ("model", "predicted between", "reviews")),
-            *(Column(each, digits=1, percent=True) for each in shares),
-        ),
-        tuple(rows),
-        brief=(),
-    )
+    heads = (Column(each, digits=1, percent=True) for each in shares)
+    about = ("model", "predicted between", "reviews", *heads)
+    table = Table.of("calibration", "Recalled over predicted recall", about, rows, brief=())
     drawn = pictures.calibration(list(graphs.items()), pictures.SMALL)
     return [Picture("calibration", "Calibration", drawn, table)]
 

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -153,14 +154,11 @@ def superiority(losses: FloatArray) -> FloatArray:
 
     Of the users for whom both are defined. nan on the diagonal and where there is no such user.
     """
-    models = losses.shape[1]
-    found = np.full((models, models), np.nan)
-    for row in range(models):
-        for column in range(row):
-            difference = _paired(losses, row, column)
-            if len(difference):
-                share = np.mean(difference < 0) + np.mean(difference == 0) / 2
-                found[row, column], found[column, row] = share, 1 - share
+    found = np.full((losses.shape[1], losses.shape[1]), np.nan)
+    for row, column, difference in _pairs(losses):
+        if len(difference):
+            share = np.mean(difference < 0) + np.mean(difference == 0) / 2
+            found[row, column], found[column, row] = share, 1 - share
     return found
 
 
@@ -214,19 +212,19 @@ def t_effects(losses: FloatArray) -> Effects:
 
 
 def _effects(losses: FloatArray, effect: Callable[[FloatArray], tuple[float, float]]) -> Effects:
-    models = losses.shape[1]
-    effects, p_values = np.full((models, models), np.nan), np.full((models, models), np.nan)
-    for row in range(models):
-        for column in range(row):
-            found, p_value = effect(_paired(losses, row, column))
-            effects[row, column], effects[column, row] = found, -found
-            p_values[row, column] = p_values[column, row] = p_value
+    effects, p_values = np.full((2, losses.shape[1], losses.shape[1]), np.nan)
+    for row, column, difference in _pairs(losses):
+        found, p_value = effect(difference)
+        effects[row, column], effects[column, row] = found, -found
+        p_values[row, column] = p_values[column, row] = p_value
     return Effects(effects, p_values)
 
 
-def _paired(losses: FloatArray, row: int, column: int) -> FloatArray:
-    difference = losses[:, row] - losses[:, column]
-    return difference[np.isfinite(difference)]
+def _pairs(losses: FloatArray) -> Iterator[tuple[int, int, FloatArray]]:
+    """Two models each, with the differences of the users for whom both are defined."""
+    for row, column in combinations(range(losses.shape[1]), 2):
+        difference = losses[:, column] - losses[:, row]
+        yield column, row, difference[np.isfinite(difference)]
 
 
 # Model confidence set

@@ -23,7 +23,6 @@ from srs_eval.training.simd import broadcast, exp, load, log, rows_of, store, to
 from srs_eval.training.trie import FIRST
 
 HIDDEN, INPUTS, CURVES = 7, 5, 2
-_GATES = 3 * HIDDEN
 # Where the parameters of each layer begin.
 IN, IN_BIAS, IN_NORM = 0, 35, 42
 IH, HH, IH_BIAS, HH_BIAS = 49, 196, 343, 364

@@ -146,15 +146,14 @@ def rows_of(typing_context, array):
     return rows(array), codegen
 
 
-def _address(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    """Of an array's element, from array and index."""
-    return builder.gep(_data(context, builder, sig.args[0], args[0]), [args[1]])
-
-
 @_intrinsic
 def rows_from(typing_context, array, index):
     """The rows of vectors that begin at an index of a contiguous float64 array."""
-    return rows(array, types.intp), _address
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.gep(_data(context, builder, sig.args[0], args[0]), [args[1]])
+
+    return rows(array, types.intp), codegen
 
 
 @_intrinsic

@@ -13,6 +13,7 @@ Card ids are used for telling cards apart, never as numbers: they tell of cards 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -20,40 +21,9 @@ import numpy as np
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 
-# By group, apart by " | ": "state" is how the learner has been doing, whatever the card; "card"
-# what is known of the card, and of cards like it.
-_FEATURES = {
-    "base": "logit | intercept",
-    "state": (
-        "residuals, half-life 1.5 | residuals, half-life 5 | residuals, half-life 20 | "
-        "residuals, half-life 80 | residuals, half-life 400 | all outcomes, slow | "
-        "all outcomes, fast | running offset, rate 0.02 | running offset, rate 0.06 | "
-        "running offset, rate 0.2 | running offset, rate 0.5 | "
-        "running offset, fresh on a new day | today | today x logit | last active day | "
-        "days, decay 0.5 | days, decay 0.8 | days, decay 0.95 | cards last seen that day | "
-        "cards first seen that day | run of successes | run of failures | "
-        "share of Again today | first reviews, fast | first reviews, slow | "
-        "same-day reviews, fast | same-day reviews, slow | share of Hard | share of Easy | "
-        "answer times today | answer times lately | days off"
-    ),
-    "session": "judged reviews today | judged reviews today, root | all reviews today | new today",
-    "hour": "sine | cosine | sine, half a day | cosine, half a day",
-    "card": (
-        "logit squared | cards in this state | intervals like this | "
-        "this state and interval | log interval | log interval squared | one day | "
-        "interval before | interval ratio | reviews | lapses | first was Again | "
-        "first was Hard | first was Easy | last was Again | last was Hard | last was Easy | "
-        "last was Hard, not the first | logit, second review | logit, after Again | "
-        "log interval, after Again | last residual | own offset | lapse rate | "
-        "own share of Hard | repetitions on its last day | Agains on its last day | "
-        "Again after repetitions | last gap within a day | answer time known | "
-        "last answer time | last answer time, recalled | last answer time, forgotten | "
-        "mean answer time | experience"
-    ),
-}
-NAMES = tuple(
-    f"{group}: {name}" for group, names in _FEATURES.items() for name in names.split(" | ")
-)
+NAMES = tuple(Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines())
+"""Of each feature its group and its name. The group "state" is how the learner has been doing,
+whatever the card; "card" what is known of the card, and of cards like it."""
 COUNT = len(NAMES)
 
 _HALF_LIVES = (1.5, 5.0, 20.0, 80.0, 400.0)  # judged reviews

@@ -159,13 +159,11 @@ def _build(trials: Trials, same_day_below: float) -> Trie:
         pairs=0,
     )
     nodes, levels, pairs = compiled(_build_trie)(packed(histories), packed(workspace), packed(trie))
-    return Trie(
+    return trie._replace(
         parent=trie.parent[:nodes].copy(),
         delta_t=trie.delta_t[:nodes].copy(),
         rating=trie.rating[:nodes].copy(),
         segment_start=trie.segment_start[: _KINDS * levels + 1],
-        node=trie.node,
-        pair=trie.pair,
         pairs=pairs,
     )
 

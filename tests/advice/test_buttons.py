@@ -22,7 +22,7 @@ def test_hard_for_what_was_forgotten_is_told_from_hard_for_what_was_not(log: Rev
     loss = {}
     for button in (1, 3):
         learner = Learner.of(with_hard(log, button))
-        loss[button] = buttons.what_if_again(learner)
+        loss[button] = buttons._what_if_again(learner)
         (hard,) = (each for each in buttons.expected_after(learner) if each.button == "Hard")
         assert 0 < hard.recalled < 1
         assert hard.bias.reviews > 50
@@ -36,7 +36,7 @@ def test_outcomes_of_what_ifs_are_as_they_are(learner: Learner) -> None:
     assert quiet.entries is not None
     rating = np.where(quiet.entries.rating == 2, 3, quiet.entries.rating)
     none = Learner.of(replace(quiet, entries=replace(quiet.entries, rating=rating)))
-    assert buttons.what_if_again(none).estimate == 0
+    assert buttons._what_if_again(none).estimate == 0
     (answer,) = compare(none.log, questions=["hard"])
     assert answer.says == "seldom"
     assert isinstance(answer.evidence, Hard)
@@ -51,8 +51,8 @@ def _answers_after(situation: str, count: int, stability: float, seed: int = 1) 
     random = np.random.default_rng(seed)
     minutes = np.exp(random.uniform(0, np.log(60), count))
     recall = (1 + (0.9 ** (-1 / 0.1542) - 1) * minutes / stability) ** -0.1542
-    return buttons.NextAnswers(
-        np.full(count, buttons.SITUATIONS.index(situation)),
+    return buttons._NextAnswers(
+        np.full(count, buttons._SITUATIONS.index(situation)),
         minutes,
         (random.random(count) < recall).astype(np.float64),
         np.sort(random.integers(0, 60, count)),
@@ -78,8 +78,8 @@ def test_next_answers_of_a_day_by_what_came_before() -> None:
             for column in (card, np.zeros_like(card), rating, state, card, days, seconds)
         )
     )
-    found = buttons.next_answers(rows, rows.card_id)
-    names = [buttons.SITUATIONS[k] for k in found.situation]
+    found = buttons._next_answers(rows, rows.card_id)
+    names = [buttons._SITUATIONS[k] for k in found.situation]
     assert sorted(
         zip(found.preset.tolist(), names, found.minutes, found.recalled, strict=True)
     ) == [
@@ -95,7 +95,7 @@ def test_the_curve_within_a_day_is_found_again(stability: float) -> None:
     hits = 0
     for seed in range(20):
         answers = _answers_after("lapse", 400, stability, seed)
-        curve = buttons.fitted_forgetting(answers, 0.1542)
+        curve = buttons._fitted_forgetting(answers, 0.1542)
         assert buttons.follows(curve, answers)
         estimate, low, high = curve.delay(0.9)
         assert estimate == pytest.approx(np.exp(curve.log_stability.estimate))  # R(S) = 0.9
@@ -106,7 +106,7 @@ def test_the_curve_within_a_day_is_found_again(stability: float) -> None:
 
 def test_a_step_is_held_against_the_delay_that_is_wanted(learner: Learner) -> None:
     preset = replace(learner.log.presets[100], learning_steps=(1.0, 10.0), relearning_steps=(15.0,))
-    assert buttons.steps_now(preset) == {
+    assert buttons._steps_now(preset) == {
         "first Again": 1.0,
         "first Hard": 5.5,
         "first Good": 10.0,

@@ -70,14 +70,17 @@ def test_the_option_and_the_file_say_the_same(made: Path, config: Path) -> None:
 
 
 def test_compare_and_export_agree(made: Path) -> None:
-    compared = document("compare", made, "--equivalence", LARGE)
+    asked = ("compare", made, "--equivalence", LARGE, "--question")
+    findings = [
+        each for name in ("parameters", "often") for each in document(*asked, name)["findings"]
+    ]
     exported = document(
         "export", made, "--models", "FSRS-6,AVG", "--equivalence", LARGE, "--no-cache"
     )
     for question in ("parameters", "often"):
         of_compare = [
             str(row["verdict"])
-            for each in compared["findings"]
+            for each in findings
             if each["question"] == question
             for table in each["tables"]
             for row in table["rows"]
@@ -87,7 +90,7 @@ def test_compare_and_export_agree(made: Path) -> None:
         assert sorted(in_tables(exported, question)) == sorted(of_compare), question
     acts = {
         each["subject"]: each["conclusion"]
-        for each in compared["findings"]
+        for each in findings
         if each["question"] == "parameters" and each["act"]
     }
     told = {row["preset"]: row["what to do"] for row in exported["tables"]["what-to-do"]["rows"]}

@@ -34,7 +34,7 @@ def test_health_check_near_both_limits(recall: float, items: int) -> None:
         0.0135 / (recall**0.504 - 1.14) + 0.176 / ((items / 1000) ** 0.825 + 2.22) + 0.101
     )
     outcomes = {
-        (better, calibrated): fsrs.judge_health(
+        (better, calibrated): fsrs._judge_health(
             loss * (0.999 if better else 1.001),
             rmse * (0.999 if calibrated else 1.001),
             recall,
@@ -61,7 +61,7 @@ def test_whether_fsrs_is_right_joins_ones_own_reviews_with_other_peoples(
     noise = np.random.default_rng(1).normal(0, 0.001, size)
     losses = {"optimized": np.full(size, 0.4), SM2: 0.4 + gained + noise, "average": noise + 0.6}
     monkeypatch.setattr(Learner, "held_out_losses", lambda self, name: losses[name])
-    monkeypatch.setattr(fsrs, "check_health", lambda *_: None)
+    monkeypatch.setattr(fsrs, "_check_health", lambda *_: None)
     (answer, *_) = fsrs.is_fsrs_right_for_me(learner, list(learner.groups), 0.002)
     assert answer.act == act
     assert answer.probability is not None
@@ -71,9 +71,9 @@ def test_whether_fsrs_is_right_joins_ones_own_reviews_with_other_peoples(
 
 
 def test_no_health_check_of_too_few_items() -> None:
-    assert fsrs.judge_health(0.3, 0.05, 0.9, 300) is None
-    assert fsrs.judge_health(0.3, 0.05, 0.9, 301) is not None
-    assert fsrs.judge_health(0.3, 0.05, 1.0, 1_000) is None
+    assert fsrs._judge_health(0.3, 0.05, 0.9, 300) is None
+    assert fsrs._judge_health(0.3, 0.05, 0.9, 301) is not None
+    assert fsrs._judge_health(0.3, 0.05, 1.0, 1_000) is None
 
 
 def test_no_health_check_where_all_first_intervals_are_rare(learner: Learner) -> None:
@@ -84,7 +84,7 @@ def test_no_health_check_where_all_first_intervals_are_rare(learner: Learner) ->
     seconds = np.flatnonzero(trials.i[index] == 2)
     index = np.delete(index, seconds[8:])
     assert len(index) > 300
-    assert fsrs.check_health(learner, index) is None
+    assert fsrs._check_health(learner, index) is None
     answers = compare(learner.log, questions=["health"])
     assert all("health check" in " ".join(shown.sentences(answer)) for answer in answers)
 
@@ -96,7 +96,7 @@ def test_health_check_as_anki_makes_it(name: str) -> None:
     oracle = json.loads((fixtures / "oracle-workload.json").read_text())["presets"][name]
     trials = oracle_trials(fixture, name)
     of_preset = Learner.of(only_preset(fixture, name))
-    found = fsrs.check_health(replace(of_preset, trials=trials), np.arange(len(trials)))
+    found = fsrs._check_health(replace(of_preset, trials=trials), np.arange(len(trials)))
     assert found is not None
     assert found.passed == oracle["compute"]["health_check_passed"]
     expected = oracle["evaluate_time_series"]
@@ -146,7 +146,7 @@ def test_a_memory_that_turns_round_again_and_again_fails_the_health_check(
     sixth = np.arange(len(trials)) * 6 // len(trials)
     y = (random.random(len(trials)) < np.where(sixth % 2, 0.1, 0.9)).astype(np.float64)
     confused = replace(learner, trials=replace(trials, y=y, _derived={}))
-    found = fsrs.check_health(confused, np.arange(len(trials)))
+    found = fsrs._check_health(confused, np.arange(len(trials)))
     assert found is not None
     assert not found.passed
 
@@ -156,9 +156,9 @@ def test_a_memory_that_turns_round_again_and_again_fails_the_health_check(
 
 def test_spread_of_parameters_over_days(log: ReviewLog, learner: Learner) -> None:
     index = np.flatnonzero(learner.trials.partition == 100)
-    fits = parameters.by_days(learner, index)
-    assert fits.shape == (parameters.DRAWS, 21)
-    assert np.array_equal(fits, parameters.by_days(learner, index))
+    fits = parameters._by_days(learner, index)
+    assert fits.shape == (parameters._DRAWS, 21)
+    assert np.array_equal(fits, parameters._by_days(learner, index))
     lower, upper = np.array(fsrs6.lower_bounds(0.001)), np.array(fsrs6.UPPER)
     assert ((fits >= lower) & (fits <= upper)).all()
     assert (fits.std(axis=0) > 0).sum() >= 15
@@ -170,9 +170,9 @@ def test_spread_of_parameters_over_days(log: ReviewLog, learner: Learner) -> Non
 
 
 def test_one_parameter_is_noise(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    fits = np.tile(np.array(fsrs6.DEFAULT), (parameters.DRAWS, 1))
+    fits = np.tile(np.array(fsrs6.DEFAULT), (parameters._DRAWS, 1))
     fits[::2, 3] += 100
-    monkeypatch.setattr(parameters, "by_days", lambda learner, index: fits)
+    monkeypatch.setattr(parameters, "_by_days", lambda learner, index: fits)
     answer = compare(log, questions=["noise"])[0]
     assert answer.says == "1 of 21"
     assert shown.line([answer]).startswith("1 of 21 parameters are noise (w3): ")

@@ -178,10 +178,10 @@ async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> N
         assert "∘" not in text_of(app)
         await pilot.press("home")  # where no curve is seen
         await until(pilot, lambda: "lines: expected" not in text_of(app))
-        await pilot.press("v")  # with what the average expected
+        await pilot.press("l")  # with what the average expected
         await until(pilot, lambda: "∘ by average" in text_of(app))
         assert "∘ in the curves: average" in text_of(app)
         assert text_of(app).count("∘") > 2  # the title and the key tell it once each
-        await pilot.press("v")
+        await pilot.press("l")
         await until(pilot, lambda: "∘" not in text_of(app))
     app.session.shut_down()

@@ -177,8 +177,12 @@ def test_the_fixture_is_answered() -> None:
     assert vocabulary.parameters is not None
     line = parameter_line(vocabulary.parameters)
     assert parsed_parameters(line) == pytest.approx(vocabulary.parameters, abs=5e-5)
-    assert [each.question for each in vocabulary.answers] == ["parameters", "noise"]
-    _, noise = vocabulary.answers
+    assert [each.question for each in vocabulary.answers] == ["parameters", "buttons", "noise"]
+    _, buttons, noise = vocabulary.answers
+    in_force, optimized, _ = shown.tables(buttons)
+    assert [row[0] for row in in_force.rows] == [row[0] for row in optimized.rows]
+    assert in_force.rows[0][0] == "new"
+    assert in_force.rows != optimized.rows
     assert len(shown.tables(noise)[0].rows) == 21
     assert lines["When FSRS says"].text.startswith("90 %, you recall 8")
     assert found.headline.startswith("FSRS predicts you well: ")
@@ -641,7 +645,7 @@ async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
         await until(pilot, lambda: "├" in text_of(app))
         assert "−0.0290 ±.0120" in text_of(app)
         await pilot.press("end")
-        await until(pilot, lambda: "Which numbers are noise?" in text_of(app))
+        await until(pilot, lambda: "What the buttons would show" in text_of(app))
         await pilot.press("n")
         await until(pilot, lambda: "Maps" in text_of(app))
         for key, evidence in (
@@ -667,8 +671,11 @@ async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
         await until(pilot, lambda: "preset Default" in text_of(app))
         await pilot.press("home", "space")
 
-        chosen = app.screen.query_one(SelectionList)
-        await until(pilot, lambda: len(chosen.selected) == 1)
+        ticked = app.screen.query_one(SelectionList)
+        await until(pilot, lambda: ticked.selected)
+        (chosen,) = ticked.selected
+        assert "Default" in str(ticked.options[ticked.highlighted or 0].prompt)
+        assert ticked.options[ticked.highlighted or 0].value == chosen
         await pilot.press("enter")
         await until(pilot, lambda: len(answers.asked) == 2 and on(app, "AnswersScreen")())
         of_default = answers.asked[1]

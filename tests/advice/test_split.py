@@ -41,7 +41,7 @@ def test_splitting_has_to_prove_itself(
     estimate: float, half: float, reviews: int, decision: str
 ) -> None:
     difference = Interval(estimate, half, reviews, 300, ((half / 1.968, 299),))
-    assert split.decide(difference, verdict(difference), 0.002) == decision
+    assert split._decide(difference, verdict(difference), 0.002) == decision
 
 
 def test_one_memory_keeps_its_parameters_together(log: ReviewLog) -> None:
@@ -106,7 +106,7 @@ def test_split_and_shared_parameters_are_fitted_alike(learner: Learner) -> None:
 
 
 def test_parameters_of_one_preset_on_reviews_of_another(learner: Learner) -> None:
-    found = split.parameters_on_reviews(learner, [100, 101])
+    found = split._parameters_on_reviews(learner, [100, 101])
     index = learner.trials.test_index
     mine = learner.trials.partition[index] == 101
     other = np.empty(len(learner.trials))
@@ -125,13 +125,13 @@ def test_presets_that_lose_too_much_on_each_other_stay_apart() -> None:
 
     near, far = difference(0.001), difference(0.02)
     pairs = {(a, b): near for a in (1, 2, 3) for b in (1, 2, 3) if a != b}
-    assert split.proposed_groups([1, 2, 3], pairs, 0.002) == [[1, 2, 3]]
+    assert split._proposed_groups([1, 2, 3], pairs, 0.002) == [[1, 2, 3]]
     pairs[1, 3] = far  # one direction is enough
-    assert split.proposed_groups([1, 2, 3], pairs, 0.002) == [[1, 2], [3]]
+    assert split._proposed_groups([1, 2, 3], pairs, 0.002) == [[1, 2], [3]]
     pairs[2, 1] = far
-    assert split.proposed_groups([1, 2, 3], pairs, 0.002) == [[1], [2, 3]]
+    assert split._proposed_groups([1, 2, 3], pairs, 0.002) == [[1], [2, 3]]
     pairs = dict.fromkeys(pairs, far)
-    assert split.proposed_groups([1, 2, 3], pairs, 0.002) == [[1], [2], [3]]
+    assert split._proposed_groups([1, 2, 3], pairs, 0.002) == [[1], [2], [3]]
 
 
 def test_a_single_preset_has_nothing_to_merge(log: ReviewLog) -> None:
@@ -173,10 +173,10 @@ def test_a_search_of_its_own_is_told(log: ReviewLog) -> None:
 # How often
 
 
-@given(st.integers(12, 4_000), st.sampled_from([*parameters.GROWTHS, None]))
+@given(st.integers(12, 4_000), st.sampled_from([*parameters._GROWTHS, None]))
 def test_every_review_is_predicted_by_the_fit_before_it(count: int, growth: float | None) -> None:
     index = np.arange(count) * 3
-    folds = parameters.refits(index, growth)
+    folds = parameters._refits(index, growth)
     assert np.array_equal(np.concatenate([fold.test for fold in folds]), index[count // 6 :])
     for fold in folds:
         assert fold.train[-1] < fold.test[0]
@@ -193,14 +193,14 @@ def test_cost_of_optimizing_less_often(log: ReviewLog, learner: Learner) -> None
     (held,) = (each for each in shown.tables(answers[0])[0].columns if each.startswith("minus"))
     assert held == "minus every +2 %"
     index = np.flatnonzero(learner.trials.partition == 100)
-    cost = parameters.staleness(learner, 100)
+    cost = parameters._staleness_of(learner, 100)
     assert list(cost)[-1:] == ["once, then never"]
     # By hand: one fit at a sixth, then never again.
     first = len(index) // 6
     weights = recency_weights(first)
     fitted = fsrs6.fit(learner.trials, index[:first], weights, Context())
     p = learner.with_parameters(fitted, index[first:])
-    always = learner.predict(RECENCY, parameters.refits(index, 0.02))
+    always = learner.predict(RECENCY, parameters._refits(index, 0.02))
     by_hand = learner.losses(p, index[first:]) - learner.losses(always, index[first:])
     assert cost["once, then never"].estimate == pytest.approx(by_hand.mean(), abs=1e-12)
 
@@ -214,7 +214,7 @@ def test_the_first_schedule_that_fails_ends_the_search(
     labels = [f"every +{growth} %" for growth in (10, 25, 50, 100)]
     cost = dict(zip(labels, (sure, sure, open_, sure), strict=True))
     cost |= {"once, then never": open_}
-    monkeypatch.setattr(parameters, "staleness", lambda *_: cost)
+    monkeypatch.setattr(parameters, "_staleness_of", lambda *_: cost)
     (found,) = parameters.how_often(learner, [100], 0.002)
     assert found.act == "every +25 %"
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice.workload.memories import MODELS, SM2, Memory, drawn_reviews, draws, fitted
+from srs_eval.advice.workload.memories import MODELS, SM2, Memory, _drawn_reviews, draws, fitted
 from srs_eval.advice.workload.simulator import ORDERS, Costs, Deck, Settings, Simulated, simulate
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import IntArray
@@ -250,7 +250,7 @@ def test_drawn_parameters_spread_around_the_fit(trials: Trials) -> None:
 
 def test_days_are_drawn_whole_and_in_blocks(trials: Trials) -> None:
     index = np.arange(len(trials))[10:]
-    drawn = drawn_reviews(np.random.default_rng(1), trials, index)
+    drawn = _drawn_reviews(np.random.default_rng(1), trials, index)
     assert np.all(np.diff(drawn) >= 0)
     assert np.all(np.isin(drawn, index))
     days, place = np.unique(trials.day[index], return_inverse=True)

@@ -26,7 +26,7 @@ from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.setup import Ledger, disagreement, make_setup
 from srs_eval.benchmark.tuning import _Search, _split_past
 from srs_eval.cli.options import Flags, Outputs
-from srs_eval.cli.research import say_tuned_on
+from srs_eval.cli.research import _say_tuned_on
 from srs_eval.data.datasets import Dataset, open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
@@ -570,7 +570,7 @@ def test_tuned_figures_flatter_on_the_users_of_the_audit(
     users: list[int], data: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger = Ledger(Path("ledger.json"), "", {}, frozenset((1, 5)), "f")
-    say_tuned_on(ledger, users, data)
+    _say_tuned_on(ledger, users, data)
     said = capsys.readouterr().err
     assert told in said
     assert bool(said) is bool(told)

@@ -18,7 +18,7 @@ import pytest
 import typer
 
 from srs_eval.cli.learner import _sensible_jobs
-from srs_eval.cli.main import app, main, with_stdout
+from srs_eval.cli.main import _with_stdout, app, main
 from srs_eval.data.paths import VERSION
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
@@ -137,7 +137,7 @@ def test_spellings_of_options(given: list[str], expected: dict[str, object]) -> 
     parent = group.make_context("srs-eval", ["run"])
     command = group.commands["run"]
     usual = command.make_context("run", [], parent=parent).params
-    parsed = command.make_context("run", with_stdout(given), parent=parent).params
+    parsed = command.make_context("run", _with_stdout(given), parent=parent).params
     assert parsed == {**usual, **expected}
 
 
@@ -546,12 +546,12 @@ def run() -> Run:
 def test_log_loss_and_verdict_are_readable_at_any_width(width: int, run: Run) -> None:
     from rich.console import Console
 
-    from srs_eval.report.console import run_table
+    from srs_eval.report.console import _run_table
 
     text = io.StringIO()
     console = Console(file=text, width=width)
     for group in run.groups():
-        console.print(run_table(group, width))
+        console.print(_run_table(group, width))
     lines = text.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     shown = f"{run.results()['AVG'].metrics.log_loss:.4f}"

@@ -138,7 +138,7 @@ def test_users_without_cards_or_decks(made: Path) -> None:
     assert "no table of decks" in log.receipt.notes[0]
 
 
-@pytest.mark.parametrize("table", ["cards", "decks"])
+@pytest.mark.parametrize("table", [pytest.param("cards", marks=pytest.mark.slow), "decks"])
 def test_what_rests_on_decks_is_skipped_by_name(table: str, tmp_path: Path) -> None:
     """Neither a partition that is none, nor a model that vanishes without a word."""
     folder = tmp_path / "data"

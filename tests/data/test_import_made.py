@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from srs_eval.anki_import import find_profiles, load_log
 from srs_eval.data.days import DAY_S, StoredClock, day_grid
 from srs_eval.data.errors import InputError
-from srs_eval.data.readers import collection, files, settings
+from srs_eval.data.readers import collection, files
 from srs_eval.data.readers.table import read_table
 from srs_eval.data.reviews import LEARNING, MISSING, RELEARNING, REVIEW
 from srs_eval.data.rows import select_rows
@@ -167,31 +167,6 @@ def with_parameters(path: Path, schema: int, stored: Any) -> Path:
                 content = json.dumps(preset)
                 connection.execute("update deck_config set config = ? where id = 5", (content,))
     return path
-
-
-SEVEN = tuple(0.25 * k for k in range(34))
-
-
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        ({"jschoreels.fsrs": {"fsrs_params_7": SEVEN}, "add-on": 1}, SEVEN),
-        ({"jschoreels.fsrs": {"fsrs_params_7": SEVEN[:33]}}, ()),
-        ({"jschoreels.fsrs": {"fsrs_params_7": "many"}}, ()),
-        ({"jschoreels.fsrs": [1]}, ()),
-        ([], ()),
-        ("[" * 100_000, ()),
-        ("not JSON", ()),
-    ],
-)
-def test_parameters_of_a_fork(content: object, found: tuple[float, ...], tmp_path: Path) -> None:
-    other = content if isinstance(content, str) else json.dumps(content)
-    preset = field(6, PARAMETERS) + field(255, other.encode())
-    path = make_collection(tmp_path / "new.anki2", schema=18, entries=HISTORY, preset=preset)
-    assert load_log(path).presets[5].fork_parameters == found
-    if isinstance(content, dict):  # older presets hold such keys beside their own
-        assert settings._fork_parameters({"name": "Own", **content}) == found
-    assert load_log(path).presets[5].parameters_in_force == PARAMETERS
 
 
 @pytest.mark.parametrize(

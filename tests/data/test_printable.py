@@ -205,7 +205,7 @@ async def test_brackets_in_names_are_no_markup(
         await until(pilot, lambda: f"Where {name} errs" in text_of(app))
         await pilot.press("escape")
         await until(pilot, on(app, "DetailsScreen"))
-        await pilot.press("2")
+        await pilot.press("v")
         await until(pilot, on(app, "CompareScreen"))
         await until(pilot, lambda: name in text_of(app))
     listed = [{**each, "words": f"{each['words']} [red]"} for each in models_document()["models"]]

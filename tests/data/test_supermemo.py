@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import srs_eval
+from srs_eval.advice import shown
 from srs_eval.anki_import import load_log
 from srs_eval.data.errors import InputError
 from srs_eval.data.readers.supermemo import SM15, SM16, SM17, read_history
@@ -253,3 +254,17 @@ def test_all_models_take_it(tmp_path: Path) -> None:
     results = srs_eval.evaluate(load_log(path), models=["AVG", "SM2", "Ebisu-v2"], use_cache=False)
     assert not results.failed
     assert set(results) == {"AVG", "SM2", "Ebisu-v2"}
+
+
+def test_ankis_sm2_is_no_rival_where_it_never_scheduled(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text(text_of(long_history()))
+    log = load_log(path)
+    assert log.receipt.app_name == "SuperMemo"
+    told = [*srs_eval.compare(log)]
+    text = " ".join(
+        f"{shown.line([each])} {' '.join(shown.sentences(each))} {srs_eval.tables(each)}"
+        for each in told
+    )
+    assert "SuperMemo" in text
+    assert "SM-2" not in text

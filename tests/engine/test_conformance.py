@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.cli.main import sentence_of
+from srs_eval.cli.main import _sentence_of
 from srs_eval.engine.conformance import Finding, _configurations_of, _gradients, findings
 from srs_eval.models import Model, all_models, load_model_file
 from tests.cli.program import main_here, program
@@ -190,8 +190,8 @@ def test_a_mistake_is_found(name: str, tmp_path: Path) -> None:
     assert kinds <= {each.kind for each in found}
     assert {each.kind for each in found} & KNOWING <= kinds  # it is blamed for nothing else
     for each in found:
-        assert "{" not in sentence_of(each)
-        assert sentence_of(each).startswith(f"{name}: ")
+        assert "{" not in _sentence_of(each)
+        assert _sentence_of(each).startswith(f"{name}: ")
 
 
 def test_a_gradient_is_found_wherever_it_is_written(tmp_path: Path) -> None:

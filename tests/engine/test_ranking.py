@@ -118,7 +118,7 @@ def test_places_are_in_the_order_of_verdicts() -> None:
         ("FSRS-5", 3, "worse"),
     ]
     assert group.lines[1].log_loss.estimate > group.lines[2].log_loss.estimate
-    assert [line for tie in group.ties for line in tie.lines] == list(group.lines)
+    assert [line for _, lines in group.ties for line in lines] == list(group.lines)
 
 
 def test_the_floor_is_a_line_and_no_place() -> None:

@@ -78,7 +78,7 @@ def states(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     return s, d
 
 
-KINDS = ("default", "inside", "at bounds")
+KINDS = ("default", pytest.param("inside", marks=pytest.mark.slow), "at bounds")
 STEPS = {"success": fsrs6._success, "failure": fsrs6._failure, "same_day": fsrs6._same_day}
 
 

@@ -30,7 +30,7 @@ State = tuple[Tensor, Tensor, Tensor]
 LEAST = 0.0001
 LOWER = np.array(fsrs7._LOWER, float)
 UPPER = np.array(fsrs7._UPPER, float)
-KINDS = ("default", "inside", "at bounds")
+KINDS = ("default", pytest.param("inside", marks=pytest.mark.slow), "at bounds")
 SECS = Protocol(short=True, secs=True)
 
 

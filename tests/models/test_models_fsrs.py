@@ -174,7 +174,7 @@ CASES = {
     "FSRS-4.5": Case(fsrs4dot5.RECURRENT, v4_first, v45_step, v45_curve),
     "FSRS-5": Case(fsrs5.RECURRENT, v5_first, v5_step, v45_curve),
 }
-KINDS = ("default", "inside", "at bounds")
+KINDS = ("default", pytest.param("inside", marks=pytest.mark.slow), "at bounds")
 each_model = pytest.mark.parametrize("name", CASES)
 each_kind = pytest.mark.parametrize("kind", KINDS)
 

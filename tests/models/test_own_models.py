@@ -315,7 +315,7 @@ def test_json_survives_parameters_that_are_not_finite(write: Write, collection: 
 # What it imports from its folder
 
 
-@pytest.mark.parametrize("jobs", ["0", "1"])
+@pytest.mark.parametrize("jobs", [pytest.param("0", marks=pytest.mark.slow), "1"])
 def test_a_file_imports_what_lies_beside_it(jobs: str, write: Write, collection: Path) -> None:
     """Also while it runs, and in a worker."""
     file = write("from parts.fitted import more\nassert more == 2", above="import helper_of_slip")

@@ -169,6 +169,6 @@ def test_what_anki_can_schedule_with() -> None:
     assert {"FSRS-6", "FSRS-6-recency", "FSRS-5", "FSRS-4.5", "FSRS-rs", "Anki-dry-run"} < usable
     assert not usable & {"FSRS-7-short-secs-recency", "FSRS-6-deck", "FSRS-6-binary", "Anki", "AVG"}
     assert remarks(resolve("FSRS-5,FSRS-7")) == [
-        "✓ Anki can use it: FSRS-5 from 24.11.",
+        "✓ Anki can use FSRS-5 (from 24.11).",
         "Fitted on intervals in seconds: FSRS-7.",
     ]

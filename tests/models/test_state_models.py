@@ -39,7 +39,7 @@ from tools.pretraining import state as pretraining_state
 from tools.simulated import simulate_learner
 
 LEARNERS = ((11, "fsrs"), (12, "sm2"), (13, "fsrs"), (14, "sm2"))
-CHECKED = 50
+CHECKED = 30
 OWN_FLAGS = resolve("STATE-FSRS-6")[0].protocol
 
 

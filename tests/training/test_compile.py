@@ -61,8 +61,6 @@ def block(path: Path) -> None:
     ("damage", "suffix"),
     [
         (tear, ".nbc"),
-        (block, ".nbi"),
-        pytest.param(block, ".nbc", marks=pytest.mark.slow),
         *(
             pytest.param(damage, suffix, marks=pytest.mark.slow)
             for damage, suffix in (
@@ -70,6 +68,7 @@ def block(path: Path) -> None:
                 (empty, ".nbi"),
                 (tear, ".nbi"),
                 (block, ".nbc"),
+                (block, ".nbi"),
             )
         ),
     ],

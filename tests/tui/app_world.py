@@ -16,8 +16,10 @@ from textual import events
 from srs_eval.advice.findings import (
     Against,
     Belief,
+    Buttons,
     Calibration,
     Candidate,
+    Card,
     Difference,
     Finding,
     Fit,
@@ -293,6 +295,10 @@ def make_answers() -> list[Finding]:
     )
     apart = Difference("all", "split", interval(0.006, 0.004), "keep shared")
     shared = Sharing("preset", 2, (apart,))
+    cards = (
+        Card("new", 0, (60.0, 360.0, 600.0, 691_200.0)),
+        Card("young", 9, (600.0, 1.2e6, 1.8e6, 3.4e6)),
+    )
     whole = Part("all", interval(0.847, 0.012), 0.87)
     near = Part("88–92 %", interval(0.88, 0.02), 0.9)
     late = interval(-0.03, 0.01), interval(-0.023, 0.03)
@@ -303,6 +309,7 @@ def make_answers() -> list[Finding]:
         Finding("fit", "all reviews", interval=average.difference, reviews=2_300, evidence=fit),
         of_preset("Default", 0.470, 0.029, 0.012, 0.97, "optimize"),
         of_preset("Maps", 0.452, 0.0005, 0.02, 0.52, "keep"),
+        Finding("buttons", "Default", evidence=Buttons(0.9, (("in force", cards),))),
         Finding("noise", "Default", evidence=Noise("0 of 21")),
         Finding("health", "Default", "keep", 0.98, evidence=Health(older, None)),
         Finding(*("split", "all presets", "keep shared", 0.98), reviews=4_000, evidence=shared),

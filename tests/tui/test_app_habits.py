@@ -130,18 +130,18 @@ async def test_tables_of_a_file_are_scrolled_to_what_there_is_no_room_for(tmp_pa
     async with app.run_test(size=(60, 20)) as pilot:
         await to_receipt(pilot)
         await pilot.press("n")
-        await until(pilot, lambda: " reviews" in text_of(app).splitlines()[7])
-        assert re.search(r"Vocabulary.*….*young +Default +2,493", text_of(app))
+        await until(pilot, lambda: " preset " in text_of(app).splitlines()[7])
+        assert re.search(r"Vocabulary.*….*young +Default +\d+ +2,\d+", text_of(app))
         assert "own retention" not in text_of(app)
-        await pilot.press(*["right"] * 20)
+        await pilot.press(*["right"] * 40)
         await until(pilot, lambda: "own retention" in text_of(app))
         await pilot.press("n")
-        await until(pilot, lambda: re.search(r"parameters +reviews +retention", text_of(app)))
+        await until(pilot, lambda: re.search(r"parameters +retention +cards", text_of(app)))
         await pilot.press("escape")
         await pilot.resize_terminal(140, 20)
         await pilot.press("i", "n")
         await until(pilot, lambda: "Chapter 7, animals and their young  Default" in text_of(app))
-        assert re.search("reviews +cards +own retention", text_of(app))
+        assert re.search("benchmark +anki +own retention", text_of(app))
 
 
 async def test_a_preset_without_reviews_is_told_by_its_name(tmp_path: Path) -> None:
@@ -389,12 +389,15 @@ async def test_names_are_short_and_what_is_told_once_stands_below(tmp_path: Path
         await to_results(pilot, app)
         await until(pilot, lambda: "F  FSRS-7 per preset" in text_of(app))
         assert "F✓ FSRS-6 recency" in text_of(app)
-        assert "✓ Anki can use it: FSRS-6 from 25.07." in text_of(app)
+        assert "✓ Anki can use FSRS-6 (from 25.07)." in text_of(app)
         assert "Fitted on intervals in seconds: FSRS-5, FSRS-7." in text_of(app)
         assert "skipped: 3 usable reviews, at least 6 are needed" in text_of(app)
         await until(pilot, lambda: "2 skipped: 3 usable reviews, at" in text_of(app))
         await pilot.resize_terminal(60, 20)
         await until(pilot, lambda: re.search(r"2 skipped:\s+3 usable\s+reviews", text_of(app)))
+        assert "Fitted on" not in text_of(app)
+        await pilot.press("end")
+        await until(pilot, lambda: "Fitted on intervals" in text_of(app))
 
 
 async def test_what_the_ranking_says_begins_with_its_doubt_and_is_cut_at_a_word(

@@ -14,7 +14,7 @@ import pytest
 
 from srs_eval.app import Options
 from srs_eval.cli.main import main
-from srs_eval.cli.options import Running
+from srs_eval.cli.options import Evaluation
 from srs_eval.data.errors import InputError
 from srs_eval.tui.config import Config, load_config
 from srs_eval.tui.screens import actions
@@ -174,12 +174,7 @@ def test_settings_hold_for_run(
 
 
 def test_a_report_ranks_the_models_of_the_app() -> None:
-    import inspect
-
-    from srs_eval.cli.learner import export
-
-    models = inspect.signature(export).parameters["models"]
-    assert models.default == Running.models == Options().models == Config().models == "all"
+    assert Evaluation.models == Options().models == Config().models == "all"
 
 
 async def test_keys_theme_and_threshold_hold_in_the_app(tmp_path: Path) -> None:

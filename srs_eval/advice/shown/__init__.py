@@ -44,6 +44,7 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
     ),
     Workload: _Renderer(costs.sentences, costs.in_line, costs.tables),
     TooFew: _Renderer(_unanswered),
+    f.Buttons: _Renderer(habits.preview_sentences, tables=habits.preview_tables),
     f.Unanswered: _Renderer(_unanswered),
     f.Retention: _Renderer(
         memory.retention_sentences, memory.retention_line, memory.retention_tables

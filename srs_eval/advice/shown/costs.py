@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from srs_eval.advice.findings import Finding, of
-from srs_eval.advice.sentences import signed
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.advice.workload.estimate import (
     ENDS,
@@ -27,7 +26,6 @@ OF_DRAWS = (
     "for habits like those of so far."
 )
 _TOLD = (0.85, 0.90)  # desired retentions that a line tells beside today's
-_OTHERS = (0.80, 0.85, 0.90, 0.95)  # desired retentions that today's is held against
 _MOST_ROWS = 12  # of the table; with more retentions every fifth is shown
 _LEAST_MINUTES = 1.0  # that overdue cards must cost to be more than chance
 _MUCH = 60.0  # minutes that overdue cards must cost to be told at a glance
@@ -69,21 +67,14 @@ def in_line(findings: Sequence[Finding]) -> str:
 
 def sentences(finding: Finding) -> tuple[str, ...]:
     """What is known so far; what is not known yet is left out."""
-    of_all = (_first, _today, _backlog, _covers, _change, _budget, _limit, _ranges)
+    of_all = (_first, _today, _backlog, _covers, _budget, _limit, _ranges)
     return tuple(each for says in of_all for each in says(of(finding, Workload)))
-
-
-def tables(finding: Finding) -> tuple[Table]:
-    return (_curve(of(finding, Workload)),)
 
 
 def _first(found: Workload) -> Iterator[str]:
     if not found.drawn:
-        source = "the parameters that fit your reviews best"
-        if len(found.draws):
-            of_all = f"{len(found.draws)} of {found.question.draws}"
-            source = f"{of_all} sets of parameters that your reviews allow"
-        yield f"First estimate, from {source}; ranges come with the last one."
+        sets = f"{found.question.draws} sets of parameters that your reviews allow"
+        yield f"First estimate; ranges come with the last of {sets}."
 
 
 def _today(found: Workload) -> Iterator[str]:
@@ -151,26 +142,6 @@ def _covers(found: Workload) -> Iterator[str]:
     )
 
 
-def _change(found: Workload) -> Iterator[str]:
-    """What other retentions change: of figures as the table shows them, so that the reader finds
-    the same."""
-    here, parts = found.at(found.desired), []
-    median, draws = found.median, np.array(found.draws)
-    shown_minutes, shown_known = median[:, MINUTES].round(1), median[:, KNOWN].round()
-    for other in _OTHERS if found.drawn else ():
-        there = found.at(other)
-        if there == here or abs(found.retentions[there] - other) > 1e-9:
-            continue
-        low, high = np.quantile(draws[:, there, MINUTES] - draws[:, here, MINUTES], ENDS)
-        parts.append(
-            f"{other:.2f} {signed(shown_minutes[there] - shown_minutes[here], 1)} minutes a day "
-            f"({signed(low, 1)} to {signed(high, 1)}) and "
-            f"{signed(shown_known[there] - shown_known[here], 0)} cards known"
-        )
-    if parts:
-        yield f"Instead of {found.desired:.2f}: {'; '.join(parts)}."
-
-
 def _budget(found: Workload) -> Iterator[str]:
     budget = found.question.budget
     if budget is None or not found.drawn:
@@ -207,7 +178,9 @@ def _ranges(found: Workload) -> Iterator[str]:
 # As tables
 
 
-def _curve(found: Workload) -> Table:
+def tables(finding: Finding) -> tuple[Table]:
+    """What each desired retention costs."""
+    found = of(finding, Workload)
     budget, median = found.question.budget, found.median
     rows: list[tuple[Cell, ...]] = []
     for k in _shown(found):
@@ -232,11 +205,9 @@ def _curve(found: Workload) -> Table:
         cells = (_number(figure, now[figure]) for figure in (REVIEWS, MINUTES, KNOWN))
         rows.append((label, "now", *cells, passed))
     last = "passed" if budget is None else f"days > {budget:g} min"
-    return Table(
-        f"{found.preset}: {counted(found.question.days, 'day')}, by desired retention",
-        ("desired", "", "reviews/day", "minutes/day", "known", last),
-        tuple(rows),
-    )
+    title = f"{found.preset}: {counted(found.question.days, 'day')}, by desired retention"
+    columns = ("desired", "", "reviews/day", "minutes/day", "known", last)
+    return (Table(title, columns, tuple(rows)),)
 
 
 def _shown(found: Workload) -> list[int]:

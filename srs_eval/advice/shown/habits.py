@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from srs_eval.advice.findings import OPEN, Finding, Hard, Noise, Often, Step, Steps, of
+from srs_eval.advice.findings import OPEN, Buttons, Finding, Hard, Noise, Often, Step, Steps, of
 from srs_eval.advice.sentences import (
     better_by,
     in_groups,
     lacks,
     listed,
     percent,
-    signed,
-    spanned,
     sure,
 )
 from srs_eval.advice.tables import Table
@@ -89,18 +87,9 @@ def hard_line(findings: Sequence[Finding]) -> str:
 
 
 def hard_sentences(finding: Finding) -> list[str]:
-    """Whether it behaves like Again, how often it is pressed, what is recalled after it."""
+    """Whether it behaves like Again, and how often it is pressed."""
     found = of(finding, Hard)
     said = [f"Hard, {percent(found.share)} of your answers to reviews: {hard_line([finding])}."]
-    for each in found.after:
-        if each.button == "Hard":
-            bias = each.bias.estimate
-            low, high = (signed(-100 * end, 1) for end in (each.bias.high, each.bias.low))
-            said.append(
-                f"At the review after it you recall {percent(each.recalled)}, "
-                f"{100 * abs(bias):.1f} points {'less' if bias > 0 else 'more'} than FSRS expects "
-                f"{spanned(low, high, each.bias)}."
-            )
     if finding.interval is not None:
         gain = f"{better_by(finding.interval.estimate)} {sure(finding.interval)}"
         said.append(f"Were it Again in the past, log loss would be {gain}.")
@@ -185,3 +174,47 @@ def duration(minutes: float) -> str:
     if minutes < 60:
         return f"{minutes:.2g} min"
     return f"{minutes / 60:.2g} h" if minutes < 1440 else f"{minutes / 1440:,.1f} days"
+
+
+# What the buttons would show
+
+_DAY_S = 86_400.0
+
+
+def preview_sentences(finding: Finding) -> tuple[str]:
+    desired = of(finding, Buttons).retention
+    return (
+        f"What the buttons would show at the desired retention of {desired:.2f}, for a new card "
+        "and for typical ones that are answered when they are due.",
+    )
+
+
+def preview_tables(finding: Finding) -> tuple[Table, ...]:
+    found = of(finding, Buttons)
+    return tuple(
+        Table(
+            f"Buttons by {candidate} at {found.retention:.2f}; Anki fuzzes 3 days and more",
+            ("card", "Again", "Hard", "Good", "Easy"),
+            tuple(
+                (
+                    f"{card.kind}, {card.interval} d" if card.interval else card.kind,
+                    *map(as_anki_writes, card.seconds),
+                )
+                for card in cards
+            ),
+        )
+        for candidate, cards in found.by_candidate
+    )
+
+
+def as_anki_writes(seconds: float) -> str:
+    """ "10m", "3.1h", "12d", "1.4mo", "2.1y"."""
+    units = (("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", _DAY_S), ("mo", 30 * _DAY_S))
+    unit, length = "y", 365 * _DAY_S
+    for (smaller, small), (_, limit) in zip(units, (*units[1:], (unit, length)), strict=True):
+        if seconds < limit:
+            unit, length = smaller, small
+            break
+    places = 0 if unit in ("s", "m", "d") else 1
+    shown = f"{seconds / length:.{places}f}"
+    return f"{shown.removesuffix('.0')}{unit}"

@@ -34,7 +34,7 @@ from srs_eval.advice.sentences import (
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
 
-NAMES: Mapping[str, str] = {
+_NAMES: Mapping[str, str] = {
     NOW: "current",
     RECENCY: "optimized, as Anki does it",
     OPTIMIZED: "optimized, all reviews alike",
@@ -63,7 +63,7 @@ _DO: Mapping[str, str] = {
 
 def named(candidate: str) -> str:
     """A candidate as a person reads it."""
-    return NAMES.get(candidate, candidate)
+    return _NAMES.get(candidate, candidate)
 
 
 def in_line(findings: Sequence[Finding]) -> str:

@@ -95,7 +95,7 @@ def _how_well(finding: Finding) -> str:
     whose = {"stored": "with your parameters ", "defaults": "with its defaults "}
     saved = f"{whose.get(found.by, 'optimized, ')}{_share(found.saved, 'guessing your average')}"
     if found.by != "optimized":
-        saved += f", optimized {_share(found.of('average').saved)}"
+        saved += f", optimized {_share(found.of('average')[0].saved)}"
     if found.says == OPEN:
         is_enough = finding.interval is not None and enough_to_tell(finding.interval)
         why = saved if is_enough else lacks(finding.missing)
@@ -111,11 +111,9 @@ def _how_well(finding: Finding) -> str:
 def fit_line(findings: Sequence[Finding]) -> str:
     """ "better than SuperMemo SM-15 (16 … 31 %); better than your average (…), once optimized"."""
     found = of(findings[0], Fit)
-    brought = [each for each in found.against if each.kind == "brought along"]
-    told = [
-        _against(each)
-        for each in (*(brought or [found.of("older scheduler")]), found.of("average"))
-    ]
+    kinds = {each.kind for each in found.against}
+    other = "brought along" if "brought along" in kinds else "older scheduler"
+    told = [_against(each) for kind in (other, "average") for each in found.of(kind)]
     return f"{'; '.join(told)}, once optimized"
 
 
@@ -128,9 +126,11 @@ def fit_sentences(finding: Finding) -> list[str]:
     """Whether to change to FSRS, how well it predicts, on what that rests."""
     found = of(finding, Fit)
     told = [each for each in (_change(finding), _how_well(finding)) if each]
-    older = found.of("older scheduler")
-    if found.now is None and enough_to_tell(older.difference):
-        told.append(f"Optimized, it is {_share(older.saved, 'the older scheduler (SM-2)')}.")
+    told += [
+        f"Optimized, it is {_share(older.saved, 'the older scheduler (SM-2)')}."
+        for older in found.of("older scheduler")
+        if found.now is None and enough_to_tell(older.difference)
+    ]
     if found.now is not None and found.says in ("no better", "worse"):
         told[0] += " Expect little of it."
     if finding.missing is not None:

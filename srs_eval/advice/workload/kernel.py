@@ -374,11 +374,11 @@ def play(
                 break
             for i in range(steps, steps + LANES):
                 stepping[i], step_rating[i] = 0, 3.0
-            _step(parameters, states, room, stepping, 0.0, step_rating, 0, steps, work)
+            _step(parameters, states, room, stepping, step_rating, 0, steps, work)
             if _SEPARATE:
                 _scheduler_step(
-                    scheduler_parameters, scheduler_states, room, stepping, 0.0, step_rating, 0,
-                    steps, work,
+                    scheduler_parameters, scheduler_states, room, stepping, step_rating, 0, steps,
+                    work,
                 )  # fmt: skip
 
         # When they come up again

@@ -2,7 +2,7 @@
 
     begin(parameters, states, room, card, rating, start, end, work)
     review(parameters, states, room, card, t, rating, start, end, work)      of a later day
-    step(parameters, states, room, card, t, rating, start, end, work)        of the same day
+    step(parameters, states, room, card, rating, start, end, work)           of the same day
     recall(parameters, states, room, card, t, count, out)                    probabilities
     follow(histories_table, work_table)                                      whole histories
 
@@ -10,7 +10,7 @@
     intervals(states, card, count, factor, out)
 
 That is all that the simulation asks of a model. `states` (width, room) are those of all cards;
-card[start:end] are answered, each once; `t` are days, in a step one number for all. Arrays are
+card[start:end] are answered, each once; `t` are days. Arrays are
 pointers (`records`) with LANES places more than are used, which hold ordinary values. `follow` is
 called from Python.
 
@@ -130,10 +130,9 @@ def _review_all(
 
 
 def _step_all(
-    parameters: Any, states: Any, room: int, card: Any, t: float, rating: Any, start: int, end: int,
-    work: Any,
-) -> None:  # fmt: skip
-    dt = broadcast(t)
+    parameters: Any, states: Any, room: int, card: Any, rating: Any, start: int, end: int, work: Any
+) -> None:
+    dt = broadcast(0.0)
     for i in range(start, end, LANES):
         w = as_tuple(parameters, _VALUES)
         old = gather_state((states, room), card, i, _STATES)
@@ -186,7 +185,7 @@ def _follow(followed_table: Any, work_table: Any) -> None:
             it.same_day[k], work,
         )  # fmt: skip
         _step(
-            it.parameters, it.states, it.room, it.card, 0.0, it.rating, it.same_day[k],
+            it.parameters, it.states, it.room, it.card, it.rating, it.same_day[k],
             it.begins[k + 1], work,
         )  # fmt: skip
 

@@ -145,7 +145,7 @@ def draws(
 def _drawn(
     random: np.random.Generator, trials: Trials, index: IntArray, context: Context
 ) -> Memory:
-    reviews = drawn_reviews(random, trials, index)
+    reviews = _drawn_reviews(random, trials, index)
     weights = np.ones(len(reviews))
     model = fsrs6.TRAINABLE.model(trials, context)
     # gamma ((w - default) / deviation)^2 is a normal prior's with this standard deviation; S0,
@@ -159,7 +159,7 @@ def _drawn(
     return Memory("FSRS-6", tuple(trainable.fit(trials, reviews, weights, context)))
 
 
-def drawn_reviews(random: np.random.Generator, trials: Trials, index: IntArray) -> IntArray:
+def _drawn_reviews(random: np.random.Generator, trials: Trials, index: IntArray) -> IntArray:
     """Positions of the reviews of drawn days, in review order; as many days as there are."""
     days, place = np.unique(trials.day[index], return_inverse=True)
     starts = random.integers(len(days), size=-(-len(days) // BLOCK_DAYS))

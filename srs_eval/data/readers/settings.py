@@ -24,7 +24,6 @@ from srs_eval.data.reviews import MOST_PARAMETERS, Deck, Preset
 
 # What the older scheduler's settings may be, and Anki's default where they are not
 # (rslib/src/deckconfig/mod.rs, `ensure_deck_config_values_valid`).
-_FORK, _FORK_LENGTH = "jschoreels.fsrs", 34
 _EASE = "new.initialFactor"  # in JSON in thousandths
 _SM2 = (
     ("new.ints.0", "graduating_interval_good", (1, 36500, 1)),
@@ -71,9 +70,7 @@ def _preset_from_proto(
     key: int, label: str, content: Any, modified: Any, name: str, notes: list[str]
 ) -> Preset:
     config = parse("DeckConfig", _bytes(content), f"{name} is damaged (preset {key})")
-    return _preset(
-        key, label, lambda _, field: getattr(config, field), config.other, modified, notes
-    )
+    return _preset(key, label, lambda _, field: getattr(config, field), modified, notes)
 
 
 def _presets_from_json(found: Mapping[Any, Any], notes: list[str]) -> dict[int, Preset]:
@@ -82,9 +79,8 @@ def _presets_from_json(found: Mapping[Any, Any], notes: list[str]) -> dict[int, 
         key = integer_of(raw_key)
         if key is None or not isinstance(value, dict):
             continue
-        read = partial(_in_json, value)
-        label = _text(value.get("name"))
-        presets[key] = _preset(key, label, read, value, value.get("mod"), notes)
+        read, label = partial(_in_json, value), _text(value.get("name"))
+        presets[key] = _preset(key, label, read, value.get("mod"), notes)
     return presets
 
 
@@ -101,25 +97,7 @@ def _in_json(value: Any, path: str, _: str) -> Any:
     return None if ease is None else ease / 1000
 
 
-def _fork_parameters(other: Any) -> tuple[float, ...]:
-    """The FSRS-7 list that a fork of Anki keeps among the keys that Anki does not know.
-
-    JSON of its own in a newer preset, keys of the preset in an older one (JSchoreels/anki:
-    rslib/src/deckconfig). Anything else is (), and so are drafts of another length.
-    """
-    if isinstance(other, bytes):
-        try:
-            other = json.loads(other) if other else {}
-        except (ValueError, RecursionError):
-            return ()
-    fields = other.get(_FORK) if isinstance(other, dict) else None
-    found = _numbers(fields.get("fsrs_params_7")) if isinstance(fields, dict) else ()
-    return found if len(found) == _FORK_LENGTH else ()
-
-
-def _preset(
-    key: int, label: str, read: _Read, other: Any, modified: Any, notes: list[str]
-) -> Preset:
+def _preset(key: int, label: str, read: _Read, modified: Any, notes: list[str]) -> Preset:
     """A preset with Anki's own repairs: what is out of range becomes the default."""
     lists = {
         4: _parameters(read("fsrsWeights", "fsrs_params_4")),
@@ -145,7 +123,6 @@ def _preset(
         relearning_steps=_numbers(read("lapse.delays", "relearn_steps")),
         maximum_interval=longest if longest and 1 <= longest <= 36500 else 36500,
         search=_text(read("weightSearch", "param_search")) or None,
-        fork_parameters=_fork_parameters(other),
         sm2_settings=tuple(_within(read(path, field), *bounds) for path, field, bounds in _SM2),
         new_a_day=_limit(read("new.perDay", "new_per_day"), 20),
         reviews_a_day=_limit(read("rev.perDay", "reviews_per_day"), 200),
@@ -326,7 +303,7 @@ _MESSAGES = {
         "maximum_review_interval 16 uint32, graduating_interval_good 18 uint32, "
         "graduating_interval_easy 19 uint32, review_order 33 int32, "
         "desired_retention 37 float, historical_retention 40 float, param_search 45 bytes, "
-        "ignore_revlogs_before_date 46 bytes, other 255 bytes"
+        "ignore_revlogs_before_date 46 bytes"
     ),
     "NormalDeck": "config_id 1 int64, desired_retention? 10 float",
     "FilteredDeck": "reschedule 1 bool",

@@ -222,4 +222,5 @@ def _table(
         left_out=sum(left_out.values()),
         predictions={name: column[order] for name, column in predictions.items()},
         notes=notes,
+        app_name="SuperMemo",
     )

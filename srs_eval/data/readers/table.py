@@ -65,6 +65,7 @@ class Table:
     rows: Rows | None = None
     left_out: int = 0  # entries with an impossible time; lines that are no reviews
     has_kinds: bool = True
+    app_name: str = "Anki"  # what scheduled the reviews, "" where that is not known
     predictions: Mapping[str, FloatArray] = field(default_factory=dict)
     """Of the rows, as `ReviewLog.predictions`."""
     notes: tuple[str, ...] = ()
@@ -147,7 +148,7 @@ def read_table(content: bytes, names: list[str], delimiter: str, name: str) -> T
     none = np.zeros(len(time_ms), np.int64)
     taken = rest[2] if len(rest) > 2 else none
     entries, unreadable = entries_from_columns(time_ms, rest[0], rest[1], none, none, taken)
-    return Table(words, entries, left_out=unreadable, has_kinds=False)
+    return Table(words, entries, left_out=unreadable, has_kinds=False, app_name="")
 
 
 def _records(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any, Literal
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
@@ -15,7 +15,8 @@ from textual.widgets import Button, DataTable, Select, Static, TabbedContent, Ta
 
 from srs_eval.data.reviews import MISSING
 from srs_eval.report import formats as words
-from srs_eval.report.inspection import DeckReport, Inspection, PresetReport
+from srs_eval.report.document import Table
+from srs_eval.report.inspection import DeckReport, Inspection, PresetReport, summary_tables
 from srs_eval.tui.screens.base import AppScreen
 
 _NAME = 24  # columns that a name gets, however little room there is
@@ -78,9 +79,9 @@ class ReceiptScreen(AppScreen, actions="receipt"):
             (f"{receipt.format}{span}\nDays: {receipt.day_boundaries}", "dim"),
         )
         self.query_one("#facts", Static).update(facts)
-        self._reasons(receipt)
-        self._decks(receipt, f"{rule}_rows")
-        self._presets(receipt, f"{rule}_rows")
+        names = ("reasons", "decks", "presets")
+        for name, table in zip(names, summary_tables(receipt), strict=True):
+            self._fill(self.query_one(f"#{name}", DataTable), table)
         notes = [f"• {note}" for note in receipt.notes]
         if receipt.deleted_cards:
             notes.append(
@@ -96,82 +97,20 @@ class ReceiptScreen(AppScreen, actions="receipt"):
         tabs = self.query_one(TabbedContent)
         tabs.get_tab("remarks").label = f"Notes ({len(notes)})" if notes else "Notes"
 
-    def _fill(
-        self, name: str, headings: Sequence[str], rows: list[tuple[Any, ...]], left: int = 1
-    ) -> None:
-        """Fill a table whose first `left` columns are aligned at their left end.
-
-        What there is no room for can be scrolled to, so what matters most comes first.
-        """
-        table: DataTable[Any] = self.query_one(f"#{name}", DataTable)
-        before = table.cursor_row
-        texts = [tuple(Text(each, "bold") for each in headings)]
-        texts += [
-            tuple(each if isinstance(each, Text) else Text(str(each)) for each in row)
-            for row in rows
-        ]
-        columns = list(zip(*texts, strict=True))
-        for cell in chain(*columns[left:]):
-            cell.justify = "right"
-        others = sum(max(cell.cell_len for cell in column) + 2 for column in columns[1:])
-        for cell in columns[0]:
-            cell.plain = words.shortened(cell.plain, max(_NAME, self.app.size.width - others - 3))
-        table.clear(columns=True)
-        table.add_columns(*texts[0])
-        table.add_rows(texts[1:])
-        table.move_cursor(row=before, animate=False)
-
-    def _reasons(self, receipt: Inspection) -> None:
-        rules = list(receipt.rows)
-        chosen = self.session.models.protocol.rows
-
-        def cells(values: list[int], style: str = "") -> list[Text]:
-            return [
-                Text(words.count(value), style if rule == chosen else "dim")
-                for rule, value in zip(rules, values, strict=True)
-            ]
-
-        found = [receipt.rows[rule] for rule in rules]
-        rows: list[tuple[Any, ...]] = [
-            (Text("count as reviews", "bold"), *cells([one.kept for one in found], "bold")),
-            ("  of them on a later day", *cells([one.later_days for one in found])),
-        ]
-        reasons = dict.fromkeys(reason for one in found for reason in one.dropped)
-        if reasons:
-            rows.append((Text("are left out", "bold"), "", ""))
-        for reason in reasons:
-            rows.append((f"  {reason}", *cells([one.dropped.get(reason, 0) for one in found])))
-        headings = tuple(f"{'▸' if rule == chosen else ''}{rule}" for rule in rules)
-        self._fill("reasons", ("entries that", *headings), rows)
-
-    def _decks(self, receipt: Inspection, counted: str) -> None:
-        rows: list[tuple[Any, ...]] = [
-            (
-                deck.name or f"deck {deck.id}",
-                "filtered deck" if deck.filtered else deck.preset,
-                words.count(getattr(deck.counts, counted)),
-                words.count(deck.counts.cards),
-                words.percent(deck.desired_retention, 0) if deck.desired_retention else "",
-            )
-            for deck in receipt.decks
-        ]
-        self._fill("decks", ("deck", "preset", "reviews", "cards", "own retention"), rows, left=2)
-
-    def _presets(self, receipt: Inspection, counted: str) -> None:
-        rows: list[tuple[Any, ...]] = [
-            (
-                preset.name or f"preset {preset.id}",
-                preset.schedules_with,
-                words.count(getattr(preset.counts, counted)),
-                words.percent(preset.desired_retention, 0) if preset.desired_retention else "",
-                words.count(preset.counts.cards),
-                preset.decks,
-                preset.ignore_before or "",
-            )
-            for preset in receipt.presets
-        ]
-        headings = ("parameters", "reviews", "retention", "cards", "decks", "ignores before")
-        self._fill("presets", ("preset", *headings), rows, left=2)
+    def _fill(self, shown: DataTable[Any], table: Table) -> None:
+        """What there is no room for can be scrolled to; names are cut before."""
+        before, texts = shown.cursor_row, table.texts()
+        columns = zip(*([column.title for column in table.columns], *texts), strict=True)
+        others = sum(max(map(cell_len, column)) + 2 for column in list(columns)[1:])
+        room = max(_NAME, self.app.size.width - others - 3)
+        sides: list[Any] = ["right" if right else "left" for right in table.right]
+        shown.clear(columns=True)
+        for column, side in zip(table.columns, sides, strict=True):
+            shown.add_column(Text(column.title, "bold", justify=side))
+        for name, *cells in texts:
+            row = zip([words.shortened(name, room), *cells], sides, strict=True)
+            shown.add_row(*(Text(cell, justify=side) for cell, side in row))
+        shown.move_cursor(row=before, animate=False)
 
     @on(Select.Changed, "#rows")
     def _rows_chosen(self, event: Select.Changed) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from srs_eval.advice.findings import Finding
@@ -50,23 +51,21 @@ def drawn_table(table: Table) -> WidthDependent:
             [_cell(cell, name) for cell, name in zip(row, table.columns, strict=True)]
             for row in table.rows
         ]
-        taken = _width(table, cells)
+        taken = sum(_widths(table, cells)) + 2 * len(table.columns)
         if taken - 2 > width:  # only the differences keep their intervals, rather than cut a name
             for row, texts_of_row in zip(table.rows, cells, strict=True):
                 for number, cell in enumerate(row):
                     if isinstance(cell, Interval) and number != place:
                         texts_of_row[number] = texts_of_row[number].partition(" ±")[0]
-        kept = len(table.columns) if place is not None else _unbroken(table, cells, width)
-        cells = [row[:kept] for row in cells]
+        longest = _widths(table, cells)
+        kept = len(longest) if place is not None else _unbroken(longest, width)
         words_only = [
             place for place in range(kept) if all(isinstance(row[place], str) for row in table.rows)
         ]
-        widest = max(
-            words_only or [0], key=lambda place: max((len(row[place]) for row in cells), default=0)
-        )
+        widest = max(words_only or [0], key=lambda place: longest[place])
         numbers = set(range(kept)) - set(words_only)
         texts = [[Text(name, "bold dim") for name in table.columns[:kept]]]
-        texts += [[Text(cell) for cell in row] for row in cells]
+        texts += [[Text(cell) for cell in row[:kept]] for row in cells]
         if place is None:
             return in_columns(texts, width, numbers, widest)
         if width - taken < _LEAST:
@@ -109,12 +108,13 @@ def _drawn_below(table: Table, place: int, width: int) -> list[Text]:
     if len(shown) > _MOST_BELOW:
         return []
     names = [cut(str(row[0]), _NAME) for row in shown]
-    taken = max(map(len, names), default=0) + 2
+    taken = max(map(cell_len, names), default=0) + 2
     drawn = _drawn(replace(table, rows=tuple(shown)), place, width - taken)
     if not drawn or width - taken < _LEAST or len(set(names)) < len(names):
         return []
     lines = zip(["", *names], drawn, strict=True)
-    return [Text(""), *(Text.assemble(f"{name:<{taken}}", picture) for name, picture in lines)]
+    beside = (Text.assemble(set_cell_size(name, taken), picture) for name, picture in lines)
+    return [Text(""), *beside]
 
 
 def _dot(table: Table, row: tuple[Cell, ...]) -> str:
@@ -123,23 +123,17 @@ def _dot(table: Table, row: tuple[Cell, ...]) -> str:
     return "●" if says is None else DOTS.get(says, "●") if says else "·"
 
 
-def _width(table: Table, cells: list[list[str]]) -> int:
-    """Columns that a table takes, with two blanks after each of its own."""
-    return sum(
-        max([len(name), *(len(row[number]) for row in cells)]) + 2
-        for number, name in enumerate(table.columns)
-    )
+def _widths(table: Table, cells: list[list[str]]) -> list[int]:
+    """What each column of a table takes; a Chinese or Japanese character takes two."""
+    rows = zip(table.columns, *cells, strict=True)
+    return [max(map(cell_len, column)) for column in rows]
 
 
-def _unbroken(table: Table, cells: list[list[str]], width: int) -> int:
+def _unbroken(widths: list[int], width: int) -> int:
     """How many columns are shown: rather fewer than broken figures. Words may be broken."""
-    longest = [
-        max([len(name), *(len(row[number]) for row in cells)])
-        for number, name in enumerate(table.columns)
-    ]
-    kept = len(longest)
-    if max(longest) < _WORDS:
-        while kept > _FEWEST and sum(longest[:kept]) + 2 * (kept - 1) > width:
+    kept = len(widths)
+    if max(widths) < _WORDS:
+        while kept > _FEWEST and sum(widths[:kept]) + 2 * (kept - 1) > width:
             kept -= 1
     return kept
 

@@ -265,10 +265,13 @@ class RankingTable(OptionList):
                 self.highlighted = place
 
     def scroll_to_highlight(self, top: bool = False) -> None:
-        """With the headings above the first model."""
+        """With the headings above the first model, and the remarks below the last one."""
         super().scroll_to_highlight(top)
-        if all(option.disabled for option in self.options[: self.highlighted or 0]):
+        place = self.highlighted or 0
+        if all(option.disabled for option in self.options[:place]):
             self.scroll_home(animate=False, immediate=True)
+        elif all(option.disabled for option in self.options[place + 1 :]):
+            self.scroll_end(animate=False, immediate=True)
 
 
 def _sizes(width: int, names: int, order: str) -> dict[str, int]:
