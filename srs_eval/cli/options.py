@@ -369,6 +369,9 @@ class Running(Evaluation):
         str | None,
         output_option(..., "Write CSV to a file, or to stdout with -.", metavar="FILE|-"),
     ] = None
+    all_models: Annotated[
+        bool, output_option(..., "Print all models, not only ten.", "--all-models")
+    ] = False
     names: NamesOption = "2025"
 
 
@@ -417,16 +420,25 @@ class Outputs:
         Path | None, output_option(..., "Write every picture to a folder.", metavar="DIR")
     ] = None
     json: JsonOption = None
+    short: Annotated[
+        bool, output_option(..., "Markdown of about 15 lines, to post in a forum.", "--short")
+    ] = False
+    open: Annotated[bool, output_option(..., "Open the page in the browser.", "--open")] = False
 
     def check(self, *read: Path | None) -> None:
         """Refuse what cannot be written; `read` is what the work is on. Raises InputError."""
         check_targets(read, self.html, self.md, self.json, csv=self.csv, png=self.png)
+        if self.open and self.html in (None, "-"):
+            raise InputError("--open shows the page that --html writes: add --html FILE.")
 
     def write(self, document: Document) -> None:
         """A report in the forms that were asked for; in the terminal's where none was."""
         from srs_eval.report.files import as_text, write_as
 
-        for form, target in (("html", self.html), ("md", self.md), ("json", self.json)):
+        md = "short" if self.short else "md"
+        if self.short and self.md is None:
+            write("-", as_text(document, md))
+        for form, target in (("html", self.html), (md, self.md), ("json", self.json)):
             if target is not None:
                 write(target, as_text(document, form))
         written: list[Path] = []
@@ -435,6 +447,12 @@ class Outputs:
                 written += write_as(document, form, folder)
         if written:
             say(f"{counted(len(written), 'file')} written.")
+        if self.open and self.html is not None:
+            import webbrowser
+
+            page = Path(self.html).expanduser().resolve()
+            if not webbrowser.open(page.as_uri()):
+                say(f'No browser was found: open "{page}" yourself.')
         if self == Outputs():
             console = console_for(sys.stdout)
             console.print(document_text(document, console.width))

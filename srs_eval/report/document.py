@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from srs_eval.report.formats import half, with_sign
@@ -99,6 +99,16 @@ class Table:
             bool(self.rows) and all(not isinstance(row[k], str) for row in self.rows)
             for k in range(len(self.columns))
         ]
+
+    @property
+    def in_brief(self) -> Table:
+        """Its brief rows only."""
+        kept = range(len(self.rows)) if self.brief is None else self.brief
+        own = None if self.own is None else kept.index(self.own)
+        faint = tuple(place for place, k in enumerate(kept) if k in self.faint)
+        return replace(
+            self, rows=tuple(self.rows[k] for k in kept), own=own, faint=faint, brief=None
+        )
 
     def texts(self) -> list[list[str]]:
         """The rows as people read them."""

@@ -11,9 +11,10 @@ import math
 import re
 from base64 import b64encode
 from collections.abc import Iterator
+from dataclasses import replace
 from html import escape
-from itertools import groupby
 from importlib import resources
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,11 @@ FOLDERS = ("csv", "png")  # forms that are a folder of files; html, md and json 
 
 
 def as_text(document: Document, form: str) -> str:
-    """A document as a page ("html"), as Markdown ("md") or as JSON ("json")."""
+    """A document as a page ("html"), as Markdown ("md", "short") or as JSON ("json")."""
     if form == "html":
         return harmless(page(document))
+    if form == "short":
+        return harmless(_in_brief(document))
     if form == "md":
         return harmless(_markdown(document))
     from srs_eval.report.export import to_json
@@ -122,16 +125,16 @@ def _markdown(document: Document) -> str:
     return "\n\n".join([*parts, MADE_BY]) + "\n"
 
 
-def in_brief(document: Document) -> str:
+def _in_brief(document: Document) -> str:
     """The answers in a line each, then the best model, the reader's own and the average."""
-    parts = [f"**{_escaped(document.title)}**", "\n".join(f"- {_escaped(e)}" for e in document.lead)]
-    for table in document.tables():
-        if table.name in ("ranking", "1-ranking"):
-            wanted = sorted({0, table.own or 0, *table.faint})
-            texts = table.texts()
-            lines = [f"{' · '.join(texts[place][:3])}" for place in wanted]
-            parts.append("\n".join(f"- {_escaped(each)}" for each in lines))
-    return harmless("\n\n".join([*parts, MADE_BY]) + "\n")
+    said = list(document.lead)
+    for table in (each for each in document.tables() if each.name in ("ranking", "1-ranking")):
+        texts = table.texts()
+        for place in sorted({0, table.own or 0, *table.faint} & set(range(len(texts)))):
+            yours = " (my scheduler)" if place == table.own else ""
+            said.append(f"{texts[place][0]}{yours}: log loss {texts[place][2]}")
+    listed = "\n".join(f"- {_escaped(each)}" for each in said)
+    return f"**{_escaped(document.title)}**\n\n{listed}\n\n{MADE_BY}\n"
 
 
 def _panes(screen: FirstScreen) -> Iterator[str]:
@@ -286,7 +289,7 @@ def _html(block: Block, level: int, place: str = "") -> str:
         case str():
             return _paragraph(block)
         case Table():
-            return _html_table(block) if block.shown else ""
+            return _folded(block) if block.shown else ""
         case Picture():
             return _html_figure(block)
         case Code():
@@ -326,7 +329,7 @@ def _html_item(item: Item) -> str:
     if isinstance(item, ByMonth):
         bars = (
             f'<li><i style="height:{max(figure - _LOWEST_MONTH, 1) / 50:.2f}rem"></i>'
-            f"{figure}<br>{escape(name)}</li>"
+            f"<span>{figure}</span>{escape(name)}</li>"
             for name, figure in item.months
         )
         return f'<ol class="months">{"".join(bars)}</ol>'
@@ -340,14 +343,15 @@ def _html_item(item: Item) -> str:
 def _html_row(item: Item) -> str:
     """A row of figures; a bar is drawn in its last cell: full, range and mark."""
     tag = "th" if isinstance(item, Heading) else "td"
-    kind = "" if isinstance(item, Heading) else item.level.replace(" ", "-")  # type: ignore
     first, *others = map(escape, _cells(item))
-    cells = f"<{tag}>{first}</{tag}>" + "".join(f'<{tag} class="n">{e}</{tag}>' for e in others)
+    cells = f"<{tag}>{first}</{tag}>"
+    cells += "".join(f'<{tag} class="n">{each}</{tag}>' for each in others)
     if isinstance(item, Bar):
         at = "" if item.tick is None else f"--at:{item.tick:.1%};"
         style = f"{at}--full:{item.share:.1%};--until:{max(item.until, item.share):.1%}"
         cells += f'<td class="bar"><i style="{style}"></i>{escape(item.note)}</td>'
-    return f"<tr{_given('class', kind)}>{cells}</tr>"
+    level = item.level if isinstance(item, Bar | Row) else ""
+    return f"<tr{_given('class', level.replace(' ', '-'))}>{cells}</tr>"
 
 
 def _paragraph(text: str) -> str:
@@ -379,6 +383,16 @@ def _html_figure(picture: Picture) -> str:
         f"<figure><figcaption>{escape(picture.title)}</figcaption>"
         f'<div class="scroll">{drawn}</div>{table}</figure>'
     )
+
+
+def _folded(table: Table) -> str:
+    """A table; of a long one what is enough, all of it below."""
+    if not table.brief or len(table.brief) == len(table.rows):
+        return _html_table(table)
+    whole = _html_table(replace(table, title=""))
+    some = _html_table(table.in_brief)
+    more = f"All {len(table.rows)} rows"
+    return f"{some}\n<details><summary>{more}</summary>\n{whole}\n</details>"
 
 
 def _html_table(table: Table) -> str:

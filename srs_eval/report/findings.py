@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from srs_eval.advice import shown
-from srs_eval.advice.findings import Finding
-from srs_eval.advice.overview import Line
+from srs_eval.advice.findings import Finding, OfAll, Unanswered
 from srs_eval.advice.questions import OF_PRESETS, REGISTRY
-from srs_eval.advice.sentences import parameter_line, where_to_paste
+from srs_eval.advice.sentences import month_in_words, parameter_line, where_to_paste
 from srs_eval.advice.shown.costs import OF_DRAWS
+from srs_eval.advice.shown.first_screen import what_to_do
 from srs_eval.advice.tables import SHARES, is_difference
 from srs_eval.advice.tables import Table as AnswerTable
 from srs_eval.advice.workload.estimate import Workload
@@ -36,66 +36,83 @@ def rows_closing(rows: str, with_option: bool) -> str:
     return _OF_ROWS[rows].format(f" (--rows {rows})" if with_option else "")
 
 
-def presets_section(lines: Sequence[Line]) -> list[Section]:
+def presets_section(answers: Sequence[Finding]) -> list[Section]:
     """What to do with each preset, with the parameters to paste."""
-    lines = [line for line in lines if line.question == OF_PRESETS and line.way]
-    if not lines:
+    presets = of_presets(answers)
+    if not presets:
         return []
-    sure = Column("how sure", note="that it is at least as good as leaving things as they are")
-    rows = ((line.title, line.way.capitalize(), line.text) for line in lines)
-    blocks: list[Block] = [Table.of("what-to-do", "", ("preset", "what to do", sure), rows)]
-    for line in lines:
-        if line.parameters is not None:
-            where = next(where_to_paste(each) for each in line.answers if each.parameters)
-            copied = (where, Code(parameter_line(line.parameters)))
-            blocks.append(Section(f"Parameters for {line.title}", copied, folded=True))
-    for number, line in enumerate(lines, start=1):
+    blocks: list[Block] = [presets_table(presets)]
+    for each in presets:
+        if each.parameters is not None:
+            copied = (where_to_paste(each), Code(parameter_line(each.parameters)))
+            blocks.append(Section(f"Parameters for {each.subject}", copied, folded=True))
+    for number, each in enumerate(presets, start=1):
         rests_on = [
             evidence(replace(answer, parameters=None), f"{answer.question}-{number}")
-            for answer in line.answers
+            for answer in (each, *_beside(each, answers))
         ]
-        blocks.append(Section(f"Why: {line.title}", _flat(rests_on), folded=True))
+        blocks.append(Section(f"Why: {each.subject}", _flat(rests_on), folded=True))
     return [Section("Your presets", tuple(blocks))]
 
 
+def of_presets(answers: Sequence[Finding]) -> list[Finding]:
+    """What to do with each preset, and what is left out."""
+    of_all = (OfAll, Unanswered)
+    found = [each for each in answers if each.question == OF_PRESETS]
+    return [each for each in found if not isinstance(each.evidence, of_all)]
+
+
+def presets_table(presets: Sequence[Finding]) -> Table:
+    """What to do with each, and how sure that is."""
+    sure = Column("how sure", note="that it is at least as good as leaving things as they are")
+    rows = ((each.subject, what_to_do(each), shown.line([each])) for each in presets)
+    return Table.of("what-to-do", "", ("preset", "what to do", sure), rows)
+
+
+def _beside(preset: Finding, answers: Sequence[Finding]) -> list[Finding]:
+    of_it = (each for each in answers if each.subject == preset.subject)
+    return [each for each in of_it if REGISTRY[each.question].is_beside]
+
+
 def answers_section(
-    answers: Sequence[Finding] | str, rows: str, lines: Sequence[Line], workload: Workload | str
+    answers: Sequence[Finding], rows: str, workload: Workload | str
 ) -> list[Section]:
     """A line for each question, opened for what it rests on."""
-    if isinstance(answers, str):
-        return [Section("Answers", (answers,))]
     if not answers:
         return []
-    of_presets = {OF_PRESETS} if any(each.subject == "all presets" for each in answers) else set()
-    said = {
-        line.question: f"{line.title}: {line.text}" if line.question == "time" else line.text
-        for line in lines
-        if line.question in REGISTRY and line.question not in of_presets
-    }
-    preset_lines = [line for line in lines if line.question == OF_PRESETS and line.way]
-    told = {id(answer) for line in preset_lines for answer in line.answers}
-    told_of_presets = {answer.question for line in preset_lines for answer in line.answers}
+    presets = of_presets(answers)
+    told = {id(each) for preset in presets for each in (preset, *_beside(preset, answers))}
+    questions_told = {each.question for each in answers if id(each) in told}
     blocks: list[Block] = []
+    untold: dict[str, list[str]] = {}
     for question, about in REGISTRY.items():
-        of_question = [
-            answer for answer in answers if answer.question == question and id(answer) not in told
-        ]
-        if not of_question:
+        found = [each for each in answers if each.question == question and id(each) not in told]
+        if found and isinstance(found[0].evidence, Unanswered):
+            untold.setdefault(shown.sentences(found[0])[0], []).append(about.title)
             continue
-        subject = of_question[0].subject
-        first = "" if subject in _ALL or len(of_question) == 1 else f"{subject}: "
-        first += "".join(shown.sentences(of_question[0])[:1]).rstrip(".")
-        said_before = len(preset_lines) if question in told_of_presets else 0
+        if not found:
+            continue
+        said_before = len(presets) if question in questions_told else 0
         rests_on = [
             evidence(answer, f"{question}-{number}")
-            for number, answer in enumerate(of_question, start=1 + said_before)
+            for number, answer in enumerate(found, start=1 + said_before)
         ]
-        blocks.append(
-            Section(about.title, _flat(rests_on), folded=True, said=said.get(question, first))
-        )
+        blocks.append(Section(about.title, _flat(rests_on), folded=True, said=_said(found)))
     blocks += _workload(workload)
+    blocks += [f"{why} {' '.join(titles)}" for why, titles in untold.items()]
     blocks.append(rows_closing(rows, with_option=False))
     return [Section("Answers", tuple(blocks))]
+
+
+def _said(found: Sequence[Finding]) -> str:
+    """All that is found on a question, in a line."""
+    question, subject = found[0].question, found[0].subject
+    if question == "time":
+        return f"{month_in_words(subject)}: {shown.line(found)}"
+    if REGISTRY[question].line and question != OF_PRESETS:
+        return shown.line(found)
+    first = "" if subject in _ALL or len(found) == 1 else f"{subject}: "
+    return first + "".join(shown.sentences(found[0])[:1]).rstrip(".")
 
 
 def _flat(sections: Sequence[Section]) -> tuple[Block, ...]:

@@ -427,7 +427,7 @@ def test_why_presets_cannot_be_judged_is_one_sentence(
     path.write_bytes(collection.read_bytes())
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("update cards set queue = -1")
-    assert main(["compare", str(path)]) == 0
+    assert main(["compare", str(path), "--details"]) == 0
     out, said = capsys.readouterr()
     assert "Which model predicts best?" in out
     assert len(said.splitlines()) == 1

@@ -84,11 +84,6 @@ def tables(finding: Finding) -> tuple[Table, ...]:
     return tuple(_of(finding).tables(finding))
 
 
-def act(finding: Finding) -> str:
-    """What is recommended of a preset's parameters, in two or three words."""
-    return parameters.ACTS.get(finding.act, finding.says)
-
-
 def document(finding: Finding) -> dict[str, Any]:
     """As JSON has it (layout: docs/formats.md, docs/findings.schema.json); None is not known."""
     found: dict[str, Any] = {

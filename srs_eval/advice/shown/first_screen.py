@@ -187,6 +187,13 @@ def _is_worth(finding: Finding) -> bool:
     return finding.act != KEEP and (finding.probability or 0.0) >= LIKELY
 
 
+def what_to_do(finding: Finding) -> str:
+    """ "optimize", "copy a line", "leave": with a preset."""
+    if isinstance(finding.evidence, LeftOut):
+        return "repair"
+    return _ROW.get(finding.act, finding.act) if _is_worth(finding) else "leave"
+
+
 def _worth_most(presets: Sequence[Finding]) -> Finding | None:
     worth = [each for each in presets if _is_worth(each)]
     gains = [(each.probability or 0.0) * (each.gain or 0.0) for each in worth]
@@ -463,7 +470,7 @@ def _row(finding: Finding, known: _Known) -> Row:
         part, desired = told.evidence.parts[0], told.evidence.desired
         remembered = f"{_of_100(part.recalled.estimate)} of {_of_100(desired or part.expected)}"
     stays_off = known.fit is not None and known.fit.act == "SM-2"
-    act = _ROW.get(finding.act, finding.act) if _is_worth(finding) and not stays_off else "leave"
+    act = "leave" if stays_off else what_to_do(finding)
     return Row((finding.subject, remembered, act), "" if act == "leave" else "fine")
 
 

@@ -55,18 +55,13 @@ def _range(saved: Interval, sign: int) -> str:
     return f"({low:.0f} … {high:.0f} %)".replace("-", "−")
 
 
-def headline(finding: Finding, below: bool = False) -> str:
-    """How well FSRS predicts, or whether to change to it; parameters may stand `below`."""
-    return _change(finding, below) or _how_well(finding)
-
-
-def _change(finding: Finding, below: bool = False) -> str:
+def _change(finding: Finding) -> str:
     """Whether to change to FSRS, of who schedules with something else; else ""."""
     found = of(finding, Fit)
     if found.now is None:
         return ""
     against, name = found.now, f"{_name(found.now)}, your scheduler"
-    how = "with the line below pasted" if below else "with parameters fitted to you"
+    how = "with parameters fitted to you"
     alone = {
         "worse": " (its defaults alone would be worse)",
         "as good": " (its defaults alone would be no better)",
