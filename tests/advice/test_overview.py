@@ -451,7 +451,7 @@ def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
     found.add([told, unanswered("models", "of no matter here")])
     assert found.lines[0].title == "FSRS for you?"
     assert shown.line(found.lines[0].answers).startswith("better than SuperMemo SM-15 (")
-    assert "than your average (" in found.lines[0].text
+    assert "than your average (" in shown.line(found.lines[0].answers)
 
 
 def test_ones_own_parameters_are_told_before_what_a_fit_would_add(log: ReviewLog) -> None:
