@@ -1,10 +1,10 @@
-"""Do the probabilities of the advice hold? Real people's later reviews are the judge.
+"""Do the probabilities of the advice hold? Real people's later reviews are the evaluate.
 
     python benchmarks/advice.py HISTORIES [--by-preset] [--points] [--choose]
 
 HISTORIES is a folder of collections, packages, CSV files or SuperMemo exports. At each boundary
 of the five time-series folds the program is asked with the reviews before it alone. What it says
-is judged on the next part: the log loss there of FSRS-6 fitted to all reviews before
+is evaluated on the next part: the log loss there of FSRS-6 fitted to all reviews before
 (`optimized`), with newer ones weighing more (`recency`), of SM-2 and of FSRS-6's defaults. Stored
 parameters are taken away first, for they know the future. With --by-preset each preset is asked
 about, on the rows that Anki's optimizer takes; otherwise the whole file is, on the benchmark's,
@@ -41,7 +41,7 @@ from srs_eval.data.trials import Fold
 from srs_eval.stats.intervals import EQUIVALENT, Interval, verdict
 
 PARTS = 6
-FEWEST_TO_JUDGE = 50
+FEWEST_TO_EVALUATE = 50
 # What is asked: the candidate, and what it is compared with.
 PAIRS: dict[str, tuple[population.Published, population.Published]] = {
     "optimized or defaults": ("optimized", "defaults"),
@@ -103,7 +103,9 @@ def untouched(log: ReviewLog) -> ReviewLog:
         key: replace(preset, fsrs_parameters={}, fork_parameters=())
         for key, preset in log.presets.items()
     }
-    return replace(log, presets=presets, receipt=replace(log.receipt, fsrs_enabled=None))
+    return replace(
+        log, presets=presets, import_summary=replace(log.import_summary, fsrs_enabled=None)
+    )
 
 
 def points_of(name: str, log: ReviewLog, by_preset: bool) -> Iterator[tuple[str, Point]]:
@@ -130,7 +132,7 @@ def points_of(name: str, log: ReviewLog, by_preset: bool) -> Iterator[tuple[str,
         findings = are_my_parameters_good(learner, list(learner.groups), {}, {}, EQUIVALENT)
         for group, finding in zip(learner.groups, findings, strict=False):
             mine = future.trials.partition[coming] == group
-            if mine.sum() >= FEWEST_TO_JUDGE:
+            if mine.sum() >= FEWEST_TO_EVALUATE:
                 for pair, (candidate, other) in PAIRS.items():
                     difference = float((came[candidate] - came[other])[mine].mean())
                     yield (

@@ -5,7 +5,7 @@
 
 Two logs: learner 106 of the golden data set, and one of 500,000 reviews, the histories of 25
 simulated learners with as much same-day relearning, side by side. Theirs are different people
-from different seeds; the nodes of the trie per judged review, printed beside those of the real
+from different seeds; the nodes of the trie per evaluated review, printed beside those of the real
 learner 101, tell how much they share all the same. Each log is evaluated from loaded reviews to
 metrics, by the code of this checkout and by that of CHECKOUT in turn, each time in a fresh
 process with one thread, its kernels loaded and its caches of results off. Figures are seconds
@@ -138,7 +138,7 @@ def character(seed: int) -> Any:
 
 
 def sharing(data: Path, user: int) -> str:
-    """How many nodes there are for each judged review, in words."""
+    """How many nodes there are for each evaluated review, in words."""
     from srs_eval.data.datasets import open_dataset
     from srs_eval.engine.session import Session
     from srs_eval.models.configurations import resolve
@@ -148,9 +148,11 @@ def sharing(data: Path, user: int) -> str:
     parts = []
     for name in ("FSRS-6", "SBD", "HLR"):
         trials = session.trials(resolve(name)[0].protocol)
-        judged = len(trials.test_index)
-        parts.append(f"{len(history_trie(trials).parent) / judged:.2f} ({name}, {judged:,} judged)")
-    return "nodes per judged review " + ", ".join(parts)
+        evaluated = len(trials.test_index)
+        parts.append(
+            f"{len(history_trie(trials).parent) / evaluated:.2f} ({name}, {evaluated:,} evaluated)"
+        )
+    return "nodes per evaluated review " + ", ".join(parts)
 
 
 # Measuring

@@ -1,11 +1,11 @@
-"""A data set of any size in the layout of anki-revlogs-10k, for measuring; not for judging models.
+"""A data set of any size in the layout of anki-revlogs-10k, for measuring, not for evaluation.
 
     python benchmarks/make_dataset.py --users N --out DIR [--seed 1] [--median 25000]
                                       [--smallest 200] [--largest 500000]
 
 Sizes are as unequal as the published ones of srs-benchmark: quantiles of the same distribution,
 scaled to the median and cut off at the smallest and the largest, one user of that size included.
-(There, half of 9,999 users have 12,500 judged reviews or more, the largest has 1.94 million.) A
+(There, half of 9,999 users have 12,500 evaluated reviews or more, the largest has 1.94 million.) A
 few learners are simulated; each user has cards of one of them, drawn with repetition, begun on
 other days, with other intervals and some other answers, so that histories are not shared more
 than between the cards of one person. The same arguments give the same files.
@@ -25,9 +25,9 @@ from srs_eval.data.reviews import IntArray
 from srs_eval.data.rows import select_rows
 from tools.simulated import simulate_learner
 
-# Judged reviews at percentiles of the 9,999 users of srs-benchmark's result files.
+# Evaluated reviews at percentiles of the 9,999 users of srs-benchmark's result files.
 PERCENTILES = (0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 100.0)
-JUDGED = (15, 785, 1635, 2354, 4780, 12500, 35995, 89759, 147034, 300246, 606633, 1939325)
+EVALUATED = (15, 785, 1635, 2354, 4780, 12500, 35995, 89759, 147034, 300246, 606633, 1939325)
 MEDIAN, SMALLEST, LARGEST = 25_000, 200, 500_000
 LEARNERS, REVIEWS = 6, 20_000  # that are simulated
 OTHER_ANSWER = 0.04  # share of the answers that are changed
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def sizes_of(users: int, seed: int, median: int, smallest: int, largest: int) -> IntArray:
     """Reviews of each user: quantiles of the distribution, in an order of chance."""
     shares = 100 * (np.arange(users) + 0.5) / users
-    ratios = np.exp(np.interp(shares, PERCENTILES, np.log(JUDGED))) / JUDGED[5]
+    ratios = np.exp(np.interp(shares, PERCENTILES, np.log(EVALUATED))) / EVALUATED[5]
     sizes = np.clip((ratios * median).round().astype(np.int64), smallest, largest)
     sizes[-1] = largest
     return np.random.default_rng(seed).permutation(sizes)

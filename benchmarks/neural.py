@@ -72,7 +72,7 @@ def compare(name: str, options: argparse.Namespace) -> bool:
     loop, ours = (in_process(name, side, options) for side in ("loop", "srs-eval"))
     times = loop["seconds"] / ours["seconds"]
     print(
-        f"{name}, user {options.user}, {ours['judged']} judged (load {load:.1f})\n"
+        f"{name}, user {options.user}, {ours['evaluated']} evaluated (load {load:.1f})\n"
         f"  loop      {loop['seconds']:8.2f} s  {loop['peak_mb']:6.0f} MB  "
         f"log loss {loop['log_loss']:.6f}  ({options.torch_threads} threads)\n"
         f"  srs-eval  {ours['seconds']:8.2f} s  {ours['peak_mb']:6.0f} MB  "
@@ -129,7 +129,7 @@ def one_side(options: argparse.Namespace) -> dict[str, Any]:
         "seconds": seconds,
         "peak_mb": peak_mb(),
         "log_loss": log_loss(y, p),
-        "judged": len(y),
+        "evaluated": len(y),
     }
 
 

@@ -5,7 +5,7 @@
 
 For each of the people in FOLDER (numbered, not named), or golden users with --golden: log loss of
 FSRS-6-recency, and of each network tuned from the weights that are shipped and from those of each
-folder, minus FSRS-6-recency's, on the reviews that all of them judge. Then means over the people.
+folder, minus FSRS-6-recency's, on the reviews that all of them share. Then means over the people.
 --results keeps what is computed, so that the next run goes on from there.
 """
 
@@ -48,7 +48,7 @@ def main() -> None:
         known = json.loads(given.results.read_text())
     columns = [(model, weights) for model in given.models.split(",") for weights in folders]
     heads = [f"{model}, {weights}" for model, weights in columns]
-    print(f"| person | judged | {BASE} | {' | '.join(heads)} |")
+    print(f"| person | evaluated | {BASE} | {' | '.join(heads)} |")
     print("|---|" + "---|" * (2 + len(columns)), flush=True)
     rows = []
     for person, log in people(given.real and Path(given.real), given.golden):
@@ -65,13 +65,13 @@ def main() -> None:
             return known[key]
 
         try:
-            judged = len(session.trials(resolve(BASE)[0].protocol).test_index)
+            evaluated = len(session.trials(resolve(BASE)[0].protocol).test_index)
             base = loss(BASE, None)
             rows.append([base, *(loss(*column) - base for column in columns)])
         except NotEnoughData:
             continue
         cells = " | ".join(f"{each:+.4f}" for each in rows[-1][1:])
-        print(f"| {person} | {judged:,} | {base:.4f} | {cells} |", flush=True)
+        print(f"| {person} | {evaluated:,} | {base:.4f} | {cells} |", flush=True)
     if not rows:
         parser.error("nobody to predict: give --real or --golden")
     mean = np.mean(rows, axis=0)

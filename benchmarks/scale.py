@@ -7,13 +7,13 @@ Data sets are made by make_dataset.py (in DIR, kept there; else in a temporary f
 are run by the command line. Prints Markdown.
 
 1. Making the data set: reviews a second of processor time.
-2. `--users` learners x 10 configurations: seconds of clock and of processor, judged reviews, the
+2. `--users` learners x 10 configurations: seconds of clock and of processor, evaluated reviews, the
    highest memory of a worker and of the process that writes; then the same for 20 learners
    with the same largest one: a worker's memory should be the same within 10 %.
 3. One worker and two on the same 400 learners: how many times as fast two are, beside what two
    commands that share nothing get done at once: cores share memory and caches. On a machine with
    other work this measures the other work.
-4. One learner with 1.94 million judged reviews, the most among the published ones, with all of
+4. One learner with 1.94 million evaluated reviews, the most among the published ones, with all of
    `fast`: memory, below 5 GB.
 5. The process that writes, by itself: listing the files of 3,000 learners, adding 50,000 results
    of one configuration and publishing them.
@@ -49,7 +49,7 @@ from srs_eval.models.configurations import resolve
 from srs_eval.training.hyperparameters import Context
 
 CONFIGURATIONS = "AVG,MOVING-AVG,SM2-short,HLR,DASH,FSRS-4.5,FSRS-5,FSRS-6,FSRS-6-dry-run,Anki"
-PUBLISHED_USERS, PUBLISHED_JUDGED, LARGEST_JUDGED = 9_999, 349_923_850, 1_939_325
+PUBLISHED_USERS, PUBLISHED_EVALUATED, LARGEST_EVALUATED = 9_999, 349_923_850, 1_939_325
 FEW = 20
 PAIRED = 400
 BASE_MB = 90  # of the process that writes, before it has done anything
@@ -65,9 +65,9 @@ class Run:
     processor: float  # of the command and its workers
     worker_mb: float  # highest of any worker, also of one that is gone
     parent_mb: float
-    judged: int  # reviews x configurations
+    evaluated: int  # reviews x configurations
     units: int
-    sizes: np.ndarray  # (units,) judged reviews
+    sizes: np.ndarray  # (units,) evaluated reviews
     seconds: np.ndarray  # (units,) as `timing/` has them
     bytes: int  # of the folder
 
@@ -155,14 +155,14 @@ def part_two(many: Path, few: Path, home: Path, options: argparse.Namespace) -> 
     large = batch(many, home / "many-out", CONFIGURATIONS, options.jobs)
     count = len(resolve(CONFIGURATIONS))
     print(
-        f"| learners x {count} configurations | clock | processor | judged reviews a second of "
+        f"| learners x {count} configurations | clock | processor | evaluated reviews a second of "
         "clock | of processor | a worker | the writer |"
     )
     print("|---|--:|--:|--:|--:|--:|--:|")
     for run in (small, large):
         print(
             f"| {run.learners:,} | {run.clock:.0f} s | {run.processor:.0f} s | "
-            f"{run.judged / run.clock:,.0f} | {run.judged / run.processor:,.0f} | "
+            f"{run.evaluated / run.clock:,.0f} | {run.evaluated / run.processor:,.0f} | "
             f"{run.worker_mb:,.0f} MB | {run.parent_mb:,.0f} MB |"
         )
     change = large.worker_mb / small.worker_mb - 1
@@ -197,18 +197,18 @@ def part_three(many: Path, home: Path) -> None:
 def part_four(home: Path) -> None:
     """Histories of this kind keep about half of their rows; a first learner tells how many."""
     trial = made(home, "trial", 1, 50_000, 50_000)
-    share = batch(trial, home / "trial-out", "AVG", 1).judged / 50_000
-    rows = int(1.02 * LARGEST_JUDGED / share)
+    share = batch(trial, home / "trial-out", "AVG", 1).evaluated / 50_000
+    rows = int(1.02 * LARGEST_EVALUATED / share)
     target = made(home, "largest", 1, rows, rows)
     run = batch(target, home / "largest-out", "fast", 1)
-    judged = int(run.sizes.max())
+    evaluated = int(run.sizes.max())
     print(
-        f"One learner with {rows:,} reviews, {judged:,} judged, {run.units} configurations: "
+        f"One learner with {rows:,} reviews, {evaluated:,} evaluated, {run.units} configurations: "
         f"{run.clock:.0f} s of clock, {run.processor:.0f} s of processor, at most "
         f"{run.worker_mb / 1000:.2f} GB.\n"
     )
-    if judged < LARGEST_JUDGED:
-        print(f"(Fewer than the {LARGEST_JUDGED:,} of the largest published learner.)\n")
+    if evaluated < LARGEST_EVALUATED:
+        print(f"(Fewer than the {LARGEST_EVALUATED:,} of the largest published learner.)\n")
 
 
 def part_five(home: Path) -> Writing:
@@ -263,24 +263,24 @@ def write_many(home: Path, learners: int = 3_000, results: int = 50_000) -> Writ
 
 
 def estimate(run: Run, writing: Writing) -> None:
-    """Units take a + b x judged reviews, by least squares over the units of a run.
+    """Units take a + b x evaluated reviews, by least squares over the units of a run.
 
     Units are measured by the clock, so that both are scaled to the processor time of the whole
     run, which also counts starting, preparing and writing.
     """
     count = len(resolve(CONFIGURATIONS))
-    judged = PUBLISHED_JUDGED / PUBLISHED_USERS
+    evaluated = PUBLISHED_EVALUATED / PUBLISHED_USERS
     weight = 1 / np.sqrt(run.sizes)
     design = np.stack([weight, weight * run.sizes], axis=1)
     a, b = np.linalg.lstsq(design, weight * run.seconds, rcond=None)[0]
     scale = run.processor / run.seconds.sum()
     a, b = scale * a, scale * b
-    per_learner = count * (a + b * judged)
+    per_learner = count * (a + b * evaluated)
     disk = run.bytes / run.learners
     print(
-        f"A unit takes {1000 * a:.1f} ms and {1e6 * b:.2f} s a million judged reviews of processor "
-        f"time. For {count} configurations and learners with {judged:,.0f} judged reviews each on "
-        "average, as the published ones:\n"
+        f"A unit takes {1000 * a:.1f} ms and {1e6 * b:.2f} s a million evaluated reviews of "
+        f"processor time. For {count} configurations and learners with {evaluated:,.0f} evaluated "
+        "reviews each on average, as the published ones:\n"
     )
     print(
         "| learners | core-hours | hours on 2 cores | on 500 | results | the writer's memory | "
@@ -322,7 +322,7 @@ def batch(data: Path, out: Path, models: str, jobs: int, *more: str) -> Run:
         processor=usage.ru_utime + usage.ru_stime,
         worker_mb=max(each["peak_mb"] for each in timing),
         parent_mb=peak,
-        judged=int(sizes.sum()),
+        evaluated=int(sizes.sum()),
         units=len(timing),
         sizes=sizes,
         seconds=np.array([each["seconds"] for each in timing]),

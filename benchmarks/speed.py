@@ -279,11 +279,11 @@ def part_all(learner: Learner, limit: float, repeat: int) -> None:
                 seconds[each.name].append(used)
         if count:
             totals.append(total)
-    judged = len(session.trials(configurations[0].protocol).test_index)
-    reviews = session.log.receipt.entries_read
+    evaluated = len(session.trials(configurations[0].protocol).test_index)
+    reviews = session.log.import_summary.entries_read
     header(
         f"All {len(configurations)} configurations without a network, user {learner.user}: "
-        f"{reviews:,} reviews, {judged:,} judged",
+        f"{reviews:,} reviews, {evaluated:,} evaluated",
         "configuration",
         "s",
         "share",
@@ -386,8 +386,8 @@ def row(
 ) -> None:
     """`times` counts features where they are told."""
     made = "" if features is None else f"{features:.3f}"
-    told = [name, f"{ours:.4f}", other, f"{seconds:.3f}", made, f"{times:.1f}", target, *cells]
-    print(f"| {' | '.join(map(str, told))} |", flush=True)
+    said = [name, f"{ours:.4f}", other, f"{seconds:.3f}", made, f"{times:.1f}", target, *cells]
+    print(f"| {' | '.join(map(str, said))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 Every real learner (golden 101, and the files of --real or of the environment variable
 SRS_EVAL_REAL) is predicted with a prior made from the other real ones; simulated learners with
 one made from all of them. A gain is the log loss of FSRS-6-recency minus the model's, with its
-95 % interval over days. --speed prints milliseconds of CPU for 10,000 judged reviews, features
+95 % interval over days. --speed prints milliseconds of CPU for 10,000 evaluated reviews, features
 and filters without FSRS's own fits, and what the 350 million of anki-revlogs-10k would take.
 """
 
@@ -42,7 +42,7 @@ from srs_eval.training.state_features import state_features, timeline
 from tools.pretraining.state import prior_from, trials_of
 
 REAL_IN_GOLDEN = 101
-ALL_JUDGED = 350e6  # judged reviews of anki-revlogs-10k
+ALL_EVALUATED = 350e6  # evaluated reviews of anki-revlogs-10k
 COLUMNS = ("STATE-1", "no prior", "STATE-FSRS-6", "STATE-FSRS-6+7")
 
 
@@ -56,7 +56,7 @@ class Learner:
         self.features = features_of(trials, self.logits)
 
     def gain(self, p: FloatArray) -> FloatArray:
-        """FSRS-6-recency's loss minus that of p, of each judged review."""
+        """FSRS-6-recency's loss minus that of p, of each evaluated review."""
         index = self.trials.test_index
         y = self.trials.y[index]
         base = 1 / (1 + np.exp(-self.logits[0]))
@@ -87,7 +87,7 @@ def histories(golden: Path | None, real: Path | None) -> Iterator[tuple[str, Rev
 
 def gains(learners: list[Learner]) -> None:
     people = [each for each in learners if each.real]
-    print(f"{'learner':21}{'judged':>7} {'FSRS-6':>7}", *(f"{name:>17}" for name in COLUMNS))
+    print(f"{'learner':21}{'evaluated':>7} {'FSRS-6':>7}", *(f"{name:>17}" for name in COLUMNS))
     found: dict[str, list[list[float]]] = {"real": [], "simulated": []}
     for learner in learners:
         trials, y = learner.trials, learner.trials.y
@@ -144,9 +144,9 @@ def speed(learners: list[Learner]) -> None:
             taken.append(time.process_time() - start)
         each = 1e4 * 1000 * min(taken) / len(trials.test_index)
         total += each
-        print(f"{name}: {each:.0f} ms for 10,000 judged reviews ({learner.name})")
-    hours = total / 1000 / 1e4 * ALL_JUDGED / 3600
-    print(f"together {total:.0f} ms; 350 million judged reviews: {hours:.1f} core-hours")
+        print(f"{name}: {each:.0f} ms for 10,000 evaluated reviews ({learner.name})")
+    hours = total / 1000 / 1e4 * ALL_EVALUATED / 3600
+    print(f"together {total:.0f} ms; 350 million evaluated reviews: {hours:.1f} core-hours")
 
 
 def main() -> None:

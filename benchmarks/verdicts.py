@@ -12,7 +12,7 @@ the day, AR(1) with phi 0.4 and standard deviation 0.4 or 0.9, half of the varia
 presets; 2-12 % of days are skipped, at most 250 answers are given a day; cards are scheduled by
 FSRS-6 at 0.90 with parameters that are not the truth.
 
-A learner is judged again and again as the reviews become more. Printed are, each with its
+A learner is evaluated again and again as the reviews become more. Printed are, each with its
 standard error over pairs:
 
 - how often the interval of (split - shared) holds the mean over repetitions of the same learner;
@@ -52,7 +52,7 @@ from srs_eval.data.reviews import (
     Cards,
     Deck,
     FloatArray,
-    ImportReceipt,
+    ImportSummary,
     IntArray,
     Preset,
     ReviewLog,
@@ -120,7 +120,7 @@ class Simulated:
         }
         return Learner.of(
             ReviewLog(
-                log.receipt,
+                log.import_summary,
                 rows=Rows(**early),
                 cards=log.cards,
                 decks=log.decks,
@@ -247,7 +247,7 @@ def simulate(
     card, days, ratings, elapsed_days, recalls = (np.concatenate(column) for column in columns)
     known = np.unique(card)
     log = ReviewLog(
-        ImportReceipt("", "simulated", len(card)),
+        ImportSummary("", "simulated", len(card)),
         rows=Rows(
             card_id=card,
             day_offset=days,
@@ -268,7 +268,7 @@ def simulate(
 # One learner
 
 
-def judge(task: tuple[int, int, Situation]) -> dict[str, Any]:
+def evaluate(task: tuple[int, int, Situation]) -> dict[str, Any]:
     """What is said of one learner, and what is true, as a line of JSON."""
     seed, number, situation = task
     truth = true_parameters(np.random.default_rng([seed, number]), situation)
@@ -282,7 +282,7 @@ def judge(task: tuple[int, int, Situation]) -> dict[str, Any]:
         return {**record, "intervals": list(_repeated(seed, number, situation, truth))}
     chances = np.random.default_rng([seed, number, 0])
     whole = simulate(chances, truth, 2 * max(situation.sizes) + FUTURE, situation)
-    return {**record, "sizes": {str(size): _judged(whole, size) for size in situation.sizes}}
+    return {**record, "sizes": {str(size): _evaluated(whole, size) for size in situation.sizes}}
 
 
 def _repeated(
@@ -298,7 +298,7 @@ def _repeated(
         yield interval.estimate, interval.half_width
 
 
-def _judged(whole: Simulated, size: int) -> dict[str, Any]:
+def _evaluated(whole: Simulated, size: int) -> dict[str, Any]:
     """Decisions after so many reviews a preset, and the expected loss of those that follow."""
     intervals, decisions = over_all_presets(whole.first(2 * size), EQUIVALENT)
     trials = whole.learner.trials
@@ -401,15 +401,15 @@ def rates(outcomes: Sequence[dict[str, Any]]) -> list[str]:
     split = [each["decisions"]["split"] for each in outcomes]
     pooled = [each["decisions"]["pooled"] for each in outcomes]
     gains = [each["later"]["shared"] - each["later"]["split"] for each in outcomes]
-    judged = list(zip(split, gains, strict=True))
+    evaluated = list(zip(split, gains, strict=True))
     hits = (
         [each == "split" for each in split],
         [act_of(each) == "split" for each in outcomes],
         [each == "keep shared" for each in split],
         [each == "split" for each in pooled],
         [each == "keep shared" for each in pooled],
-        [each == "split" and gain < 0 for each, gain in judged],
-        [each == "keep shared" and gain > EQUIVALENT for each, gain in judged],
+        [each == "split" and gain < 0 for each, gain in evaluated],
+        [each == "keep shared" and gain > EQUIVALENT for each, gain in evaluated],
     )
     return [rate(each) for each in hits]
 
@@ -514,7 +514,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ProcessPoolExecutor(options.jobs) as pool,
         (options.results or Path(os.devnull)).open("a", encoding="utf-8") as file,
     ):
-        for done in as_completed([pool.submit(judge, task) for task in missing]):
+        for done in as_completed([pool.submit(evaluate, task) for task in missing]):
             record = done.result()
             found[record["kind"], record["seed"], record["number"]] = record
             file.write(json.dumps(record) + "\n")

@@ -46,7 +46,7 @@ from srs_eval.advice.workload.memories import MODELS, Memory, draws
 from srs_eval.advice.workload.simulator import Costs, Deck, Settings, simulate
 from srs_eval.advice.workload.today import Histories, Today, memory_state
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import FloatArray, ImportReceipt, IntArray, ReviewLog, Rows
+from srs_eval.data.reviews import FloatArray, ImportSummary, IntArray, ReviewLog, Rows
 from srs_eval.engine.session import Session
 from srs_eval.report.notebook import load
 from tools.pretraining.population import draw
@@ -263,7 +263,7 @@ def studied(random: np.random.Generator) -> Studied:
         elapsed_seconds=seconds,
     )
     deck = Deck(np.stack([s, d]), last - days, due - days, new=7300)
-    return Studied(truth, ReviewLog(ImportReceipt("", "simulated", len(card)), rows=rows), deck)
+    return Studied(truth, ReviewLog(ImportSummary("", "simulated", len(card)), rows=rows), deck)
 
 
 def followed(memories: Sequence[Memory], learner: Studied) -> FloatArray:

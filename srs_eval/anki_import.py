@@ -7,12 +7,9 @@ folder. Files are recognised by content, not by name.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
-import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from srs_eval.data.days import StoredClock, day_grid
 from srs_eval.data.errors import InputError, printable
+from srs_eval.data.paths import anki_folders
 from srs_eval.data.readers import files
-from srs_eval.data.reviews import DayGrid, Entries, ImportReceipt, ReviewLog, Rows, unnamed_presets
+from srs_eval.data.reviews import DayGrid, Entries, ImportSummary, ReviewLog, Rows, unnamed_presets
 
 if TYPE_CHECKING:
     from srs_eval.data.readers.table import Table
@@ -109,7 +107,7 @@ def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> Review
     entries, unreadable, cards, decks, next_day = package.read_research_export(content, name)
     _refuse_empty(entries, name)
     return ReviewLog(
-        receipt=ImportReceipt(
+        import_summary=ImportSummary(
             path=str(path),
             format="Anki research export (.revlog)",
             entries_read=len(entries) + unreadable,
@@ -150,7 +148,7 @@ def _from_database(
         raise InputError(f"{name} is an empty collection, without cards or reviews.")
     grid = days.grid(found.entries, found.clock)
     return ReviewLog(
-        receipt=ImportReceipt(
+        import_summary=ImportSummary(
             path=str(path),
             format=f"{words}, schema {found.schema}",
             entries_read=len(found.entries) + found.unreadable,
@@ -188,7 +186,7 @@ def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
             entries = with_inferred_kinds(entries, grid.next_day_at_s)
             notes += ("Kinds of review are inferred: a card is learned on its first day.",)
     return ReviewLog(
-        receipt=ImportReceipt(
+        import_summary=ImportSummary(
             path=str(path),
             format=found.format,
             entries_read=len(found.rows or entries or ()) + found.left_out,
@@ -324,7 +322,7 @@ def find_profiles(home: Path | None = None) -> list[_Profile]:
     `home` overrides the home folder. Folders that may not be read are passed over.
     """
     found: dict[Path, _Profile] = {}
-    for base in _anki_folders(home or Path.home()):
+    for base in anki_folders(home or Path.home()):
         try:
             collections = sorted(base.glob("*/collection.anki2"))
         except OSError:
@@ -348,23 +346,3 @@ def find_profiles(home: Path | None = None) -> list[_Profile]:
                 modified=datetime.fromtimestamp(newest, UTC),
             )
     return sorted(found.values(), key=lambda profile: profile.modified, reverse=True)
-
-
-def _anki_folders(home: Path) -> Iterator[Path]:
-    """Where Anki keeps its profiles (manual, "File locations"; packagers' sandboxes)."""
-    if os.environ.get("ANKI_BASE"):
-        yield Path(os.environ["ANKI_BASE"])
-    if sys.platform == "win32":
-        yield Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming") / "Anki2"
-    elif sys.platform == "darwin":
-        yield home / "Library" / "Application Support" / "Anki2"
-    else:
-        data = os.environ.get("XDG_DATA_HOME")
-        if data:
-            yield Path(data) / "Anki2"
-        yield home / ".local" / "share" / "Anki2"
-        yield home / ".var" / "app" / "net.ankiweb.Anki" / "data" / "Anki2"
-        with contextlib.suppress(OSError):
-            yield from sorted(home.glob("snap/anki*/*/.local/share/Anki2"))
-    yield home / "Documents" / "Anki"  # before Anki 2.1.5
-    yield home / "Anki"

@@ -1,7 +1,7 @@
-"""The terminal app: open a collection, see what counts, watch models being judged, compare.
+"""The terminal app: open a collection, see what counts, watch models being evaluated, compare.
 
 Theme, keys and screens; the work is done by its `Session`, which tells the app what has changed.
-The first screen needs none of what reads and judges: that is loaded in a thread once it is shown.
+The first screen needs none of what reads and evaluates: a thread loads that once it is shown.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class SrsEvalApp(App[int]):
             for action in self.session.config.on_keys(actions):
                 if action.id != "command_palette" and screen.check_action(action.name, ()):
                     run = partial(self.call_later, screen.run_action, action.name)
-                    told = f"{where}: {action.help} ({action.key_words})"
-                    yield SystemCommand(action.label, told, run)
+                    stated = f"{where}: {action.help} ({action.key_words})"
+                    yield SystemCommand(action.label, stated, run)
         for title, help_, callback, *rest in super().get_system_commands(screen):
             if title not in _LEFT_OUT:
                 yield SystemCommand(title, f"Everywhere: {help_}", callback, *rest)
@@ -175,7 +175,7 @@ class SrsEvalApp(App[int]):
             return
         from srs_eval.tui.screens.dialogs import ExportScreen
 
-        source = Path(log.receipt.path)
+        source = Path(log.import_summary.path)
         screen = ExportScreen(source, self.session.models.in_report())
         self.push_screen(screen, self.session.export)
 

@@ -61,7 +61,7 @@ _LOST_DEVICE = 70  # exit code of a worker whose device does not answer any more
 Keeper = Callable[[Session, Configuration, int, Result], bytes]
 """Makes a file of a unit (configuration and user); a function of a module, for workers run it."""
 _SessionMaker = Callable[[ReviewLog], Session]
-"""`Session`, or what judges on other reviews; a class of a module."""
+"""`Session`, or what evaluates on other reviews; a class of a module."""
 
 
 def run_batch(

@@ -99,7 +99,7 @@ for _name, _predict in {
 }.items():
     models.all_models()[_name] = Model(  # type: ignore[index]
         _name,
-        "floor",
+        "baseline",
         "-",
         0,
         "tests",

@@ -46,6 +46,10 @@ _places = tempfile.TemporaryDirectory(prefix="srs-eval-tests-")
 for _name in ("CACHE", "CONFIG", "DATA", "STATE"):
     os.environ[f"SRS_EVAL_{_name}_DIR"] = str(Path(_places.name) / _name.lower())
 
+# Weights of RWKV are a person's own: tests of them name the file, all others find none.
+RWKV_WEIGHTS = os.environ.get("SRS_EVAL_RWKV_WEIGHTS", "")
+os.environ["SRS_EVAL_RWKV_WEIGHTS"] = ""
+
 # A shell without job control starts what runs in the background with Ctrl-C ignored, and programs
 # that the tests start would inherit it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

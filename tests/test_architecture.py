@@ -182,7 +182,7 @@ def test_start_up_imports_nothing_heavy(command: list[str]) -> None:
 
 
 def test_the_first_screen_does_without_numpy() -> None:
-    """All that reads and judges is loaded once the screen is there; it takes as long again."""
+    """All that reads and evaluates is loaded once the screen is there; it takes as long again."""
     script = (
         "import sys\n"
         "import srs_eval.cli.main, srs_eval.app, srs_eval.tui.screens.open\n"

@@ -253,10 +253,10 @@ def test_signals_leave_no_worker_and_all_results(
     )
     _wait_for_growth(process, tmp_path, units=2)  # one AVG of each worker
     assert process.stderr is not None
-    told = ""
-    while told.count("must not reach stdout") < 2:  # now both are stuck
+    stated = ""
+    while stated.count("must not reach stdout") < 2:  # now both are stuck
         assert process.poll() is None
-        told += process.stderr.readline()
+        stated += process.stderr.readline()
     workers = _children(process.pid)
     assert len(workers) >= 2
     second = here(dataset, tmp_path, models="AVG")
@@ -269,7 +269,7 @@ def test_signals_leave_no_worker_and_all_results(
     else:
         process.send_signal(number)
     stdout, stderr = process.communicate(timeout=PATIENCE)
-    stderr = told + stderr
+    stderr = stated + stderr
     assert process.returncode == code
     _assert_gone(workers)
     assert stdout == ""
@@ -375,7 +375,7 @@ def test_on_dask_what_kills_workers_is_found_and_nothing_else_is_lost(
     assert list(lines(tmp_path / "result" / "AVG.jsonl")) == [1, 2, 3, 4, 5]
 
 
-def test_a_worker_that_differs_is_told_before_it_works(tmp_path: Path) -> None:
+def test_a_worker_that_differs_is_said_before_it_works(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     here = {**places.environment(), "folder": str(tmp_path)}
     assert places._checked(here, int, ("3",), {}) == 3
@@ -470,7 +470,7 @@ def test_a_full_disk_costs_nothing_that_is_finished(
 
 @needs_proc
 @pytest.mark.slow
-def test_a_read_only_folder_is_told(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:
+def test_a_read_only_folder_is_said(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = on_small_disk(dataset, out, size="50m", after="ro")
     assert divmod(done.returncode, 16) == (1, 2), done.stderr
@@ -636,10 +636,10 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_users_that_verify_rejects_are_left_out_with_its_reason(odd: Path, tmp_path: Path) -> None:
     data = open_dataset(odd)
     found = {each.user: [one.what for one in each.findings] for each in verify(data, data.users)}
-    rejected = {user: told for user, told in found.items() if told}
+    rejected = {user: stated for user, stated in found.items() if stated}
     assert list(rejected) == list(range(2, 2 + len(IMPOSSIBLE)))
-    for name, told in zip(IMPOSSIBLE, rejected.values(), strict=True):
-        assert (f"impossible {name}" in told[0]) != (name == "day_offset")
+    for name, stated in zip(IMPOSSIBLE, rejected.values(), strict=True):
+        assert (f"impossible {name}" in stated[0]) != (name == "day_offset")
     done = here(odd, tmp_path, models="AVG,SM2-short")
     assert done.returncode == 0, done.stderr
     for name in ("AVG", "SM2-short"):
@@ -647,8 +647,8 @@ def test_users_that_verify_rejects_are_left_out_with_its_reason(odd: Path, tmp_p
         skipped = lines(tmp_path / "skipped" / f"{name}.jsonl")
         reasons = {user: line["reason"] for user, line in skipped.items()}
         assert reasons == {
-            user: f"what it holds cannot be true: {'; '.join(told)}"
-            for user, told in rejected.items()
+            user: f"what it holds cannot be true: {'; '.join(stated)}"
+            for user, stated in rejected.items()
         }
         assert not (tmp_path / "failed" / f"{name}.jsonl").exists()
     again = here(odd, tmp_path, models="AVG,SM2-short")
@@ -791,7 +791,7 @@ def test_absent_users(ranges: str, highest: int | None, expected: list[tuple[int
     assert absent_users([1, 2, 5, 9], ranges, highest) == expected
 
 
-def test_users_that_are_not_there_are_told(dataset: Path, tmp_path: Path) -> None:
+def test_users_that_are_not_there_are_said(dataset: Path, tmp_path: Path) -> None:
     done = here(dataset, tmp_path, "--users", "11-14,20", models="AVG")
     assert done.returncode == 0
     assert "Not in this data set, and left out: 13-14." in done.stderr

@@ -125,7 +125,7 @@ def test_verdicts_go_on_where_they_were_interrupted(
     first = capsys.readouterr().out
     assert "| 50 % | 0.0 | 300 | 1 | 0 (70.7) | 0 (70.7) |" in first  # too few to say anything
     assert "| 0.4 | 300 | 1 | " in first
-    monkeypatch.setattr(verdicts, "judge", lambda task: pytest.fail("judged twice"))
+    monkeypatch.setattr(verdicts, "evaluate", lambda task: pytest.fail("evaluated twice"))
     assert verdicts.main(arguments) == 0
     assert capsys.readouterr().out == first
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
@@ -192,7 +192,7 @@ def test_made_data_sets_have_the_sizes_and_are_the_same_each_time(
     assert sizes.max() == 500_000
     assert np.median(sizes) == pytest.approx(12_500, rel=0.01)
     tenth, ninetieth = np.percentile(sizes, [10, 90])
-    # As the published ones: 2,354 and 89,759 judged reviews of 12,500.
+    # As the published ones: 2,354 and 89,759 evaluated reviews of 12,500.
     assert tenth / 12_500 == pytest.approx(2_354 / 12_500, rel=0.02)
     assert ninetieth / 12_500 == pytest.approx(89_759 / 12_500, rel=0.02)
     for folder in (tmp_path / "one", tmp_path / "two"):
@@ -228,19 +228,19 @@ def test_what_many_learners_would_cost_follows_from_what_was_run(
         processor=1.1 * seconds.sum(),
         worker_mb=500.0,
         parent_mb=90.0,
-        judged=int(sizes.sum()),
+        evaluated=int(sizes.sum()),
         units=3 * count,
         sizes=sizes,
         seconds=seconds,
         bytes=3_000_000,
     )
     scale.estimate(large, scale.Writing(3e-4, 4e-5, 5e-5, 5.0))
-    told = capsys.readouterr().out
-    assert "11.0 ms and 2.20 s a million" in told
+    said = capsys.readouterr().out
+    assert "11.0 ms and 2.20 s a million" in said
     hours = 9_999 * count * 1.1 * (0.010 + 2e-6 * 349_923_850 / 9_999) / 3600
-    assert f"| 9,999 | {hours:,.1f} | {hours / 2:,.1f} |" in told
-    assert "10.00 GB | 0.1 GB | 0.0 min |" in told
-    assert "10,000.00 GB | 50.1 GB | 50.0 min |" in told
+    assert f"| 9,999 | {hours:,.1f} | {hours / 2:,.1f} |" in said
+    assert "10.00 GB | 0.1 GB | 0.0 min |" in said
+    assert "10,000.00 GB | 50.1 GB | 50.0 min |" in said
 
 
 def test_the_writer_alone_is_measured(tmp_path: Path) -> None:

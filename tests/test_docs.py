@@ -74,8 +74,8 @@ def test_example_models_work_as_files_of_ones_own(
     assert done.returncode == 0, done.stderr
     found = {each["configuration"]: each for each in json.loads(done.stdout)["results"]}
     assert set(found) == {"FIRST-GRADE", "FIRST-GRADE-preset", "GROWING", "AVG"}
-    told = main_here("models", "FIRST-GRADE", "--model-file", str(mine))
-    assert str(mine) in told.stdout.replace("\n", "").replace(" ", "")
+    said = main_here("models", "FIRST-GRADE", "--model-file", str(mine))
+    assert str(mine) in said.stdout.replace("\n", "").replace(" ", "")
 
     write_dataset({1: simulate_learner(1, 600)}, tmp_path / "data")
     out = tmp_path / "out"
@@ -198,8 +198,8 @@ def test_architecture_names_every_package() -> None:
 def test_every_option_of_batch_is_explained() -> None:
     """Those of the protocol are docs/metrics.md's, and `run` has them, too."""
     group = typer.main.get_group(app)
-    told = (REPOSITORY / "docs" / "batch.md").read_text(encoding="utf-8")
+    said = (REPOSITORY / "docs" / "batch.md").read_text(encoding="utf-8")
     for option in group.commands["batch"].params:
         panel = getattr(option, "rich_help_panel", None)
         if panel != _PROTOCOL_PANEL and option.name not in ("rows", "help"):
-            assert f"| `{option.opts[0]}" in told
+            assert f"| `{option.opts[0]}" in said

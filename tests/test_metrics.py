@@ -487,7 +487,7 @@ SIX_DECIMALS = 0.51e-6
 
 @cache
 def golden_features(name: str) -> dict[int, dict[str, NDArray[Any]]]:
-    """By user: the judged rows' bins, outcomes, folds and cards; and all rows' y and fold."""
+    """By user: the evaluated rows' bins, outcomes, folds and cards; and all rows' y and fold."""
     from pyarrow import parquet
 
     columns = ["user_id", "card_id", "i", "delta_t", "y", "fold", "r_history", "t_history"]
@@ -510,12 +510,12 @@ def golden_features(name: str) -> dict[int, dict[str, NDArray[Any]]]:
     users = {}
     for user in np.unique(column["user_id"]).tolist():
         own = column["user_id"] == user
-        judged = own & (column["fold"] > 0)
+        evaluated = own & (column["fold"] > 0)
         users[user] = {
-            "bins": ids[judged],
-            "y": column["y"][judged].astype(np.float64),
-            "fold": column["fold"][judged],
-            "card": column["card_id"][judged],
+            "bins": ids[evaluated],
+            "y": column["y"][evaluated].astype(np.float64),
+            "fold": column["fold"][evaluated],
+            "card": column["card_id"][evaluated],
             "all_y": column["y"][own].astype(np.float64),
             "all_fold": column["fold"][own],
         }

@@ -92,7 +92,7 @@ _SAYS: Mapping[Verdict, Literal["yes", "no", "can't tell"]] = {
 def _what_if_again(learner: Learner) -> Interval:
     """Log loss of optimized FSRS-6 if Hard of the past had meant Again, minus as it is.
 
-    Outcomes are as they are in training and judging. (Reviews answered Hard must not be left
+    Outcomes are as they are in training and evaluating. (Reviews answered Hard must not be left
     out instead: that would choose reviews by their outcome.)
     """
     index = learner.trials.test_index
@@ -342,7 +342,7 @@ def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Findi
         preset = learner.log.presets.get(group)
         if preset is None or preset.desired_retention is None:
             continue
-        if learner.log.receipt.fsrs_enabled is False:
+        if learner.log.import_summary.fsrs_enabled is False:
             continue
         try:
             today = todays_cards(learner.log, group)

@@ -1,7 +1,7 @@
-"""Which parameters a preset could have, each judged on reviews after those it was fitted to.
+"""Which parameters a preset could have, each evaluated on reviews after those it was fitted to.
 
 Reviews are those that Anki's optimizer takes (`--rows anki`). Whatever the engine has as a
-configuration is fitted and judged by the engine; here are the others, and other folds.
+configuration is fitted and evaluated by the engine; here are the others, and other folds.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def mostly_gone(log: ReviewLog) -> tuple[int, str]:
     return (suspended, "suspended") if 2 * suspended > len(theirs) else (0, "")
 
 
-def judged_by_preset(log: ReviewLog) -> bool:
-    """Whether Anki's rows are there to judge presets on: not where nearly all cards are gone."""
+def evaluated_by_preset(log: ReviewLog) -> bool:
+    """Whether Anki's rows are there to evaluate presets on: not where nearly all cards are gone."""
     if not knows_presets(log):
         return False
     return not mostly_gone(log)[0] or len(select_rows(log, "anki").rows) >= FEWEST_REVIEWS
@@ -122,7 +122,7 @@ def refuse_without_presets(log: ReviewLog) -> None:
     if not knows_presets(log):
         chosen = "has rows that Anki did not choose"
         lacking = chosen if log.entries is None else "says nothing of decks and presets"
-        raise InputError(f"{log.receipt.path} {lacking}: {_SOURCES}.")
+        raise InputError(f"{log.import_summary.path} {lacking}: {_SOURCES}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,16 +146,16 @@ class Learner:
 
         Raises NotEnoughData, which names them.
         """
-        told = why_left_out(log) if protocol.partitions != "none" else {}
-        if told:
-            log = without_presets(log, told)
-        session = Session(replace(log, user=None))  # all models are judged on the same reviews
+        said = why_left_out(log) if protocol.partitions != "none" else {}
+        if said:
+            log = without_presets(log, said)
+        session = Session(replace(log, user=None))  # all models are evaluated on the same reviews
         try:
             return Learner(log, session, session.trials(protocol), context or Context())
         except NotEnoughData as reason:
-            if not told:
+            if not said:
                 raise
-            sentences = " ".join(told.values())
+            sentences = " ".join(said.values())
             others = f"{sentences} Of the others: {reason}"
             raise NotEnoughData(others if len(log.cards.card_id) else sentences[:-1]) from None
 
@@ -166,7 +166,7 @@ class Learner:
 
     @cached_property
     def groups(self) -> Mapping[int, str]:
-        """Presets with reviews that can be judged, most of them first, with their names."""
+        """Presets with reviews that can be evaluated, most of them first, with their names."""
         known, count = np.unique(self.trials.partition, return_counts=True)
         order = np.lexsort((known, -count))
         return {int(known[k]): self.name_of(int(known[k])) for k in order}
@@ -208,7 +208,7 @@ class Learner:
         While FSRS is off none are in force.
         """
         preset = self.log.presets.get(group)
-        is_off = self.log.receipt.fsrs_enabled is False
+        is_off = self.log.import_summary.fsrs_enabled is False
         return () if preset is None or is_off else preset.parameters_in_force
 
     def since_optimized(self, group: int) -> IntArray | None:
@@ -236,7 +236,7 @@ class Learner:
     @property
     def sm2(self) -> tuple[str, ...]:
         """SM2 among the rivals, where Anki, whose SM-2 it is, has scheduled."""
-        return (SM2,) if self.log.receipt.app_name == "Anki" else ()
+        return (SM2,) if self.log.import_summary.app_name == "Anki" else ()
 
     def predict(self, candidate: str, folds: Sequence[Fold] | None = None) -> FloatArray:
         """Probabilities for the folds' test positions, one fold after the other.
@@ -338,7 +338,7 @@ class Learner:
     def _trials_of(self, configuration: Configuration) -> Trials:
         trials = self.session.trials(configuration.protocol)
         if not np.array_equal(trials.review_th, self.trials.review_th):
-            raise RuntimeError(f"{configuration.name} is judged on other reviews")
+            raise RuntimeError(f"{configuration.name} is evaluated on other reviews")
         return trials
 
     def _of_groups(self, train: IntArray, test: IntArray) -> np.ndarray:

@@ -130,7 +130,7 @@ def _of_answers(learner: Learner | None) -> Iterator[Check]:
         if name in after:
             bias = after[name].bias
             recalled = replace(bias, estimate=after[name].recalled)
-            found = _judged(found, recalled, recalled.estimate + bias.estimate, one_sided=True)
+            found = _evaluated(found, recalled, recalled.estimate + bias.estimate, one_sided=True)
         if answers >= FEWEST_SHOWN and name == "again" and count > _TOO_MANY * answers:
             found = replace(found, level="look", says="too many")
         elif answers >= FEWEST_SHOWN and count < _SELDOM * answers:
@@ -139,7 +139,7 @@ def _of_answers(learner: Learner | None) -> Iterator[Check]:
     yield Check("leeches", "not yet") if learner is None else _leeches(learner)
 
 
-def _judged(check: Check, recalled: Interval, expected: float, one_sided: bool = False) -> Check:
+def _evaluated(check: Check, recalled: Interval, expected: float, one_sided: bool = False) -> Check:
     """Whether the interval leaves out what does not matter, or twice as much of it.
 
     `one_sided`: to recall more than expected is fine.
@@ -163,11 +163,11 @@ def _told_by_others(findings: Sequence[Finding]) -> Iterator[Check]:
             for part in finding.evidence.parts:
                 if part.name == "mature cards":
                     check = Check("old cards", "not yet", subject=finding.subject)
-                    yield _judged(check, part.recalled, part.expected)
+                    yield _evaluated(check, part.recalled, part.expected)
         elif isinstance(finding.evidence, Steps):
-            told = [each for each in finding.evidence.steps if each.says != OPEN]
-            wrong = [each for each in told if each.says != "as it is"]
-            level: Level = "look" if wrong else "fine" if told else "not yet"
+            said = [each for each in finding.evidence.steps if each.says != OPEN]
+            wrong = [each for each in said if each.says != "as it is"]
+            level: Level = "look" if wrong else "fine" if said else "not yet"
             says = f"{wrong[0].says} after {wrong[0].situation}" if wrong else ""
             yield Check("steps", level, subject=finding.subject, says=says)
 

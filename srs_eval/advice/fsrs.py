@@ -51,7 +51,7 @@ def how_well(learner: Learner, equivalence: float) -> Finding:
     by_preset = learner.trials.protocol == BY_PRESET
     index = learner.trials.test_index
     brought = brought_along(learner)
-    is_off = learner.log.receipt.fsrs_enabled is False
+    is_off = learner.log.import_summary.fsrs_enabled is False
     now = next(iter(brought), SM2 if is_off else None)
     by = _own(learner) if now is None and by_preset else "optimized"
     beside = [NOW] * (by != "optimized") + [DEFAULTS] * (now is not None)
@@ -91,10 +91,12 @@ def how_well(learner: Learner, equivalence: float) -> Finding:
         for name, each in difference.items()
     }
     shown = OPTIMIZED if by == "optimized" else NOW
-    floor, saved = minus(shown, "average"), saves(shown, "average")
-    found = verdict(floor, equivalence=equivalence) if by != "optimized" else verdicts_["average"]
+    baseline, saved = minus(shown, "average"), saves(shown, "average")
+    found = (
+        verdict(baseline, equivalence=equivalence) if by != "optimized" else verdicts_["average"]
+    )
     says = _well(found, saved)
-    open_ = [floor] if says == OPEN else []
+    open_ = [baseline] if says == OPEN else []
     if now is not None and verdicts_[now] == "can't tell yet":
         open_ = [difference[now]]
     of_defaults = now and verdict(minus(DEFAULTS, now), equivalence=equivalence)
@@ -156,7 +158,7 @@ _FEWEST_ITEMS = 300
 _FOLDS = 5
 
 
-def _judge_health(log_loss: float, rmse: float, recall: float, items: int) -> HealthCheck | None:
+def _health_check(log_loss: float, rmse: float, recall: float, items: int) -> HealthCheck | None:
     """The rule itself, for figures of `items` reviews with this recall; None for 300 or fewer."""
     if items <= _FEWEST_ITEMS or not 0 < recall < 1:
         return None
@@ -169,7 +171,8 @@ def _judge_health(log_loss: float, rmse: float, recall: float, items: int) -> He
 def _time_series(trials: Trials, index: IntArray, learner: Learner) -> tuple[float, float]:
     """Log loss and RMSE(bins) over five folds of the positions, fitted as Anki fits.
 
-    What is left when they are cut into six is judged in the last fold (fsrs-rs: src/inference.rs).
+    What is left when they are cut into six is evaluated in the last fold (fsrs-rs:
+    src/inference.rs).
     Raises NotEnoughData.
     """
     parts: list[FloatArray] = []
@@ -188,10 +191,10 @@ def _time_series(trials: Trials, index: IntArray, learner: Learner) -> tuple[flo
 def _check_health(learner: Learner, index: IntArray) -> HealthCheck | None:
     """Anki's health check of the reviews at the positions; None where Anki makes none."""
     recall = float(learner.trials.y[index].mean())
-    if _judge_health(1.0, 1.0, recall, len(index)) is None:
+    if _health_check(1.0, 1.0, recall, len(index)) is None:
         return None
     try:
-        return _judge_health(*_time_series(learner.trials, index, learner), recall, len(index))
+        return _health_check(*_time_series(learner.trials, index, learner), recall, len(index))
     except NotEnoughData:  # rare first intervals may be all that a fold has
         return None
 
@@ -203,7 +206,7 @@ def is_fsrs_right_for_me(
     index = learner.trials.test_index
     partition = learner.trials.partition[index]
     fsrs, sm2 = (learner.held_out_losses(name) for name in (OPTIMIZED, SM2))
-    act = _TURN_ON if learner.log.receipt.fsrs_enabled is False else "keep"
+    act = _TURN_ON if learner.log.import_summary.fsrs_enabled is False else "keep"
     for group in groups:
         mine = partition == group
         here, older = index[mine], None

@@ -155,7 +155,7 @@ _NORMAL_95 = 1.959964
 
 
 @dataclass(frozen=True, eq=False)
-class _Judged:
+class _Evaluated:
     """The held-out reviews in order (k,)."""
 
     trials: Trials
@@ -184,7 +184,7 @@ class _Judged:
         return log_losses(self.y, p)
 
 
-def _judge(log: ReviewLog, protocol: Protocol, context: Context) -> _Judged:
+def _evaluate(log: ReviewLog, protocol: Protocol, context: Context) -> _Evaluated:
     (configuration,) = resolve(MODEL, protocol)
     trials = Session(log).trials(configuration.protocol)
     z = base_logits(trials, fsrs6, context)
@@ -193,7 +193,7 @@ def _judge(log: ReviewLog, protocol: Protocol, context: Context) -> _Judged:
     mark_compiled(configuration)  # all that the model runs
     index = np.sort(trials.test_index)
     y, expected = trials.y[index], 1 / (1 + np.exp(-z[index]))
-    return _Judged(
+    return _Evaluated(
         trials,
         index,
         features,
@@ -216,30 +216,30 @@ def learner_state(
 ) -> list[Finding]:
     """How much of a learner's errors is their day; raises NotEnoughData for too few reviews."""
     protocol = protocol or Protocol()
-    judged = _judge(log, protocol, context or Context())
+    evaluated = _evaluate(log, protocol, context or Context())
     return [
-        _matters(judged, equivalence, "day", "your reviews", "state", "session", "hour"),
-        _today(_day_by_day(judged, dates(log, protocol))),
-        _matters(judged, equivalence, "hour", "Time of day", "hour"),
-        _matters(judged, equivalence, "session", "The length of a session", "session"),
+        _matters(evaluated, equivalence, "day", "your reviews", "state", "session", "hour"),
+        _today(_day_by_day(evaluated, dates(log, protocol))),
+        _matters(evaluated, equivalence, "hour", "Time of day", "hour"),
+        _matters(evaluated, equivalence, "session", "The length of a session", "session"),
     ]
 
 
 def _matters(
-    judged: _Judged, equivalence: float, question: str, subject: str, *groups: str
+    evaluated: _Evaluated, equivalence: float, question: str, subject: str, *groups: str
 ) -> Finding:
     """Whether groups of features make a difference for this learner."""
-    if question == "hour" and (judged.trials.history_time_of_day_s == MISSING).all():
+    if question == "hour" and (evaluated.trials.history_time_of_day_s == MISSING).all():
         return Finding(question, subject, evidence=Habit("unknown"))
-    worth = judged.without(*groups) - judged.state
-    difference = mean_interval(-worth, judged.day)
+    worth = evaluated.without(*groups) - evaluated.state
+    difference = mean_interval(-worth, evaluated.day)
     says = _SAYS[verdict(difference, equivalence=equivalence)]
     return Finding(
         *(question, subject),
         interval=difference,
         reviews=difference.reviews,
         missing=missing(difference, equivalence) if says == OPEN else None,
-        evidence=Habit(says, relative(worth, judged.fsrs, judged.day)),
+        evidence=Habit(says, relative(worth, evaluated.fsrs, evaluated.day)),
     )
 
 
@@ -251,15 +251,15 @@ _SAYS: Mapping[Verdict, Literal["matters", "hardly matters", "does not matter", 
 }
 
 
-def _day_by_day(judged: _Judged, name_of: Callable[[int], str]) -> list[DayState]:
+def _day_by_day(evaluated: _Evaluated, name_of: Callable[[int], str]) -> list[DayState]:
     """The state of each day: its reviews' mean offset above that of all, with a 95 % band."""
-    usual = float(judged.offset.mean())
+    usual = float(evaluated.offset.mean())
     found = []
-    for day in np.unique(judged.day).tolist():
-        here = judged.day == day
-        band = _NORMAL_95 * math.sqrt(max(float(judged.offset_variance[here].mean()), 0.0))
-        state = Interval(float(judged.offset[here].mean()) - usual, band, int(here.sum()), 1)
-        recalled, expected = float(judged.y[here].mean()), float(judged.expected[here].mean())
+    for day in np.unique(evaluated.day).tolist():
+        here = evaluated.day == day
+        band = _NORMAL_95 * math.sqrt(max(float(evaluated.offset_variance[here].mean()), 0.0))
+        state = Interval(float(evaluated.offset[here].mean()) - usual, band, int(here.sum()), 1)
+        recalled, expected = float(evaluated.y[here].mean()), float(evaluated.expected[here].mean())
         found.append(DayState(name_of(day), recalled, expected, state))
     return found
 
@@ -305,7 +305,10 @@ def do_i_remember_enough(
 
 
 def _of_preset(learner: Learner, group: int, p: FloatArray) -> Finding:
-    preset, is_off = learner.log.presets.get(group), learner.log.receipt.fsrs_enabled is False
+    preset, is_off = (
+        learner.log.presets.get(group),
+        learner.log.import_summary.fsrs_enabled is False,
+    )
     desired = None if preset is None or is_off else preset.desired_retention
     mine = learner.trials.partition == group
     parts = tuple(
@@ -378,7 +381,7 @@ def does_it_mean_it(learner: Learner) -> Finding:
     else:
         says = _says(replace(near.recalled, estimate=near.recalled.estimate - near.expected))
     whole = _part(learner, "all", np.arange(len(p)), p)
-    is_off = learner.log.receipt.fsrs_enabled is False
+    is_off = learner.log.import_summary.fsrs_enabled is False
     evidence = Calibration(says, near, whole, tuple(bins), is_off)
     return Finding("says", "all presets", reviews=len(p), missing=lacks, evidence=evidence)
 

@@ -9,15 +9,16 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from srs_eval.advice.candidates import (
-    judged_by_preset,
+    evaluated_by_preset,
     knows_presets,
     too_few,
 )
 from srs_eval.advice.checks import together
-from srs_eval.advice.findings import OPEN, Finding, Months, Unanswered, unanswered
+from srs_eval.advice.findings import DEFAULTS, OPEN, SM2, Finding, Months, Unanswered, unanswered
 from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import (
     COSTS,
@@ -45,7 +46,7 @@ _MOST_BESIDE = 6  # presets, those with the most reviews
 NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
 
 
-UNTOLD = "open"  # the line of what can't be told yet
+CANT_TELL = "open"  # the line of what can't be told yet
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Overview:
     @staticmethod
     def begun(log: ReviewLog) -> Overview:
         """Before the first answer."""
-        by_preset = judged_by_preset(log)
+        by_preset = evaluated_by_preset(log)
         return Overview(
             "anki" if by_preset else "benchmark",
             gone=knows_presets(log) and not by_preset,
@@ -164,7 +165,7 @@ def _open_at_the_end(lines: Sequence[Line]) -> list[Line]:
     answers = tuple(each for line in open_ for each in _of(line.question, line.answers))
     return [
         *(line for line in lines if line not in open_),
-        Line(UNTOLD, "Can't tell yet", answers),
+        Line(CANT_TELL, "Can't tell yet", answers),
     ]
 
 
@@ -218,7 +219,9 @@ def overview(
     )
     working: dict[Future[list[Finding]], tuple[str, ...]] = {}
     try:
-        for task in _to_compile_side_by_side(tasks, jobs):
+        for k, task in enumerate(_to_compile_side_by_side(tasks, jobs)):
+            if k == 1 and jobs > 1 and must_compile(resolve(MODEL)[0]):
+                working[events.submit(pool, _compile_beside)] = ()
             working[events.submit(pool, _answer_shared, task)] = task
         for future, message in events.until_done(cancel):
             if message is not DONE:
@@ -287,6 +290,15 @@ def _answer_shared(questions: tuple[str, ...]) -> list[Finding]:
     return found
 
 
+def _compile_beside() -> list[Finding]:
+    """Kernels that the first answer needs, while another worker compiles those of its fit."""
+    assert _shared is not None
+    with suppress(NotEnoughData):
+        for candidate in (DEFAULTS, SM2):
+            Asked(*_shared).learner.held_out_losses(candidate)
+    return []
+
+
 def _answers(asked: Asked, questions: tuple[str, ...]) -> Iterator[Finding]:
     """One after another."""
     beside = any(REGISTRY[question].is_beside for question in questions)
@@ -300,5 +312,5 @@ def answers_to(question: str, asked: Asked) -> Iterator[Finding]:
     try:
         yield from ask(question, asked)
     except NotEnoughData as reason:
-        why = too_few(asked.log, reason) if judged_by_preset(asked.log) else str(reason)
+        why = too_few(asked.log, reason) if evaluated_by_preset(asked.log) else str(reason)
         yield unanswered(question, f"too little data, {why}")

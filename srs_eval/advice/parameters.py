@@ -23,7 +23,7 @@ from srs_eval.advice.candidates import (
     AVERAGE,
     CONFIGURATIONS,
     Learner,
-    judged_by_preset,
+    evaluated_by_preset,
     mostly_gone,
 )
 from srs_eval.advice.findings import (
@@ -69,7 +69,7 @@ _RIVALS = (RECENCY, OPTIMIZED, DEFAULTS, "one for all presets", POOLED)
 OTHER_MODELS = (AVERAGE, SM2)
 """On all held-out reviews FSRS against these is one question wherever it is told, and tested apart
 from what FSRS could be fitted to."""
-_HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)
+_HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER)
 _FEWEST, _FEWEST_DAYS = 100, 5  # reviews that say something of a preset
 _FEWEST_TO_FIT = 64  # below, Anki's optimizer leaves nearly all as it is
 _FITTED = 400  # reviews from which on a fit is the learner's own
@@ -181,6 +181,7 @@ def _held_out(
     index = learner.trials.test_index
     losses = {
         **{name: learner.held_out_losses(name) for name in _possible(_HELD_OUT, learner)},
+        **{name: learner.held_out_losses(name) for name in learner.sm2},
         **given,
     }
     found: dict[int | None, _Compared] = {}
@@ -202,7 +203,7 @@ def _held_out(
 def _possible(candidates: Sequence[str], learner: Learner) -> list[str]:
     """Without what the learner has no configuration for, or what needs several presets."""
     single = len(learner.groups) == 1
-    known = {*learner.configurations, POOLED, TOGETHER, *learner.sm2}
+    known = {*learner.configurations, POOLED, TOGETHER, SM2}
     return [
         name for name in candidates if name in known and not (single and name in ACROSS_PRESETS)
     ]
@@ -271,15 +272,15 @@ def _of_preset(
         current=version_of(learner.stored(group)),
         stored=stored,
         known=preset is not None and preset.is_told,
-        fsrs_is_off=learner.log.receipt.fsrs_enabled is False,
+        fsrs_is_off=learner.log.import_summary.fsrs_enabled is False,
         since=0 if unseen is None else len(unseen),
         growth=growth,
-        candidates=tuple(candidates),
+        candidates=tuple(each for each in candidates if each.name not in {SM2} - {*learner.sm2}),
         held_out=() if held_out is None else held_out.candidates(),
         reference=OPTIMIZED,
         about=best.name,
         search=None if preset is None else preset.search,
-        gone="" if judged_by_preset(learner.log) else mostly_gone(learner.log)[1],
+        gone="" if evaluated_by_preset(learner.log) else mostly_gone(learner.log)[1],
     )
     return Finding(
         "parameters",
@@ -352,9 +353,9 @@ _CANDIDATE = RECENCY  # what Anki's optimizer fits
 def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Finding]:
     """One finding for each preset."""
     for group in groups:
-        judged = len(_judged(learner, group))
+        evaluated = len(_evaluated(learner, group))
         act, evidence = f"every {_SAFE}", Often("safe")
-        if judged >= FEWEST_REVIEWS:
+        if evaluated >= FEWEST_REVIEWS:
             cost = _staleness_of(learner, group)
             says = verdicts(cost, equivalence=equivalence)
             costs = [Candidate(name, difference=cost[name], verdict=says[name]) for name in cost]
@@ -362,7 +363,7 @@ def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> It
             enough = list(takewhile(lambda each: each.verdict in ("as good", "better"), costs[:-1]))
             act = enough[-1].name if enough else act
             evidence = Often("as good" if enough else "safe", tuple(costs))
-        yield Finding("often", learner.name_of(group), act, reviews=judged, evidence=evidence)
+        yield Finding("often", learner.name_of(group), act, reviews=evaluated, evidence=evidence)
 
 
 def _refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
@@ -386,17 +387,17 @@ def _staleness_of(learner: Learner, group: int) -> dict[str, Interval]:
 
 def _staleness(learner: Learner, group: int) -> dict[str, Interval]:
     index = np.flatnonzero(learner.trials.partition == group)
-    judged = _judged(learner, group)
-    always = learner.losses(learner.predict(_CANDIDATE, _refits(index, _GROWTHS[0])), judged)
+    evaluated = _evaluated(learner, group)
+    always = learner.losses(learner.predict(_CANDIDATE, _refits(index, _GROWTHS[0])), evaluated)
     found = {}
     for growth in (*_GROWTHS[1:], None):
         name = _NEVER if growth is None else _label(growth)
         p = learner.predict(_CANDIDATE, _refits(index, growth))
-        found[name] = learner.interval(learner.losses(p, judged) - always, judged)
+        found[name] = learner.interval(learner.losses(p, evaluated) - always, evaluated)
     return found
 
 
-def _judged(learner: Learner, group: int) -> IntArray:
+def _evaluated(learner: Learner, group: int) -> IntArray:
     """Positions of the reviews after the first fit."""
     index = np.flatnonzero(learner.trials.partition == group)
     return index[len(index) // _START :]

@@ -34,7 +34,7 @@ def which_predicts_best(
     """One finding over all reviews.
 
     `lines` are FSRS-6 parameters of one's own, by name; `given` others' probabilities for the
-    held-out reviews (k,), NaN where there is none. Judged are reviews with a prediction by all.
+    held-out reviews (k,), NaN where there is none. Evaluated are reviews with a prediction by all.
     """
     everything = learner.trials.test_index
     p = {}
@@ -45,11 +45,11 @@ def which_predicts_best(
             continue
     p |= {name: learner.with_parameters(values, everything) for name, values in lines.items()}
     p |= given
-    judged = np.isfinite(np.stack(list(p.values()))).all(axis=0)
-    if not judged.any():
+    evaluated = np.isfinite(np.stack(list(p.values()))).all(axis=0)
+    if not evaluated.any():
         raise NotEnoughData("no held-out review has a prediction by all models")
-    index = everything[judged]
-    losses = {name: learner.losses(each[judged], index) for name, each in p.items()}
+    index = everything[evaluated]
+    losses = {name: learner.losses(each[evaluated], index) for name, each in p.items()}
     first = (*OTHER_MODELS, *brought_along(learner))
     found = compared(
         learner.interval, losses, index, _REFERENCE, first=first, equivalence=equivalence
@@ -62,8 +62,8 @@ def which_predicts_best(
             found.log_loss[name],
             found.difference.get(name),
             found.says.get(name),
-            rmse_bins=rmse_bins(trials.y[index], p[name][judged], bins),
-            auc=auc(trials.y[index], p[name][judged]),
+            rmse_bins=rmse_bins(trials.y[index], p[name][evaluated], bins),
+            auc=auc(trials.y[index], p[name][evaluated]),
             is_own=name in lines or name in given,
         )
         for name in found.ordered
@@ -129,8 +129,8 @@ def held_out_of(learner: Learner, model: str, predictions: Predictions) -> Float
         wanted = learner.trials.review_th[index]
     elif learner.log.entries is None:
         raise InputError(
-            f"{learner.log.receipt.path} has no times of answers: name reviews by review_th, "
-            "their number in the file's order (`Results.predictions` has it)."
+            f"{learner.log.import_summary.path} has no times of answers: name reviews by "
+            "review_th, their number in the file's order (`Results.predictions` has it)."
         )
     else:
         wanted = learner.log.entries.time_ms[learner.source_place[index]]

@@ -17,7 +17,7 @@ from srs_eval.advice.buttons import am_i_misusing_hard, what_buttons_show, which
 from srs_eval.advice.candidates import (
     WHOLE,
     Learner,
-    judged_by_preset,
+    evaluated_by_preset,
     refuse_without_presets,
 )
 from srs_eval.advice.candidates import knows_presets as knows_presets  # asked by views
@@ -90,8 +90,8 @@ class Asked:
 
     @property
     def over_all(self) -> Learner:
-        """On Anki's rows where they are there to be judged, else on the benchmark's."""
-        return self.learner if judged_by_preset(self.log) else self.whole
+        """On Anki's rows where they are there to be evaluated, else on the benchmark's."""
+        return self.learner if evaluated_by_preset(self.log) else self.whole
 
     @property
     def presets(self) -> list[int]:
@@ -118,7 +118,7 @@ class Asked:
             yield at_a_glance(self.log, self.context)
 
     def _days(self) -> Iterator[Finding]:
-        protocol = Protocol(rows="anki" if judged_by_preset(self.log) else "benchmark")
+        protocol = Protocol(rows="anki" if evaluated_by_preset(self.log) else "benchmark")
         yield from learner_state(self.log, protocol, self.context, self.equivalence)
 
     def _standing(self) -> Iterator[Finding]:
@@ -243,7 +243,7 @@ def ask(question: str, asked: Asked) -> Iterator[Finding]:
 
 def tasks_of(log: ReviewLog) -> Sequence[tuple[str, ...]]:
     """What the app answers of a log."""
-    return TASKS if judged_by_preset(log) else TASKS_WITHOUT_PRESETS
+    return TASKS if evaluated_by_preset(log) else TASKS_WITHOUT_PRESETS
 
 
 def answering(
@@ -298,7 +298,7 @@ def answering(
 
 def questions_for(log: ReviewLog) -> tuple[str, ...]:
     """What is answered unless a person asks for something else."""
-    return (*(QUESTIONS if judged_by_preset(log) else (OF_PRESETS, MODELS)), WRONG)
+    return (*(QUESTIONS if evaluated_by_preset(log) else (OF_PRESETS, MODELS)), WRONG)
 
 
 def compare(log: ReviewLog, **options: Any) -> list[Finding]:
@@ -308,7 +308,9 @@ def compare(log: ReviewLog, **options: Any) -> list[Finding]:
 
 def rows_of(log: ReviewLog, questions: Iterable[str]) -> str:
     """Which reviews the findings on some questions rest on: "anki" or "benchmark"."""
-    return "anki" if judged_by_preset(log) and set(questions) - {MODELS, STANDING} else "benchmark"
+    return (
+        "anki" if evaluated_by_preset(log) and set(questions) - {MODELS, STANDING} else "benchmark"
+    )
 
 
 def months_of(log: ReviewLog, protocol: Protocol, result: Result) -> list[Month]:

@@ -46,7 +46,7 @@ def basis(log: ReviewLog, context: Context, equivalence: float) -> str:
         program_digest(),
         repr(sorted(log.presets.items())),
         repr(sorted(log.decks.items())),
-        repr((log.optimized_before_s, log.receipt.fsrs_enabled, log.day_grid)),
+        repr((log.optimized_before_s, log.import_summary.fsrs_enabled, log.day_grid)),
         repr(sorted(context.settings().items())),
         repr(equivalence),
     ]

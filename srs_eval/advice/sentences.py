@@ -39,7 +39,7 @@ def _span(interval: Interval, places: int = 4, to: str = "to") -> str:
     return f"{_size(first, places)} {to} {better_by(last, places)}"
 
 
-def told(interval: Interval, places: int = 4, than: str = "") -> str:
+def difference_in_words(interval: Interval, places: int = 4, than: str = "") -> str:
     """ "0.0021 better than it (0.0008 … 0.0034)": a difference with both ends, if it has any."""
     said = better_by(interval.estimate, places) + than
     if _is_open(interval):

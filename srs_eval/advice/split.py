@@ -155,9 +155,9 @@ def _found(subject: str, learner: Learner, part: str, equivalence: float) -> Fin
         learner.fitted(POOLED, group) == learner.fitted(TOGETHER, group) for group in learner.groups
     ):
         act = _KEEP_SHARED  # they are drawn all the way to one set
-    judged = "split" if act == "split" else "pooled"
+    evaluated = "split" if act == "split" else "pooled"
     belief = population.belief(
-        overall[judged],
+        overall[evaluated],
         population.sharing(),
         margin=-equivalence if act == _KEEP_SHARED else _NO_LOSS,
     )
@@ -165,9 +165,9 @@ def _found(subject: str, learner: Learner, part: str, equivalence: float) -> Fin
         *("split", subject, act),
         probability=1 - belief.probability if act == _KEEP_SHARED else belief.probability,
         gain=0.0 if act == _KEEP_SHARED else max(belief.gain, 0.0),
-        interval=overall[judged],
+        interval=overall[evaluated],
         reviews=count,
-        missing=still_missing(overall[judged], equivalence),
+        missing=still_missing(overall[evaluated], equivalence),
         evidence=Sharing(
             part,
             parts,

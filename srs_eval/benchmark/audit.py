@@ -4,9 +4,9 @@ Every model's training is tuned with the same number of trials, and the models a
 "On the difficulty of evaluating baselines" (Rendle, Zhang & Koren 2019, arXiv:1905.01395) shows how
 rankings of years fell when that was done; docs/audit.md has the method.
 
-The reviews that a user is judged on never choose the user's set-up: the users are two halves, and
-each half is judged with the set-up that the other half's search has found. That search sees
-training parts only, each split in time: a fit to the first four fifths, judged on the last.
+A user's evaluated reviews never choose the user's set-up: the users are two halves, and each half
+is evaluated with the set-up that the other half's search has found. That search sees
+training parts only, each split in time: a fit to the first four fifths, evaluated on the last.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Tuned:
     found: tuple[Found, ...]  # by half; () where there is nothing to tune
     best: Setup  # of these and the published one: with the least loss over all users' training rows
     left_out: tuple[str, ...]  # hyperparameters that no search can begin from
-    change: Change | None  # tuned minus published, on the judged reviews; None without results
+    change: Change | None  # tuned minus published, on the evaluated reviews; None without results
     spread: tuple[float, float] | None
     """Standard deviation over seeds of the mean log loss over users, published and tuned."""
 
@@ -85,7 +85,7 @@ class _Pair:
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Configurations judged on the same reviews, before and after."""
+    """Configurations evaluated on the same reviews, before and after."""
 
     rows: str
     users: int  # with results of all configurations, before and after
@@ -133,7 +133,7 @@ def run_audit(
     """Tune every configuration with the same budget and compare them again.
 
     `trials` set-ups are tried for each half of the users besides the published one; trainings
-    that draw random numbers are judged with `repeats` seeds. Yields Planned, a UnitDone for each
+    that draw random numbers are evaluated with `repeats` seeds. Yields Planned, a UnitDone for each
     fit on a user, Ended and the Audit. What is done is kept in `out`, and a second run goes on
     from it, trying again what has failed; its figures do not depend on `jobs` or on
     interruptions. Raises InputError for an unusable set-up, and where `out` holds results that
@@ -145,7 +145,9 @@ def run_audit(
         raise InputError("An audit needs two users at least: the ones choose for the others.")
     for each in configurations:
         if each.protocol.train_equals_test:
-            raise InputError(f"{each.name} trains on what it is judged on: no audit can be made.")
+            raise InputError(
+                f"{each.name} trains on what it is evaluated on: no audit can be made."
+            )
     context = context or Context()
     fingerprint, _ = survey(dataset)
     setup = make_setup(dataset, fingerprint, configurations, context)
@@ -192,8 +194,8 @@ class _Progress:
         match event:
             case Planned():
                 self._passed += event.present + event.skipped_before
-                told = self.plan is not None and self.plan.units > 0
-                if told:
+                said = self.plan is not None and self.plan.units > 0
+                if said:
                     return
                 units = max(self._total - self._passed, event.units) if event.units else 0
                 besides = START_SECONDS + event.compile_seconds
@@ -317,7 +319,7 @@ def _write_results(out: Path, setup: Mapping[str, Any], tries: Tries) -> None:
             for name, setups in chosen.items():
                 for users, each in zip(tries.halves, setups, strict=True):
                     for user in users:
-                        store.append(replace(tries.judged(name, each, user), configuration=name))
+                        store.append(replace(tries.evaluated(name, each, user), configuration=name))
             store.publish(everything=True)
 
 
@@ -331,7 +333,7 @@ def _audit(out: Path, tries: Tries, trials: int) -> Audit:
         reasons = Counter(
             unit.reason or "it has some as published, none as tuned"
             for name in tries.configurations
-            for unit in tries.all_judged(name)
+            for unit in tries.all_evaluated(name)
         )
         ((reason, _),) = reasons.most_common(1)
         raise NotEnoughData(
@@ -354,7 +356,7 @@ def _audit(out: Path, tries: Tries, trials: int) -> Audit:
     failed = Counter(
         f"{name}: {unit.reason}"
         for name in tries.configurations
-        for unit in tries.all_judged(name)
+        for unit in tries.all_evaluated(name)
         if unit.status == "failed"
     )
     return Audit(
@@ -376,7 +378,7 @@ def _spread(tries: Tries, name: str) -> tuple[float, float] | None:
     for tuned in (False, True):
         losses = np.array(
             [
-                [log_loss(tries.judged(name, {**setup, **seeded}, user)) for seeded in seedings]
+                [log_loss(tries.evaluated(name, {**setup, **seeded}, user)) for seeded in seedings]
                 for half, users in enumerate(tries.halves)
                 for setup in [tries.chosen_for(name, half) if tuned else {}]
                 for user in users
@@ -388,7 +390,7 @@ def _spread(tries: Tries, name: str) -> tuple[float, float] | None:
 
 
 def _rankings(published: Sequence[ResultFile], tuned: Sequence[ResultFile]) -> Iterator[Ranking]:
-    """Of each set of reviews, with the floor in its place."""
+    """Of each set of reviews, with the baseline in its place."""
     after = {each.name: each for each in tuned}
     for comparison in compare([each for each in published if each.name in after]):
         if len(comparison.files) < 2:

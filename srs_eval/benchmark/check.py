@@ -71,8 +71,8 @@ def check(folder: Path) -> list[_Finding]:
         ours = _ours(folder, setup, path)
         findings, results[path] = _check_file(path, ours, result_text(folder, ours) if ours else "")
         found += findings
-        told = "" if setup else left_open(spelled(path), year_of(results[path].values()))
-        found += [_Finding(path, told, wrong=False)] if told else []
+        said = "" if setup else left_open(spelled(path), year_of(results[path].values()))
+        found += [_Finding(path, said, wrong=False)] if said else []
     return found + _sizes(folder, results, setup)
 
 
@@ -134,13 +134,13 @@ def merge(parts: Sequence[Path], out: Path, *, take_what_is_whole: bool = False)
 
 def _damaged_parts(parts: Sequence[Path]) -> str:
     """How many lines of the journals of which folder are damaged, in words; "" for none."""
-    told = []
+    said = []
     for part in dict.fromkeys(parts):
         lines = {path.stem: count for path, count in damaged_lines(part).items()}
         if lines:
             where = ", ".join(f"{name} {count}" for name, count in lines.items())
-            told.append(f'{counted(sum(lines.values()), "line")} of "{part}" ({where})')
-    return "; ".join(told)
+            said.append(f'{counted(sum(lines.values()), "line")} of "{part}" ({where})')
+    return "; ".join(said)
 
 
 _ANEW = "written anew from the journal"
@@ -152,8 +152,8 @@ def _check_file(path: Path, configuration: str, journal: str) -> tuple[list[_Fin
     try:
         found, results = _check_lines(path, read_lines(path))
     except InputError as error:
-        told = str(error).removeprefix(f'"{path}" ').removesuffix(".")
-        found, results = [_Finding(path, f"it {told}")], {}
+        said = str(error).removeprefix(f'"{path}" ').removesuffix(".")
+        found, results = [_Finding(path, f"it {said}")], {}
     if not configuration:
         return found + _check_truth(path, results), results
     if path.read_bytes() == journal.encode():
@@ -167,30 +167,30 @@ def _check_file(path: Path, configuration: str, journal: str) -> tuple[list[_Fin
 
 def _check_lines(path: Path, lines: Sequence[_Result | None]) -> tuple[list[_Finding], _Results]:
     """What is wrong with the order of lines and their form, and the last one of each user."""
-    told = []
+    said = []
     if not lines:
-        told.append("it is empty")
+        said.append("it is empty")
     *earlier, last = lines or [{}]
     if last is None:
-        told.append("its last line is cut off or no result")
+        said.append("its last line is cut off or no result")
     if broken := earlier.count(None):
-        told.append(f"{counted(broken, 'line')} cannot be read as results")
+        said.append(f"{counted(broken, 'line')} cannot be read as results")
     users = [line["user"] for line in lines if line is not None]
     repeated = [user for user, count in Counter(users).items() if count > 1]
     if repeated:
-        told.append(f"{counted(len(repeated), 'user')} more than once ({_some(repeated)})")
+        said.append(f"{counted(len(repeated), 'user')} more than once ({_some(repeated)})")
     if users != sorted(users):
-        told.append("its users are not in order")
+        said.append("its users are not in order")
     results = {line["user"]: line for line in lines if line is not None}
-    return [_Finding(path, each) for each in told], results
+    return [_Finding(path, each) for each in said], results
 
 
 def _check_truth(path: Path, results: _Results, configuration: str = "") -> list[_Finding]:
-    wrong = {user: told for user, line in sorted(results.items()) if (told := _impossible(line))}
+    wrong = {user: said for user, line in sorted(results.items()) if (said := _impossible(line))}
     if not wrong:
         return []
-    user, told = next(iter(wrong.items()))
-    what = f"{counted(len(wrong), 'line')} cannot be true (user {user}: {told})"
+    user, said = next(iter(wrong.items()))
+    what = f"{counted(len(wrong), 'line')} cannot be true (user {user}: {said})"
     units = tuple((configuration, user) for user in wrong)
     return [_Finding(path, what, _AGAIN if configuration else "", units)]
 
@@ -213,15 +213,15 @@ def _impossible(line: Mapping[str, Any]) -> str:
 def _sizes(
     folder: Path, results: Mapping[Path, Mapping[int, _Result]], setup: Mapping[str, Any] | None
 ) -> list[_Finding]:
-    """Users of whom configurations on the same reviews have judged different numbers."""
-    judged: dict[Protocol, dict[int, dict[Path, int]]] = defaultdict(lambda: defaultdict(dict))
+    """Users of whom configurations on the same reviews have evaluated different numbers."""
+    evaluated: dict[Protocol, dict[int, dict[Path, int]]] = defaultdict(lambda: defaultdict(dict))
     for path, of_users in results.items():
         configuration = configuration_of(spelled(path), setup, year_of(of_users.values()))
         if configuration is not None:  # a model that is not here tells nothing of its rows
             for user, line in of_users.items():
-                judged[configuration.protocol.judged_rows()][user][path] = line["size"]
+                evaluated[configuration.protocol.evaluated_rows()][user][path] = line["size"]
     different: dict[Path, list[tuple[int, str]]] = defaultdict(list)
-    for of_rows in judged.values():
+    for of_rows in evaluated.values():
         for user, sizes in of_rows.items():
             ((usual, count), *others) = Counter(sizes.values()).most_common()
             for path, size in sizes.items():

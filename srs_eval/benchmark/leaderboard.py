@@ -16,7 +16,7 @@ import numpy as np
 from srs_eval.benchmark.result_files import ResultFile
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.engine.ranking import apart, judged_alike, placed
+from srs_eval.engine.ranking import apart, evaluated_alike, placed
 from srs_eval.metrics import better
 from srs_eval.stats.users import (
     FEWEST_USERS,
@@ -52,7 +52,7 @@ class Standing:
     """One configuration's line of a table."""
 
     file: ResultFile
-    place: int | None  # from 1 by log loss; None for the floor
+    place: int | None  # from 1 by log loss; None for the baseline
     users: int  # compared
     means: Mapping[str, MeanInterval]
     undefined: Mapping[str, int]  # users without the figure, left out of its mean
@@ -84,22 +84,22 @@ class Standings:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Configurations that were judged on the same reviews of the same users.
+    """Configurations that were evaluated on the same reviews of the same users.
 
     Arrays over models are in the order of `files`.
     """
 
     rows: str  # which reviews, in words
-    learns: bool  # models that learn while they are judged
+    learns: bool  # online models
     metric: str  # of choice: pairs, sizes, distributions and sets are of it
     files: tuple[ResultFile, ...]  # best first by users
-    users: IntArray  # that all have, judged on as many reviews
+    users: IntArray  # that all have, evaluated on as many reviews
     sizes: FloatArray  # reviews of these users
     tables: tuple[Standings, ...]  # of WEIGHTINGS
 
     @property
     def reviews(self) -> int:
-        """Judged reviews of the users that are compared."""
+        """Evaluated reviews of the users that are compared."""
         return int(self.sizes.sum())
 
     @property
@@ -153,7 +153,7 @@ class Comparison:
     def by_size(self) -> list[tuple[FloatArray, FloatArray]]:
         """Users in ten groups of equal number, from the smallest collections to the largest.
 
-        Of each group the users' judged reviews and the models' means of the metric of choice.
+        Of each group the users' evaluated reviews and the models' means of the metric of choice.
         """
         order = np.argsort(self.sizes, kind="stable")
         parts = np.array_split(order, min(_SIZE_GROUPS, len(order)))
@@ -177,15 +177,15 @@ def compare(
     metrics: Sequence[str] = ("LogLoss", "RMSE(bins)", "AUC"),
     users: Literal["common", "each"] = "common",
 ) -> list[Comparison]:
-    """Files put together by the reviews that they judge, the largest set first.
+    """Files put together by the reviews that they evaluate, the largest set first.
 
     Means of `metrics` are over the users that all files of a set have ("common"), or over each
     file's own ("each"); pairs, sizes and confidence sets always are over common users. Models
-    that learn while they are judged stand apart.
+    that learn while they are evaluated stand apart.
     """
     found = []
     shown = tuple(dict.fromkeys(("LogLoss", metric, *metrics)))
-    for members, shared in judged_alike((each, each.rows, each.by_user()) for each in files):
+    for members, shared in evaluated_alike((each, each.rows, each.by_user()) for each in files):
         rows = min((each.rows_in_words for each in members), key=len)
         common = np.array(sorted(shared))
         sizes = np.array([shared[user] for user in common.tolist()], dtype=float)
@@ -300,14 +300,14 @@ class Change:
 
     file: ResultFile
     before: ResultFile
-    users: int  # compared: in both runs, judged on as many reviews
+    users: int  # compared: in both runs, evaluated on as many reviews
     only_before: int  # users
     only_now: int
-    other_reviews: int  # users judged on another number of reviews
+    other_reviews: int  # users evaluated on another number of reviews
     differences: Mapping[str, tuple[MeanInterval, ...]]  # by metric, of WEIGHTINGS
     losses: tuple[MeanInterval, ...]
     """Of WEIGHTINGS: differences of the metric of choice, as `_as_losses` turns it."""
-    judged: int  # users who have the metric of choice in both
+    evaluated: int  # users who have the metric of choice in both
     better: int  # users, by the metric of choice
     worse: int
 
@@ -319,9 +319,9 @@ class Change:
         difference = self.losses[WEIGHTINGS.index(weighting)]
         if not self.users:
             return "no common user"
-        if self.judged and not (self.better or self.worse):
+        if self.evaluated and not (self.better or self.worse):
             return "unchanged"
-        if not (difference.low > 0 or difference.high < 0) or self.judged < FEWEST_USERS:
+        if not (difference.low > 0 or difference.high < 0) or self.evaluated < FEWEST_USERS:
             return "can't tell"
         return "better" if difference.high < 0 else "worse"
 
@@ -370,7 +370,7 @@ def changes(
                     for k, name in enumerate(shown)
                 },
                 losses=tuple(of_weighting[-1] for of_weighting in by_weighting),
-                judged=int(np.isfinite(moved).sum()),
+                evaluated=int(np.isfinite(moved).sum()),
                 better=int((moved < 0).sum()),
                 worse=int((moved > 0).sum()),
             )

@@ -29,7 +29,7 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.engine.ranking import rows_of
 from srs_eval.engine.session import Result, Session
 from srs_eval.models.configurations import (
-    FLOOR,
+    BASELINE,
     SUFFIX_ALIASES,
     SUFFIXES,
     Configuration,
@@ -42,8 +42,6 @@ from srs_eval.models.configurations import rows_in_words as words_of_rows
 from srs_eval.models.published import left_open, published
 
 ENDINGS = (".jsonl", ".jsonl.gz")
-_OTHER_NAMES = {"RWKV-Instant": "RWKV-P", "RWKV-Curve": "RWKV"}
-"""Upstream's names of 2026 for models that are not here, and what they were before."""
 _FLAGS = {field.name for field in fields(Protocol)}
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Number = Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)]
@@ -65,10 +63,10 @@ class ResultFile:
     name: str  # canonical where the configuration is known, else the file's
     label: str  # the same for people; unlike any other file's of the report
     configuration: Configuration | None  # None for a model that is not here
-    rows: Protocol  # which reviews are judged (`Protocol.judged_rows`)
+    rows: Protocol  # which reviews are evaluated (`Protocol.evaluated_rows`)
     path: Path
     users: IntArray
-    sizes: FloatArray  # judged reviews
+    sizes: FloatArray  # evaluated reviews
     metrics: Mapping[str, FloatArray]  # by the names of result files; nan where undefined
     parameters: FloatArray | None  # (m, p) fitted ones, a row for each user and partition
     seconds_per_10k: float | None  # of one core, by timing/
@@ -81,18 +79,18 @@ class ResultFile:
         return spelled(self.path)
 
     @property
-    def is_floor(self) -> bool:
+    def is_baseline(self) -> bool:
         """Whether it is the average, which others are held against."""
-        return self.name == FLOOR or bool(self.configuration and self.configuration.is_floor)
+        return self.name == BASELINE or bool(self.configuration and self.configuration.is_baseline)
 
     @property
     def learns(self) -> bool:
-        """Whether it learns from each review that it is judged on."""
+        """Whether it learns from each review that it is evaluated on."""
         return bool(self.configuration and self.configuration.learns)
 
     @property
     def rows_in_words(self) -> str:
-        """Which reviews it is judged on."""
+        """Which reviews it is evaluated on."""
         return words_of_rows(self.rows)
 
     @property
@@ -108,7 +106,7 @@ class ResultFile:
         return "?" if self.configuration is None else self.configuration.inputs
 
     def by_user(self) -> dict[int, int]:
-        """Judged reviews of each user."""
+        """Evaluated reviews of each user."""
         return dict(zip(self.users.tolist(), self.sizes.astype(int).tolist(), strict=True))
 
     def columns(self, metrics: Sequence[str], users: IntArray | None = None) -> FloatArray:
@@ -151,14 +149,14 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
     files = [each for folder in folders for each in folder.files]
     plain = {each.path: each.label for each in files}
     # The name alone where that is enough, else with the folder, else with the file.
-    for told_by in (
+    for distinguished_by in (
         lambda each: _home(each.path).name,
         lambda each: f"{_home(each.path).name}: {spelled(each.path)}",
         lambda each: str(each.path),
     ):
         several = {label for label, count in Counter(f.label for f in files).items() if count > 1}
         files = [
-            replace(each, label=f"{plain[each.path]} ({told_by(each)})")
+            replace(each, label=f"{plain[each.path]} ({distinguished_by(each)})")
             if each.label in several
             else each
             for each in files
@@ -203,13 +201,13 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     users = sorted(lines)
     year = year_of(lines.values())
     configuration = configuration_of(file_name, setup, year)
-    rows = rows_of(configuration) if configuration else _judged_rows(file_name)
+    rows = rows_of(configuration) if configuration else _evaluated_rows(file_name)
     if configuration is not None:
         name = configuration.name
     elif meant_by(file_name):
         name = f"{file_name} of {year}"  # something else than what has the name here
     else:
-        name = _OTHER_NAMES.get(file_name, file_name)
+        name = file_name
     known = dict.fromkeys(metric for line in lines.values() for metric in line["metrics"])
     return ResultFile(
         name=name,
@@ -258,8 +256,8 @@ def configuration_of(
     )
 
 
-def _judged_rows(name: str) -> Protocol:
-    """What the suffixes of an unknown model's name say of the reviews that are judged."""
+def _evaluated_rows(name: str) -> Protocol:
+    """What the suffixes of an unknown model's name say of the reviews that are evaluated."""
     meanings = {**SUFFIXES, **{alias: SUFFIXES[of] for alias, of in SUFFIX_ALIASES.items()}}
     flags: dict[str, Any] = {}
     for suffix in name.split("-")[1:]:
@@ -267,8 +265,8 @@ def _judged_rows(name: str) -> Protocol:
         if flag in _FLAGS:
             flags[flag] = value
     if flags.get("secs"):
-        flags["short"] = True  # as other.py judges them: every positive interval
-    return Protocol(**flags).judged_rows()
+        flags["short"] = True  # as other.py evaluates them: every positive interval
+    return Protocol(**flags).evaluated_rows()
 
 
 def _figure(value: object) -> float:
@@ -292,7 +290,7 @@ def _parameters(found: Iterable[Any]) -> FloatArray | None:
 
 
 def _seconds(timing: Path) -> float | None:
-    """Seconds per 10,000 judged reviews, over all users that took any."""
+    """Seconds per 10,000 evaluated reviews, over all users that took any."""
     try:
         with open(timing, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]

@@ -45,6 +45,7 @@ def make_setup(
                 "model": each.model.name,
                 "model_version": each.model.version,
                 **({"model_file": each.model.file.digest} if each.model.file else {}),
+                **({"weights": each.model.weights(context)} if each.model.weights else {}),
                 "fit": each.fit,
                 **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
                 **({"ledger": each.ledger} if each.ledger else {}),
@@ -137,7 +138,7 @@ def different_environments(setup: Mapping[str, Any]) -> list[str]:
     found = environments(setup)
     names = sorted({name for each in found for name in each})
     values = {name: list(dict.fromkeys(each.get(name, "none") for each in found)) for name in names}
-    return [f"{name} {' and '.join(told)}" for name, told in values.items() if len(told) > 1]
+    return [f"{name} {' and '.join(said)}" for name, said in values.items() if len(said) > 1]
 
 
 def joined(setup: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
@@ -287,10 +288,10 @@ def read_ledger(path: Path) -> Ledger:
     except OSError as error:
         raise InputError(f'There is no ledger at "{path}" ({error.strerror}).') from None
     try:
-        told = msgspec.json.decode(content, type=_File)
+        said = msgspec.json.decode(content, type=_File)
     except (msgspec.DecodeError, RecursionError):
         raise InputError(f'"{path}" is no ledger of `srs-eval audit`, or damaged.') from None
-    for name, entry in told.configurations.items():
+    for name, entry in said.configurations.items():
         if meant_by(name) != name:
             raise InputError(
                 f'"{path}" names {name}, which is no configuration here; '
@@ -299,7 +300,7 @@ def read_ledger(path: Path) -> Ledger:
         (configuration,) = resolve([name])
         configuration.trained_with(entry.best)
     digest = hashlib.sha256(content).hexdigest()
-    return Ledger(path, digest, told.configurations, frozenset(told.users), told.data)
+    return Ledger(path, digest, said.configurations, frozenset(said.users), said.data)
 
 
 def write_ledger(path: Path, entries: Mapping[str, Entry], users: Sequence[int], data: str) -> None:

@@ -96,7 +96,7 @@ class ResultStore:
         self._dirty: set[str] = set()
         self._open = ExitStack()  # what ends with it: the folder is held, journals are open
         try:
-            with self._refusals_told():
+            with self._refusals_shown():
                 if fresh:
                     self._refuse_another_setup()
                 self._refuse_others(setup)
@@ -137,7 +137,7 @@ class ResultStore:
         Raises InputError where it cannot be written, as on a full disk; what was added before
         stays whole, and so does what is added later.
         """
-        with self._refusals_told():
+        with self._refusals_shown():
             # First, for by it all files here are known.
             handle = self._journal_of(unit.configuration)
             for kind, content in unit.kept.items():
@@ -159,7 +159,7 @@ class ResultStore:
         here = read_setup(self.folder)
         assert here is not None
         joined = with_setup_of(other, here)
-        with self._refusals_told():
+        with self._refusals_shown():
             self._refuse_others(joined)
             self._save_setup(joined)
         added = 0
@@ -190,7 +190,7 @@ class ResultStore:
 
     def publish(self, *, everything: bool = False) -> None:
         """Renew the readable files of configurations with new units (or of all)."""
-        with self._refusals_told():
+        with self._refusals_shown():
             for configuration in self.configurations() if everything else sorted(self._dirty):
                 self._publish(configuration)
         self._dirty.clear()
@@ -210,7 +210,7 @@ class ResultStore:
         return self._handles[configuration]
 
     @contextmanager
-    def _refusals_told(self) -> Iterator[None]:
+    def _refusals_shown(self) -> Iterator[None]:
         """Turn the operating system's refusals to write into one sentence."""
         try:
             yield
@@ -352,17 +352,17 @@ def _files(units: Mapping[int, Unit], names: Names) -> dict[str, list[str]]:
     """
     files: dict[str, list[str]] = {folder: [] for folder in _FOLDERS}
     for user, unit in sorted(units.items()):
-        told = _record(unit)
+        said = _record(unit)
         if unit.line is not None:
             time_ms = {"time_ms": round(1000 * unit.seconds, 3)}  # upstream's key
             files["result"].append(
                 json.dumps({**unit.line, **(time_ms if names == "2026" else {})})
             )
             timing = {"user": user, "size": unit.line["size"]}
-            timing |= {key: told[key] for key in ("seconds", "peak_mb", "notes") if key in told}
+            timing |= {key: said[key] for key in ("seconds", "peak_mb", "notes") if key in said}
             files["timing"].append(json.dumps(timing | time_ms))
         else:
-            why = {key: told[key] for key in ("user", "reason", "detail") if key in told}
+            why = {key: said[key] for key in ("user", "reason", "detail") if key in said}
             files[unit.status].append(json.dumps(why))
     return files
 

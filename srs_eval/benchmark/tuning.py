@@ -1,7 +1,7 @@
 """The set-ups that an audit tries: which, on whom, and what came of them.
 
 A set-up that is tried is a configuration, and a batch evaluates it like any other: in the folder
-`search` on the last fifth of each training part, in `judged` by the usual protocol.
+`search` on the last fifth of each training part, in `evaluated` by the usual protocol.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from srs_eval.training.hyperparameters import SEED, Hyperparameter, Value
 
 Setup = dict[str, Value]
 """Hyperparameters that are not as published, by name."""
-SEARCH, _JUDGED = PARTS = "search", "judged"
+SEARCH, _EVALUATED = PARTS = "search", "evaluated"
 _HALVES = 2
-_HELD_OUT = 5  # a training part's last fifth judges the set-ups
+_HELD_OUT = 5  # a training part's last fifth evaluates the set-ups
 _ROUND = 6  # set-ups that are tried at a time
 _SHRINKS = 0.75  # the box, from round to round
 _NEAR = 0.15  # of the width of what was tried: so near its end is on the edge
@@ -169,7 +169,7 @@ def _key(setup: Mapping[str, Value]) -> str:
 
 
 def _split_past(trials: Trials) -> tuple[Fold, ...]:
-    """Each fold's training part as a fold of its own: its last fifth is judged by what came before.
+    """Each fold's training part as a fold of its own: what came before predicts its last fifth.
 
     Parts that are too small for that are left out.
     """
@@ -177,20 +177,20 @@ def _split_past(trials: Trials) -> tuple[Fold, ...]:
         trials.protocol.no_test_same_day or trials.protocol.equalize_test_with_non_secs
     )
 
-    def judged(rows: IntArray) -> IntArray:
+    def evaluated(rows: IntArray) -> IntArray:
         return rows[trials.elapsed_days[rows] > 0] if later_only else rows
 
     folds = []
     for fold in trials.folds:
         first = len(fold.train) - len(fold.train) // _HELD_OUT
-        test = judged(fold.train[first:])
+        test = evaluated(fold.train[first:])
         if len(test):
             folds.append(Fold(train=fold.train[:first], test=test))
     return tuple(folds)
 
 
 class PastSession(Session):
-    """Judges on the held-out rows of training parts; sees no review that the user is judged on."""
+    """Evaluates on held-out rows of training parts; sees none of the user's evaluated reviews."""
 
     def trials(self, protocol: Protocol) -> Trials:
         """The trials with other folds. Raises NotEnoughData where no training part can be split."""
@@ -264,20 +264,20 @@ class Tries:
         if searches:
             best = ((name, self.users, search.best[0]) for name, search in searches)
             yield self._stage(SEARCH, best)
-        judged = (
+        evaluated = (
             (name, users, {**setup, **seeded})
             for name in self.configurations
             for half, users in enumerate(self.halves)
             for setup in ({}, self.chosen_for(name, half))
             for seeded in self.seedings(name)
         )
-        yield self._stage(_JUDGED, judged)
+        yield self._stage(_EVALUATED, evaluated)
 
     def fits(self, name: str, trials: int) -> int:
         """How many a user needs at most: the winners of each half are tried on the other, too."""
         searched = name in self.searches
-        judged = (_HALVES if searched else 1) * len(self.seedings(name))
-        return judged + (trials + _HALVES if searched else 0)
+        evaluated = (_HALVES if searched else 1) * len(self.seedings(name))
+        return evaluated + (trials + _HALVES if searched else 0)
 
     def read(self, stage: _Stage) -> None:
         """Look up what came of a stage."""
@@ -289,27 +289,27 @@ class Tries:
         tried = _tried(self.configurations[name], setup).name
         return self._made.get((part, tried), {}).get(user)
 
-    def judged(self, name: str, setup: Mapping[str, Value], user: int) -> Unit:
-        """What came of a set-up on the judged reviews of a user."""
-        unit = self.made(_JUDGED, name, setup, user)
+    def evaluated(self, name: str, setup: Mapping[str, Value], user: int) -> Unit:
+        """What came of a set-up on the evaluated reviews of a user."""
+        unit = self.made(_EVALUATED, name, setup, user)
         assert unit is not None
         return unit
 
-    def all_judged(self, name: str) -> list[Unit]:
+    def all_evaluated(self, name: str) -> list[Unit]:
         """As published, and as tuned where that is something else."""
         return [
-            self.judged(name, setup, user)
+            self.evaluated(name, setup, user)
             for half, users in enumerate(self.halves)
             for setup in ({}, *filter(None, [self.chosen_for(name, half)]))
             for user in users
         ]
 
     def chosen_for(self, name: str, half: int) -> Setup:
-        """The set-up that a half of the users is judged with: the other half's."""
+        """The set-up that a half of the users is evaluated with: the other half's."""
         return self.searches[name][1 - half].best[0] if name in self.searches else {}
 
     def seedings(self, name: str) -> list[Setup]:
-        """What is added to a set-up for each seed that is judged."""
+        """What is added to a set-up for each seed that is evaluated."""
         seeds = self.repeats if SEED in self.configurations[name].tunable else 1
         return [{SEED.name: seed} if seed else {} for seed in range(seeds)]
 

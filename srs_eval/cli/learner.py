@@ -170,7 +170,7 @@ def compare(
     One --question is answered with its evidence; so are all with --details.
     """
     from srs_eval.advice import questions
-    from srs_eval.advice.candidates import judged_by_preset, knows_presets, too_few
+    from srs_eval.advice.candidates import evaluated_by_preset, knows_presets, too_few
     from srs_eval.advice.population import FEWEST as STANDING_FEWEST
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
@@ -184,8 +184,8 @@ def compare(
     log = source.load()
     wanted = questions.questions_for(log) if asked == "all" else (asked,)
     rows = questions.rows_of(log, wanted)
-    if asked == "all" and knows_presets(log) and not judged_by_preset(log):
-        say(f"{too_few(log, NotEnoughData('Presets cannot be judged'))}.")
+    if asked == "all" and knows_presets(log) and not evaluated_by_preset(log):
+        say(f"{too_few(log, NotEnoughData('Presets cannot be evaluated'))}.")
     try:
         coming = questions.answering(
             log, questions=wanted, parameters=own, predictions=predictions, equivalence=equivalence
@@ -355,7 +355,7 @@ def _evaluate(
     Raises InputError where flags do not go with the log and where nothing can be evaluated.
     """
     from srs_eval.engine import evaluate as engine
-    from srs_eval.engine.ranking import with_floors
+    from srs_eval.engine.ranking import with_baselines
     from srs_eval.engine.run import Run
     from srs_eval.models.configurations import untuned
 
@@ -363,14 +363,14 @@ def _evaluate(
         refuse_rows_of_anki(flags)
     if flags.protocol.partitions != "none" and not log.knows_decks:
         raise InputError(
-            f"{log.receipt.path} says nothing of decks: "
+            f"{log.import_summary.path} says nothing of decks: "
             f"leave --partitions {flags.protocol.partitions} out."
         )
     asked = {each.name for each in configurations}
     held_against = flags.held_against(evaluation.reference)
     if held_against.name in {untuned(name) for name in asked} - asked:
         configurations = [*configurations, held_against]  # as published, beside the tuned one
-    evaluated = with_floors(configurations, leaves_out=log.leaves_out)
+    evaluated = with_baselines(configurations, leaves_out=log.leaves_out)
     run = Run.of(
         evaluated,
         hidden=frozenset(each.name for each in evaluated if each.name not in asked),
@@ -379,7 +379,7 @@ def _evaluate(
     )
     jobs = evaluation.jobs
     if jobs is None:
-        jobs = _sensible_jobs(evaluated, log.receipt.entries_read)
+        jobs = _sensible_jobs(evaluated, log.import_summary.entries_read)
     coming = engine.evaluate(
         *(log, evaluated, flags.protocol),
         jobs=jobs,

@@ -261,6 +261,32 @@ def _check_models(words: Sequence[str]) -> int:
     return SOME_FAILED if wrong else FINE
 
 
+def _tell_weights() -> int:
+    """RWKV's files of this machine, and those that are public."""
+    from srs_eval.models.rwkv import KNOWN, found_weights
+
+    found = found_weights()
+    for each in found:
+        users = each.known and f"trained on users {each.known.users[0]} to {each.known.users[-1]}"
+        show(f'Found: "{each.path}", {users or "which srs-eval does not know"}.')
+    if found:
+        show(
+            "--models all has RWKV-Instant and RWKV-Curve with them; --weights FILE takes another."
+        )
+    else:
+        show("No weights of RWKV were found: --weights FILE names yours.")
+    show(
+        "Public files follow; srs-eval fetches none. They have no licence that srs-eval knows of. "
+        "Users are those of anki-revlogs-10k that a file was trained on: take another for them."
+    )
+    for known in KNOWN:
+        users = f"users {known.users[0]} to {known.users[-1]}"
+        show(f"{known.name}: {known.parameters:,} parameters, {users}")
+        show(f"  {known.address}")
+        show(f"  SHA-256 {known.sha256}")
+    return FINE
+
+
 def _meant(word: str) -> list[Model]:
     from srs_eval.models import load_model_file
     from srs_eval.models.configurations import resolve
@@ -275,8 +301,8 @@ def models(
     names: list[str] | None = typer.Argument(
         None,
         help="Models to describe; all are listed if left out. After `check`: models, or a "
-        "file of your own, to find mistakes in.",
-        metavar="[check] NAME|FILE",
+        "file of your own, to find mistakes in. `weights`: RWKV's files, and where they are.",
+        metavar="[check|weights] NAME|FILE",
     ),
     json: JsonOption = None,
     model_file: ModelFileOption = None,
@@ -289,6 +315,10 @@ def models(
     check_targets([], json)
     for path in model_file or ():
         load_model_file(path)
+    if names == ["weights"]:
+        if json is not None:
+            raise InputError("`models weights` prints sentences; it has no --json.")
+        return _tell_weights()
     if names and names[0] == "check":
         if json is not None:
             raise InputError("`models check` prints sentences; it has no --json.")

@@ -178,10 +178,10 @@ _FLAGS = {
     "partitions": "Fit parameters for each deck or preset apart (none, deck, preset).",
     "fallback_user": "With --partitions: one with too little to train on gets the whole user's "
     "fit.",
-    "train_equals_test": "Train on the reviews that are judged.",
-    "no_test_same_day": "With --secs: same-day reviews are not judged.",
+    "train_equals_test": "Train on the reviews that are evaluated.",
+    "no_test_same_day": "With --secs: same-day reviews are not evaluated.",
     "no_train_same_day": "With --secs: not trained on same-day reviews.",
-    "equalize_test_with_non_secs": "With --secs: judge the reviews judged without.",
+    "equalize_test_with_non_secs": "With --secs: evaluate the reviews evaluated without.",
     "disable_short_term": "FSRS-5 without its same-day formulas.",
     "sched_penalties": "FSRS-7 is trained to shun leaps and very short intervals.",
     "n_splits": "Number of test folds.",
@@ -207,7 +207,7 @@ def _flags() -> Iterator[inspect.Parameter]:
 
 
 def _protocol_options(rows: RowsOption = "benchmark", **flags: Any) -> Flags:
-    """Which reviews are judged, and how models are trained; `flags` are `_FLAGS`."""
+    """Which reviews are evaluated, and how models are trained; `flags` are `_FLAGS`."""
     default, s0 = flags.pop("default"), flags.pop("S0")
     if default and s0:
         raise InputError("--default and --S0 exclude each other: leave one out.")
@@ -235,7 +235,7 @@ def _context_options(
         "--sm2-target",
         panel=_PROTOCOL_PANEL,
     ),
-    weights: Path | None = option(None, "Folder of pretrained network weights.", metavar="DIR"),
+    weights: Path | None = option(None, "Folder of weights, or RWKV's file.", metavar="DIR|FILE"),
     device: str = option("cpu", "Where LSTM runs: cpu, cuda, mps, xpu."),
     model_file: ModelFileOption = None,
 ) -> Context:
@@ -245,8 +245,8 @@ def _context_options(
 
     if not 0 < sm2_target < 1:
         raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")
-    if weights is not None and not weights.is_dir():
-        raise InputError(f'--weights: there is no folder "{weights}".')
+    if weights is not None and not weights.exists():
+        raise InputError(f'--weights: there is no folder or file "{weights}".')
     for path in model_file or ():
         load_model_file(path)
     kind, colon, number = device.lower().partition(":")
@@ -357,6 +357,11 @@ class Evaluation:
         bool, option(..., "Neither use nor keep earlier results.", "--no-cache")
     ] = False
     equivalence: float
+
+    def __post_init__(self) -> None:
+        from srs_eval.models.rwkv import with_rwkv
+
+        object.__setattr__(self, "models", with_rwkv(self.models, self.context))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,7 +101,9 @@ def batch(
     from srs_eval.batch import run_batch
     from srs_eval.benchmark.plan import is_engine
     from srs_eval.data.datasets import shard_of
+    from srs_eval.models.rwkv import with_rwkv
 
+    models = with_rwkv(models, context)
     flags = flags.set_up_by(setup, models)
     if dataset is None:
         raise InputError("Which data set? Name its folder with --dataset.")
@@ -245,7 +247,7 @@ def audit(
     trials: int = option(
         30, "Set-ups that are tried for each configuration, besides the published one.", min=1
     ),
-    repeats: int = option(3, "Seeds that are judged, where a training has seeds.", min=1),
+    repeats: int = option(3, "Seeds that are evaluated, where a training has seeds.", min=1),
     seed: int = option(0, "Random seed of the search.", min=0),
     users: _UsersOption = None,
     max_user_id: _MaxUserOption = None,
@@ -309,7 +311,7 @@ def _opened(dataset: str, flags: Flags) -> Dataset:
 
 def _on_a_data_set(flags: Flags, models: str) -> list[Configuration]:
     """What is named, with the averages that several are compared to; raises InputError."""
-    from srs_eval.engine.ranking import with_floors
+    from srs_eval.engine.ranking import with_baselines
 
     configurations = [each for each in flags.resolve(models) if each.fit != "own"]
     if not configurations:
@@ -318,13 +320,13 @@ def _on_a_data_set(flags: Flags, models: str) -> list[Configuration]:
         return configurations
     # What is compared stands on the average. AVG-known_decks has to be named: most users
     # have no deleted cards, and srs-benchmark knows no such file.
-    return with_floors(configurations, leaves_out=False)
+    return with_baselines(configurations, leaves_out=False)
 
 
 def _say_tuned_on(
     ledger: Ledger | None, users: Sequence[int], data: str, others: str = "--users takes others"
 ) -> None:
-    """That figures flatter on users whose training parts have chosen a ledger's set-ups.
+    """That figures are optimistic on users whose training parts have chosen a ledger's set-ups.
 
     `data` is the fingerprint of the users' data set; `others` says how to take other users.
     """
@@ -333,7 +335,7 @@ def _say_tuned_on(
     if ledger is not None and seen:
         on = f"{len(seen):,} of {counted(len(users), 'user')} here: for these,"
         on = "this user:" if len(users) == 1 else on
-        say(f'"{ledger.path}" was tuned on {on} figures of tuned models flatter; {others}.')
+        say(f'"{ledger.path}" was tuned on {on} figures of tuned models are optimistic; {others}.')
 
 
 def say_tuned_on_user(ledger: Ledger | None, source: Source, log: ReviewLog) -> None:

@@ -358,7 +358,7 @@ def _check_user(dataset: Dataset, user: int) -> _Checked:
             )
         else:
             assert log.rows is not None
-            findings += [_Finding(parts[0], told) for told in _impossible(log.rows)]
+            findings += [_Finding(parts[0], said) for said in _impossible(log.rows)]
     return _Checked(user, hashes, findings)
 
 
@@ -369,15 +369,15 @@ def load_possible(dataset: Dataset, user: int) -> ReviewLog:
     """
     log = dataset.load(user)
     assert log.rows is not None
-    told = _impossible(log.rows) if len(log.rows) else []
-    if told:
-        raise NotEnoughData(f"what it holds cannot be true: {'; '.join(told)}")
+    said = _impossible(log.rows) if len(log.rows) else []
+    if said:
+        raise NotEnoughData(f"what it holds cannot be true: {'; '.join(said)}")
     return log
 
 
 def _impossible(rows: Rows) -> list[str]:
     """What cannot be true of rows, in words: values out of their range, days that go back."""
-    told = []
+    said = []
     if not len(rows):
         return ["it holds no reviews"]
     ranges = (
@@ -394,13 +394,13 @@ def _impossible(rows: Rows) -> list[str]:
             wrong |= values > highest
         if wrong.any():
             first = int(np.argmax(wrong))
-            told.append(
+            said.append(
                 f"{int(wrong.sum()):,} of {len(rows):,} rows have an impossible {name} "
                 f"(row {first + 1}: {values[first]})"
             )
     if (np.diff(rows.day_offset) < 0).any():
-        told.append("its days go back: the rows are not in order of review")
-    return told
+        said.append("its days go back: the rows are not in order of review")
+    return said
 
 
 # --- hashes ----------------------------------------------------------------------

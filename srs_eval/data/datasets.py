@@ -27,7 +27,7 @@ from srs_eval.data.readers.table import MAX_BYTES, header_of, read_table
 from srs_eval.data.reviews import (
     Cards,
     Deck,
-    ImportReceipt,
+    ImportSummary,
     IntArray,
     ReviewLog,
     Rows,
@@ -108,7 +108,7 @@ class Dataset:
         if not decks:
             notes.append(_without("decks"))
         return ReviewLog(
-            receipt=ImportReceipt(
+            import_summary=ImportSummary(
                 path=str(revlogs[0]),
                 format=f"anki-revlogs-10k, user {user}",
                 entries_read=len(rows),
@@ -266,7 +266,7 @@ def _load_table(path: Path, user: int) -> ReviewLog:
             "rating ...); download it again."
         )
     return ReviewLog(
-        receipt=ImportReceipt(
+        import_summary=ImportSummary(
             path=str(path),
             format=f"FSRS-Anki-20k, user {user}",
             entries_read=len(table.rows) + table.left_out,

@@ -15,9 +15,10 @@ import hashlib
 import os
 import re
 import stat
+import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import combinations
 from pathlib import Path
 
@@ -61,6 +62,26 @@ def config_dir() -> Path:
 def state_dir() -> Path:
     """What the app remembers: recent files, theme."""
     return _place("SRS_EVAL_STATE_DIR", "user_state_path")
+
+
+def anki_folders(home: Path) -> Iterator[Path]:
+    """Where Anki keeps its profiles (manual, "File locations"; packagers' sandboxes)."""
+    if os.environ.get("ANKI_BASE"):
+        yield Path(os.environ["ANKI_BASE"])
+    if sys.platform == "win32":
+        yield Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming") / "Anki2"
+    elif sys.platform == "darwin":
+        yield home / "Library" / "Application Support" / "Anki2"
+    else:
+        data = os.environ.get("XDG_DATA_HOME")
+        if data:
+            yield Path(data) / "Anki2"
+        yield home / ".local" / "share" / "Anki2"
+        yield home / ".var" / "app" / "net.ankiweb.Anki" / "data" / "Anki2"
+        with suppress(OSError):
+            yield from sorted(home.glob("snap/anki*/*/.local/share/Anki2"))
+    yield home / "Documents" / "Anki"  # before Anki 2.1.5
+    yield home / "Anki"
 
 
 def content_of(path: Path, most: int) -> bytes:

@@ -34,14 +34,14 @@ class Protocol:
     known_decks_only: bool = False
     """Drop reviews whose card or deck is gone, as upstream does for SM-2 and Ebisu."""
     later_days_only: bool = False
-    """With `secs`: judge and train on reviews of later days only (upstream until 2025)."""
+    """With `secs`: evaluate and train on reviews of later days only (upstream until 2025)."""
 
-    def judged_rows(self) -> Protocol:
-        """What decides which reviews are judged; every other flag at its default.
+    def evaluated_rows(self) -> Protocol:
+        """What decides which reviews are evaluated; every other flag at its default.
 
-        Configurations for which this is equal are judged on the same reviews of a log.
+        Configurations for which this is equal are evaluated on the same reviews of a log.
         """
-        # Judged by whole days: the reviews are those without `secs`.
+        # Evaluated by whole days: the reviews are those without `secs`.
         secs = self.secs and not self.equalize_test_with_non_secs
         # Same-day reviews are gone before folds are cut where histories do not hold them.
         same_day = secs and self.short and not self.later_days_only

@@ -169,7 +169,7 @@ class Preset:
     name: str
     fsrs_parameters: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     """Stored lists by FSRS version (4, 5, 6); empty lists are left out. NaN is what was no finite
-    number, and a list of one NaN what was no list. `own_parameters.fault_of` judges them."""
+    number, and a list of one NaN what was no list. `own_parameters.fault_of` evaluates them."""
     desired_retention: float | None = None
     historical_retention: float | None = None
     ignore_before: str | None = None  # "YYYY-MM-DD", midnight UTC
@@ -212,13 +212,13 @@ class DayGrid:
     """Where days begin: one rigid 86,400 s grid through `next_day_at_s` (Unix seconds)."""
 
     next_day_at_s: int
-    source: str  # words for the receipt, e.g. "collection: rollover 4:00, UTC-7"
+    source: str  # words for the import summary, e.g. "collection: rollover 4:00, UTC-7"
     number: int | None = None
     """Anki's number of the day that begins then: days since the collection was created."""
 
 
 @dataclass(frozen=True)
-class ImportReceipt:
+class ImportSummary:
     """What was read and what was kept, for `inspect` and the app."""
 
     path: str
@@ -233,7 +233,7 @@ class ImportReceipt:
 class ReviewLog(ReadOnly):
     """One learner's review history. Exactly one of `entries` and `rows` is set."""
 
-    receipt: ImportReceipt
+    import_summary: ImportSummary
     entries: Entries | None = None
     rows: Rows | None = None
     cards: Cards = field(default_factory=Cards.empty)
@@ -283,8 +283,8 @@ class ReviewLog(ReadOnly):
 
     @property
     def leaves_out(self) -> bool:
-        """Whether models that rest on decks are not judged on deleted cards: in data sets, where
-        that is part of upstream's figures. In one's own collection all are judged alike."""
+        """Whether models that rest on decks are not evaluated on deleted cards: in data sets, where
+        that is part of upstream's figures. In one's own collection all are evaluated alike."""
         return self.user is not None and self.knows_decks
 
     def name_of_preset(self, preset_id: int) -> str:

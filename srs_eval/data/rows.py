@@ -268,8 +268,8 @@ def anonymous(log: ReviewLog) -> ReviewLog:
         key: replace(preset, name=f"preset {number}", search=None)
         for number, (key, preset) in enumerate(sorted(log.presets.items()), start=1)
     }
-    receipt = replace(log.receipt, path="collection", notes=())
-    return replace(log, decks=decks, presets=presets, receipt=receipt)
+    import_summary = replace(log.import_summary, path="collection", notes=())
+    return replace(log, decks=decks, presets=presets, import_summary=import_summary)
 
 
 def _deck_ids(log: ReviewLog, name: str) -> set[int]:

@@ -1,4 +1,4 @@
-"""Which reviews are judged, what is known before each, and how they are split.
+"""Which reviews are evaluated, what is known before each, and how they are split.
 
 The rules are those of srs-benchmark (features/base.py, script.py, other.py) with
 fsrs-optimizer's outlier filter; shared names keep figures comparable. The order
@@ -42,7 +42,7 @@ class Fold(ReadOnly):
 
 @dataclass(frozen=True, eq=False)
 class Trials(ReadOnly):
-    """The reviews that can be trained or judged on, in review order, with histories.
+    """The reviews that can be trained or evaluated on, in review order, with histories.
 
     n trials and m history rows. History rows lie card by card, in order of review.
     What is known before trial k are the history rows
@@ -79,6 +79,9 @@ class Trials(ReadOnly):
 
     folds: tuple[Fold, ...]
     protocol: Protocol
+    log: ReviewLog | None = None
+    rows: Rows | None = None
+    """All reviews of the log that count, also those that no history holds."""
     _derived: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -96,13 +99,20 @@ class Trials(ReadOnly):
         return {**self.__dict__, "_derived": {}}
 
     @property
+    def source(self) -> tuple[ReviewLog, Rows]:
+        """What the trials were made of. Raises ValueError where they were not made of a log."""
+        if self.log is None or self.rows is None:
+            raise ValueError("these trials do not tell what they were made of")
+        return self.log, self.rows
+
+    @property
     def sequence_length(self) -> IntArray:
         """Number of history rows before each trial (n,)."""
         return self.history_end - self.history_start
 
     @property
     def test_index(self) -> IntArray:
-        """Positions of all judged trials, fold after fold; predictions have this order."""
+        """Positions of all evaluated trials, fold after fold; predictions have this order."""
         return np.concatenate([fold.test for fold in self.folds])
 
     def derived(self, make: Callable[[Trials], T]) -> T:
@@ -138,7 +148,7 @@ class _Columns:
 
 
 def prepare_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
-    """Histories, judged rows and folds of one learner under one protocol.
+    """Histories, evaluated rows and folds of one learner under one protocol.
 
     `rows` are those that `srs_eval.data.rows.select_rows` chose from `log`.
     Raises NotEnoughData where fewer than 6 rows remain, and where decks matter but the
@@ -146,8 +156,8 @@ def prepare_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
     """
     if protocol.secs and protocol.equalize_test_with_non_secs:
         return _equalized_trials(log, rows, protocol)
-    columns, first_of_card, number, judged = _filtered(log, rows, protocol, protocol.secs)
-    return _assemble(columns, first_of_card, number, judged, protocol)
+    columns, first_of_card, number, evaluated = _filtered(log, rows, protocol, protocol.secs)
+    return _assemble(columns, first_of_card, number, evaluated, protocol)
 
 
 def _time_series_folds(n: int, n_splits: int) -> list[tuple[slice, slice]]:
@@ -171,7 +181,7 @@ def recency_weights(n: int) -> FloatArray:
 def _filtered(
     log: ReviewLog, rows: Rows, protocol: Protocol, secs: bool
 ) -> tuple[_Columns, IntArray, IntArray, NDArray[np.bool_]]:
-    """History rows, each row's card start, `i`, and which rows can be judged."""
+    """History rows, each row's card start, `i`, and which rows can be evaluated."""
     columns = _sorted_columns(log, rows, protocol)
     columns = columns[(columns.button >= 1) & (columns.button <= 4)]
     if protocol.rows == "benchmark":
@@ -184,8 +194,8 @@ def _filtered(
     if secs and not protocol.later_days_only:
         later_days: IntArray = np.cumsum(columns.elapsed_days > 0, dtype=np.int64)
         number = later_days - later_days[first_of_card] + 1
-        judged = columns.elapsed_seconds > 0
-        return columns, first_of_card, number, judged & (place > first_of_card)
+        evaluated = columns.elapsed_seconds > 0
+        return columns, first_of_card, number, evaluated & (place > first_of_card)
 
     # Numbered are a card's first row and its rows on later days.
     numbered = (columns.elapsed_days != 0) | (place == first_of_card)
@@ -203,10 +213,10 @@ def _filtered(
         if protocol.known_decks_only:
             kept &= columns.known
         kept &= _before_first_gap(kept, number, first_of_card)
-    judged = kept & (columns.elapsed_days > 0) & (place > first_of_card)
+    evaluated = kept & (columns.elapsed_days > 0) & (place > first_of_card)
     if secs:
-        judged &= columns.elapsed_seconds > 0
-    return columns, first_of_card, number, judged
+        evaluated &= columns.elapsed_seconds > 0
+    return columns, first_of_card, number, evaluated
 
 
 def _sorted_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _Columns:
@@ -315,10 +325,10 @@ def _assemble(
     columns: _Columns,
     first_of_card: IntArray,
     number: IntArray,
-    judged: NDArray[np.bool_],
+    evaluated: NDArray[np.bool_],
     protocol: Protocol,
 ) -> Trials:
-    position = np.flatnonzero(judged)
+    position = np.flatnonzero(evaluated)
     position = position[np.argsort(columns.review_th[position], kind="stable")]
     n = len(position)
     if n < MINIMUM_TRIALS:
@@ -328,7 +338,7 @@ def _assemble(
         history_delta_t = np.maximum(columns.elapsed_seconds, 0) / _SECONDS_PER_DAY
         # Upstream's bins count every Again there, the first and same-day ones too, and go by
         # whole days, with a bin of its own for the same day.
-        of_lapses = np.ones(len(judged), np.bool_)
+        of_lapses = np.ones(len(evaluated), np.bool_)
         bin_delta_t = np.maximum(columns.elapsed_days, 1e-6)
         if protocol.later_days_only:
             of_lapses, bin_delta_t = columns.elapsed_seconds > 0, history_delta_t
@@ -342,7 +352,7 @@ def _assemble(
         rows = np.arange(begin, end)
         return rows[elapsed_days[rows] > 0] if of_later_days and protocol.secs else rows
 
-    # Upstream's --train_equals_test trains on everything and judges from each start on.
+    # Upstream's --train_equals_test trains on everything and evaluates from each start on.
     whole = protocol.train_equals_test
     folds = tuple(
         Fold(
@@ -352,7 +362,7 @@ def _assemble(
         for train, test in _time_series_folds(n, protocol.n_splits)
     )
     if not any(len(fold.test) for fold in folds):
-        raise NotEnoughData("no reviews of later days to judge")
+        raise NotEnoughData("no reviews of later days to evaluate")
     return Trials(
         review_th=columns.review_th[position],
         card_id=columns.card_id[position],
@@ -384,21 +394,21 @@ def _assemble(
 
 
 def _equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
-    """Fractional intervals, judged on the rows of the other configurations.
+    """Fractional intervals, evaluated on the rows of the other configurations.
 
-    Trained on every row before the fold's first judged one; bins as without `secs`.
+    Trained on every row before the fold's first evaluated one; bins as without `secs`.
     """
     in_days = prepare_trials(
         log, rows, replace(protocol, secs=False, equalize_test_with_non_secs=False)
     )
-    columns, first_of_card, number, judged = _filtered(log, rows, protocol, secs=True)
-    # A judged row of the other configurations stays one whatever its seconds say.
-    judged |= np.isin(columns.review_th, in_days.review_th)
+    columns, first_of_card, number, evaluated = _filtered(log, rows, protocol, secs=True)
+    # An evaluated row of the other configurations stays one whatever its seconds say.
+    evaluated |= np.isin(columns.review_th, in_days.review_th)
     trials = _assemble(
         columns,
         first_of_card,
         number,
-        judged,
+        evaluated,
         replace(protocol, no_test_same_day=False, no_train_same_day=False),
     )
     place = np.searchsorted(trials.review_th, in_days.review_th)

@@ -87,13 +87,13 @@ def evaluate(
     cancel = cancel or threading.Event()
     session = Session(log)
     try:
-        judged = len(session.trials(replace(protocol, secs=False)).test_index)
+        evaluated = len(session.trials(replace(protocol, secs=False)).test_index)
     except NotEnoughData:
-        judged = 0
+        evaluated = 0
     reviews = len(session.rows(protocol))
     uncompiled = frozenset(each.name for each in configurations if must_compile(each))
     configurations = start_order(configurations, reviews, jobs, first)
-    yield Prepared(reviews, judged, tuple(configurations), uncompiled)
+    yield Prepared(reviews, evaluated, tuple(configurations), uncompiled)
     if jobs <= 0:
         events = _in_this_process(session, configurations, context, cancel, use_cache)
     else:
@@ -151,13 +151,13 @@ def in_words(error: BaseException) -> tuple[str, str]:
         detail = f"{detail[:_MOST_OF_TRACEBACK]}\n...\n{detail[-_MOST_OF_TRACEBACK:]}"
     if isinstance(error, MemoryError):
         return "not enough memory", detail
-    told = described(error)
-    if (isinstance(error, ValueError) and "read-only" in told) or "readonly array" in told:
-        told = (
+    said = described(error)
+    if (isinstance(error, ValueError) and "read-only" in said) or "readonly array" in said:
+        said = (
             "It writes to a read-only array; those that it is given belong to all models: work on "
-            f"copies, as in trials.delta_t.copy() ({told})"
+            f"copies, as in trials.delta_t.copy() ({said})"
         )
-    return cut(told), detail
+    return cut(said), detail
 
 
 def _in_this_process(

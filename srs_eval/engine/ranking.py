@@ -1,8 +1,8 @@
 """Who predicts best, on which reviews: the only place that groups, sorts and gives places.
 
-Models are ranked together where they were judged on identical reviews. Those that learn
-while they are judged know how today is going, which no scheduler can; they stand apart
-even on identical reviews. AVG, which knows the average only, is the floor: a line in the
+Models are ranked together where they were evaluated on identical reviews. Online models know how
+today is going, which no scheduler can; they stand apart
+even on identical reviews. AVG, which knows the average only, is the baseline: a line in the
 ranking, not a place. The verdict against the best decides, then log loss, to the six decimals
 of result files, and the name where that ties.
 """
@@ -21,7 +21,7 @@ from srs_eval.data.errors import InputError, counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval, same_reviews
-from srs_eval.models.configurations import FLOOR, OWN, Configuration, resolve
+from srs_eval.models.configurations import BASELINE, OWN, Configuration, resolve
 from srs_eval.models.own_parameters import fault_of, left_out
 from srs_eval.stats.intervals import (
     EQUIVALENT,
@@ -34,7 +34,7 @@ from srs_eval.stats.intervals import (
 
 _T = TypeVar("_T")
 REFERENCE = "FSRS-6"
-_Standing = Literal["best", "as good", "can't tell yet", "worse", "below the floor"]
+_Standing = Literal["best", "as good", "can't tell yet", "worse", "below the baseline"]
 
 
 _HEADINGS: Mapping[_Standing, str] = {
@@ -42,7 +42,7 @@ _HEADINGS: Mapping[_Standing, str] = {
     "as good": "as good as the best",
     "can't tell yet": "can't tell yet",
     "worse": "worse",
-    "below the floor": "worse than the average",
+    "below the baseline": "worse than the average",
 }
 """Of the lines of each verdict against the best."""
 _NEAREST = "nearest to the average"  # heads the best alone where none is better than that
@@ -54,7 +54,7 @@ class _Competitor(Interface):
     @property
     def name(self) -> str: ...
     @property
-    def is_floor(self) -> bool: ...
+    def is_baseline(self) -> bool: ...
     @property
     def learns(self) -> bool: ...
 
@@ -68,32 +68,32 @@ class Ranked:
 
     configuration: Configuration
     result: Result
-    place: int | None  # from 1; None for the floor and for what is flattered
+    place: int | None  # from 1; None for the baseline and for what is in-sample
     log_loss: Interval
     standing: _Standing | None
-    """The verdict against the best; "below the floor" if it is worse than the average.
+    """The verdict against the best; "below the baseline" if it is worse than the average.
     None where there is no place."""
     to_best: Interval | None  # None for the best
-    to_floor: Interval | None  # None for the floor and where there is none
+    to_baseline: Interval | None  # None for the baseline and where there is none
     to_reference: Interval | None  # None for the reference and where there is none
-    against_floor: float | None
-    """(log loss - the floor's) / the floor's; negative is better."""
+    against_baseline: float | None
+    """(log loss - the baseline's) / the baseline's; negative is better."""
 
     @property
-    def is_floor(self) -> bool:
-        return self.configuration.is_floor
+    def is_baseline(self) -> bool:
+        return self.configuration.is_baseline
 
     @property
     def verdict_words(self) -> str:
-        """The verdict, or why there is none: parameters have seen what they would be judged on."""
-        return self.standing or ("the floor" if self.is_floor else "flattered")
+        """The verdict, or why there is none: parameters have seen the held-out reviews."""
+        return self.standing or ("the baseline" if self.is_baseline else "in-sample")
 
 
 ORDERS: Mapping[str, Callable[[Ranked], Any]] = {
     "place": lambda line: line.log_loss.estimate,
     "model": lambda line: line.configuration.words.lower(),
     "family": lambda line: line.configuration.model.family,
-    "vs average": lambda line: line.against_floor,
+    "vs average": lambda line: line.against_baseline,
     "RMSE(bins)": lambda line: line.result.metrics.rmse_bins,
     "AUC": lambda line: line.result.metrics.auc,
     "params": lambda line: line.configuration.parameters,
@@ -103,11 +103,11 @@ ORDERS: Mapping[str, Callable[[Ranked], Any]] = {
 
 @dataclass(frozen=True)
 class Group:
-    """Configurations that were judged on identical reviews."""
+    """Configurations that were evaluated on identical reviews."""
 
     rows: str  # which reviews, in words
-    learns: bool  # models that learn while they are judged
-    lines: tuple[Ranked, ...]  # best first, the floor where it falls
+    learns: bool  # online models
+    lines: tuple[Ranked, ...]  # best first, the baseline where it falls
     equivalence: float = EQUIVALENT  # differences in log loss within it don't matter
 
     @property
@@ -121,25 +121,25 @@ class Group:
     @property
     def _none_is_better(self) -> bool:
         """Whether even the best has no lower log loss than the average."""
-        to_floor = None if self.best is None else self.best.to_floor
-        return to_floor is not None and round(to_floor.estimate, 6) >= 0
+        to_baseline = None if self.best is None else self.best.to_baseline
+        return to_baseline is not None and round(to_baseline.estimate, 6) >= 0
 
     @property
-    def floor(self) -> Ranked | None:
-        return next((line for line in self.lines if line.is_floor), None)
+    def baseline(self) -> Ranked | None:
+        return next((line for line in self.lines if line.is_baseline), None)
 
     @property
     def title(self) -> str:
-        """ "Judged on 2,143 reviews of later days"."""
-        title = f"Judged on {self.reviews:,} {self.rows}"
-        return f"{title}: models that learn while they are judged" if self.learns else title
+        """ "Evaluated on 2,143 reviews of later days"."""
+        title = f"Evaluated on {self.reviews:,} {self.rows}"
+        return f"{title}: online models" if self.learns else title
 
     @property
     def ties(self) -> list[tuple[str, Sequence[Ranked]]]:
         """The lines by verdict against the best, with its heading; in each, best first.
 
         A line without a place is among those of the line above it. No heading stands over the
-        floor alone.
+        baseline alone.
         """
         placed = (_HEADINGS[line.standing] for line in self.lines if line.standing)
         heading = next(placed, "")
@@ -163,7 +163,7 @@ class Group:
 
     @property
     def answer(self) -> str:
-        """What the ranking says, and where too little is judged for any verdict, that it is."""
+        """What the ranking says, and where too little is evaluated for any verdict, that it is."""
         return f"{self.sentence} {self.doubt}".rstrip()
 
     @property
@@ -172,15 +172,15 @@ class Group:
         basis = self.lines[0].log_loss
         if self.best is None or (basis.reviews >= FEWEST_REVIEWS and basis.days >= FEWEST_DAYS):
             return ""
-        judged = f"{counted(basis.reviews, 'review')} of {counted(basis.days, 'day')}"
+        evaluated = f"{counted(basis.reviews, 'review')} of {counted(basis.days, 'day')}"
         return (
-            f"{judged} are too few to tell models apart: "
+            f"{evaluated} are too few to tell models apart: "
             f"{FEWEST_REVIEWS:,} reviews and {FEWEST_DAYS} days are needed."
         )
 
     @property
     def sentence(self) -> str:
-        """What the ranking says, in one sentence; empty where the floor is alone."""
+        """What the ranking says, in one sentence; empty where the baseline is alone."""
         best = self.best
         if best is None:
             return ""
@@ -189,21 +189,21 @@ class Group:
         for line in self.lines:
             if line.standing is not None and line is not best:
                 others.setdefault(line.standing, []).append(line.configuration.words)
-        if best.standing == "below the floor":
+        if best.standing == "below the baseline":
             return f"None predicts better than the average; {name} comes nearest to it."
         if not others:
             return _alone(best, self.equivalence)
         if self._none_is_better:
             parts = [f"None has a lower log loss than the average; {name} comes nearest to it"]
         elif "can't tell yet" in others:
-            # The best of many is picked by its figure, which flatters it.
+            # The best of many is picked by its figure, which makes it optimistic.
             alike = 1 + len(others["can't tell yet"]) + len(others.get("as good", ()))
             parts = [f"{name} has the lowest log loss, one of {alike} that can't be told apart"]
         else:
             parts = [f"{name} predicts best"]
         said = None
-        if best.to_floor is not None:
-            said = verdict(best.to_floor, equivalence=self.equivalence)
+        if best.to_baseline is not None:
+            said = verdict(best.to_baseline, equivalence=self.equivalence)
         if said == "as good":
             parts.append("no better and no worse than the average")
         elif said == "can't tell yet":
@@ -212,7 +212,7 @@ class Group:
             ("as good", "as good"),
             ("can't tell yet", "can't tell yet whether worse"),
             ("worse", "worse"),
-            ("below the floor", "worse than the average"),
+            ("below the baseline", "worse than the average"),
         ):
             if standing in others:
                 parts.append(f"{words}: {_listed(others[standing])}")
@@ -237,8 +237,8 @@ def ranking(
             sets.append([pair])
         else:
             same.append(pair)
-    # Most configurations are judged on later days; the floor decides between equal numbers.
-    sets.sort(key=lambda pairs: (-len(pairs), all(each.name != FLOOR for each, _ in pairs)))
+    # Most configurations are evaluated on later days; the baseline decides between equal numbers.
+    sets.sort(key=lambda pairs: (-len(pairs), all(each.name != BASELINE for each, _ in pairs)))
     return [group for pairs in sets for group in _groups(pairs, reference, equivalence)]
 
 
@@ -249,9 +249,9 @@ def own_scheduler(log: ReviewLog) -> str | None:
     where no preset holds any (fsrs-rs: src/model.rs); else Anki's SM-2. Unknown is also what Anki
     does with cards whose presets all hold what it does not run.
     """
-    if log.receipt.fsrs_enabled is None:
+    if log.import_summary.fsrs_enabled is None:
         return None
-    if not log.receipt.fsrs_enabled:
+    if not log.import_summary.fsrs_enabled:
         return "Anki-dry-run"
     stored = [preset.parameters_in_force for preset in log.presets.values()]
     if any(values and not fault_of(values) for values in stored):
@@ -271,7 +271,7 @@ def with_own(
     return [*resolve(OWN, protocol), *configurations]
 
 
-def with_floors(
+def with_baselines(
     configurations: Sequence[Configuration], *, leaves_out: bool
 ) -> list[Configuration]:
     """The configurations, and AVG before them for each set of reviews that lacks it.
@@ -281,53 +281,55 @@ def with_floors(
     """
 
     def rows(configuration: Configuration) -> Protocol:
-        return configuration.protocol.judged_rows() if leaves_out else rows_of(configuration)
+        return configuration.protocol.evaluated_rows() if leaves_out else rows_of(configuration)
 
-    there = {rows(each) for each in configurations if each.is_floor}
-    floors: list[Configuration] = []
+    there = {rows(each) for each in configurations if each.is_baseline}
+    baselines: list[Configuration] = []
     for wanted in dict.fromkeys(map(rows, configurations)):
         if wanted not in there:
             with suppress(InputError):  # AVG cannot take some flags
-                floors += [each for each in resolve(FLOOR, wanted) if rows(each) == wanted]
-    return [*floors, *configurations]
+                baselines += [each for each in resolve(BASELINE, wanted) if rows(each) == wanted]
+    return [*baselines, *configurations]
 
 
 def rows_of(configuration: Configuration) -> Protocol:
-    """What decides the judged reviews, deleted cards apart: mostly there are none."""
-    return replace(configuration.protocol.judged_rows(), known_decks_only=False)
+    """What decides the evaluated reviews, deleted cards apart: mostly there are none."""
+    return replace(configuration.protocol.evaluated_rows(), known_decks_only=False)
 
 
 def _groups(
     pairs: list[tuple[Configuration, Result]], reference: str, equivalence: float
 ) -> Iterator[Group]:
-    """Schedulers, then models that learn while they are judged; the floor's line stands once."""
-    pairs = _without_repeated_floor(pairs)
-    floors = [pair for pair in pairs if pair[0].is_floor]
-    floor = min((result for _, result in floors), key=_loss, default=None)
+    """Schedulers, then online models; the baseline's line stands once."""
+    pairs = _without_repeated_baseline(pairs)
+    baselines = [pair for pair in pairs if pair[0].is_baseline]
+    baseline = min((result for _, result in baselines), key=_loss, default=None)
     compared = next((result for each, result in pairs if each.name == reference), None)
     # Where deleted cards are nobody's, leaving them out changes no rows and is not told.
     rows = min((each.rows_in_words for each, _ in pairs), key=len)
     for learns, members in apart(pairs, lambda pair: pair[0]):
-        yield _group(members, rows, learns, floor, compared, equivalence)
+        yield _group(members, rows, learns, baseline, compared, equivalence)
 
 
-def _without_repeated_floor(
+def _without_repeated_baseline(
     pairs: list[tuple[Configuration, Result]],
 ) -> list[tuple[Configuration, Result]]:
-    """Without the average that leaves deleted cards out, where the plain one is judged alike."""
-    floors = [each.protocol.known_decks_only for each, _ in pairs if each.is_floor]
-    if all(floors):  # it is the only one
+    """Without the average that leaves deleted cards out, where the plain one is evaluated alike."""
+    baselines = [each.protocol.known_decks_only for each, _ in pairs if each.is_baseline]
+    if all(baselines):  # it is the only one
         return pairs
-    return [pair for pair in pairs if not (pair[0].is_floor and pair[0].protocol.known_decks_only)]
+    return [
+        pair for pair in pairs if not (pair[0].is_baseline and pair[0].protocol.known_decks_only)
+    ]
 
 
 def apart(
     members: Sequence[_T], competitor_of: Callable[[_T], _Competitor]
 ) -> Iterator[tuple[bool, list[_T]]]:
-    """Schedulers with the floor, then (True) the models that learn while they are judged."""
+    """Schedulers with the baseline, then (True) the online models."""
     learners = [each for each in members if competitor_of(each).learns]
     schedulers = [each for each in members if not competitor_of(each).learns]
-    if learners and all(competitor_of(each).is_floor for each in schedulers):
+    if learners and all(competitor_of(each).is_baseline for each in schedulers):
         yield True, [*learners, *schedulers]
         return
     yield False, schedulers
@@ -339,30 +341,30 @@ def _group(
     members: list[tuple[Configuration, Result]],
     rows: str,
     learns: bool,
-    floor: Result | None,
+    baseline: Result | None,
     reference: Result | None,
     equivalence: float,
 ) -> Group:
     members = sorted(members, key=lambda pair: (round(_loss(pair[1]), 6), pair[0].name))
-    fair = [(each, result) for each, result in members if not result.flattered]
+    fair = [(each, result) for each, result in members if not result.in_sample]
     places = {each.name: k for each, k in placed((each, _loss(result)) for each, result in fair)}
     best = next((result for each, result in fair if places[each.name] == 1), None)
-    compared = {each.name: result for each, result in members if not each.is_floor}
-    to_best, to_floor, to_reference = (
+    compared = {each.name: result for each, result in members if not each.is_baseline}
+    to_best, to_baseline, to_reference = (
         {
             name: _interval(result, other)
             for name, result in compared.items()
             if other is not None and result is not other
         }
-        for other in (best, floor, reference)
+        for other in (best, baseline, reference)
     )
     # Many are compared at once: what is called worse takes that into account.
-    beside_best, beside_floor = (
+    beside_best, beside_baseline = (
         verdicts(
             {name: interval for name, interval in each.items() if name in places},
             equivalence=equivalence,
         )
-        for each in (to_best, to_floor)
+        for each in (to_best, to_baseline)
     )
 
     def line(configuration: Configuration, result: Result) -> Ranked:
@@ -372,9 +374,9 @@ def _group(
             said = beside_best.get(name)
             # Nothing is better than the best; only a tie could be called so.
             standing = "best" if said is None else "as good" if said == "better" else said
-            if beside_floor.get(name) == "worse":
-                standing = "below the floor"
-        held = None if configuration.is_floor else floor
+            if beside_baseline.get(name) == "worse":
+                standing = "below the baseline"
+        held = None if configuration.is_baseline else baseline
         return Ranked(
             configuration=configuration,
             result=result,
@@ -382,9 +384,9 @@ def _group(
             log_loss=_interval(result),
             standing=standing,
             to_best=to_best.get(name),
-            to_floor=to_floor.get(name),
+            to_baseline=to_baseline.get(name),
             to_reference=to_reference.get(name),
-            against_floor=None if held is None else _share(_loss(result), _loss(held)),
+            against_baseline=None if held is None else _share(_loss(result), _loss(held)),
         )
 
     return Group(rows, learns, tuple(_by_verdict(starmap(line, members))), equivalence)
@@ -407,15 +409,15 @@ def _by_verdict(lines: Iterable[Ranked]) -> Iterator[Ranked]:
 
 
 def placed(figures: Iterable[tuple[_C, float]]) -> list[tuple[_C, int | None]]:
-    """Competitors with their log losses, best first, and their places from 1; the floor has none.
+    """Competitors with their log losses, best first, with places from 1; the baseline has none.
 
     To six decimals, then by name.
     """
     found: list[tuple[_C, int | None]] = []
     place = 0
     for competitor, _ in sorted(figures, key=lambda each: (round(each[1], 6), each[0].name)):
-        place += not competitor.is_floor
-        found.append((competitor, None if competitor.is_floor else place))
+        place += not competitor.is_baseline
+        found.append((competitor, None if competitor.is_baseline else place))
     return found
 
 
@@ -439,17 +441,17 @@ def _loss(result: Result) -> float:
     return result.metrics.log_loss
 
 
-def _share(loss: float, floor: float) -> float | None:
-    """Of the floor's log loss; None where that is 0, as where every review was passed."""
-    return loss / floor - 1 if round(floor, 6) > 0 else None
+def _share(loss: float, baseline: float) -> float | None:
+    """Of the baseline's log loss; None where that is 0, as where every review was passed."""
+    return loss / baseline - 1 if round(baseline, 6) > 0 else None
 
 
 def _alone(line: Ranked, equivalence: float) -> str:
     """The sentence about the only model of a group."""
     name = line.configuration.words
-    if line.to_floor is None:
+    if line.to_baseline is None:
         return f"{name} has no other to be compared with."
-    said = verdict(line.to_floor, equivalence=equivalence)
+    said = verdict(line.to_baseline, equivalence=equivalence)
     if said == "better":
         return f"{name} predicts better than the average."
     if said == "as good":
@@ -468,14 +470,14 @@ def _listed(names: list[str]) -> str:
 # Users of a data set
 
 
-def judged_alike(
+def evaluated_alike(
     found: Iterable[tuple[_C, Protocol, Mapping[int, int]]],
 ) -> list[tuple[list[_C], dict[int, int]]]:
     """Competitors that can be compared, with the users they share and these users' reviews.
 
-    Each comes with the rows it is judged on (`Protocol.judged_rows`) and the number of judged
-    reviews by user. Those with equal rows and users for whom these numbers agree go together; the
-    largest set comes first.
+    Each comes with the rows it is evaluated on (`Protocol.evaluated_rows`) and the number of
+    evaluated reviews by user. Those with equal rows and users for whom these numbers agree go
+    together; the largest set comes first.
     """
     # The most users first, so that who has few joins those that have many.
     ordered = sorted(found, key=lambda each: (-len(each[2]), each[0].name))
@@ -490,5 +492,5 @@ def judged_alike(
                 break
         else:
             sets.append((rows, [competitor], dict(sizes)))
-    sets.sort(key=lambda each: (-len(each[1]), not any(one.is_floor for one in each[1])))
+    sets.sort(key=lambda each: (-len(each[1]), not any(one.is_baseline for one in each[1])))
     return [(members, shared) for _, members, shared in sets]

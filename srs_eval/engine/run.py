@@ -20,7 +20,7 @@ class Prepared:
     """Rows are chosen and counted; the configurations come next."""
 
     reviews: int  # rows that the protocol starts from
-    judged: int  # rows that are judged without `--secs`; 0 where there are too few
+    evaluated: int  # rows that are evaluated without `--secs`; 0 where there are too few
     configurations: tuple[Configuration, ...]  # about in the order of their start
     uncompiled: frozenset[str] = frozenset()
     """Names of those whose kernels are not on disk yet; some share theirs."""
@@ -134,11 +134,11 @@ class Run:
     """All configurations of a run; `apply` takes the engine's events in order."""
 
     hidden: frozenset[str] = frozenset()
-    """Configurations that are evaluated as the floor only and not listed in documents."""
+    """Configurations that are evaluated as the baseline only and not listed in documents."""
     reference: str = REFERENCE
     equivalence: float = EQUIVALENT  # differences in log loss within it don't matter
     reviews: int | None = None
-    judged: int | None = None
+    evaluated: int | None = None
     models: dict[str, ModelRun] = field(default_factory=dict)
     started: float = 0.0
     ended: float | None = None
@@ -158,7 +158,7 @@ class Run:
     def apply(self, event: Event, now: float = 0.0, groups: list[Group] | None = None) -> None:
         """`groups` is the ranking with a result that has come, where somebody has made it."""
         if isinstance(event, Prepared):
-            self.reviews, self.judged = event.reviews, event.judged
+            self.reviews, self.evaluated = event.reviews, event.evaluated
             for configuration in event.configurations:
                 kept = self.models.get(configuration.name)
                 if kept is None or kept.result is None:

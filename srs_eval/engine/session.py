@@ -73,8 +73,8 @@ class Result:
     cached: bool = False
     user: int | None = None
     notes: tuple[str, ...] = ()  # e.g. a fold that fell back to the defaults
-    flattered: int = 0
-    """Judged reviews that the parameters may have been fitted to: figures look better by that."""
+    in_sample: int = 0
+    """Evaluated reviews that the parameters may have been fitted to: figures are optimistic."""
 
     @property
     def size(self) -> int:
@@ -174,7 +174,7 @@ class Session:
     def preparation(self, protocol: Protocol) -> Protocol:
         """What protocols have in common that share one preparation of trials."""
         # Upstream's loss of deleted cards for some models is part of its figures on data
-        # sets; in one's own collection all models are judged on the same reviews.
+        # sets; in one's own collection all models are evaluated on the same reviews.
         known_decks_only = protocol.known_decks_only and self.log.user is not None
         return replace(protocol.without_training(), known_decks_only=known_decks_only)
 
@@ -189,7 +189,7 @@ class Session:
         *,
         use_cache: bool = False,
     ) -> Result:
-        """Fit and judge one configuration; `context.tick` is told the part that is done.
+        """Fit and evaluate one configuration; `context.tick` is told the part that is done.
 
         Raises NotEnoughData, NotInstalled, Cancelled (from `context.tick`), or whatever a model
         raises.
@@ -204,15 +204,17 @@ class Session:
         if stored is not None and len(stored.p) == len(trials.test_index):
             return self._result(configuration, trials, stored, cached=True)
         start = time.perf_counter()
-        predicted = fit_and_predict(configuration, trials, context)
-        stored = _Stored(*predicted, time.perf_counter() - start)
+        p, parameters, notes = fit_and_predict(configuration, trials, context)
+        if configuration.model.remarks is not None:
+            notes += configuration.model.remarks(trials, context)
+        stored = _Stored(p, parameters, notes, time.perf_counter() - start)
         result = self._result(configuration, trials, stored)
         if use_cache:
             _save(key, stored)
         return result
 
     def _run_own(self, configuration: Configuration, trials: Trials, context: Context) -> Result:
-        """Judge the parameters of the learner's presets on all held-out reviews."""
+        """Evaluate the parameters of the learner's presets on all held-out reviews."""
         from srs_eval.models.own_parameters import in_force, left_out, may_have_seen
 
         parameters = in_force(self.log)
@@ -243,12 +245,12 @@ class Session:
         if seen:
             notes.append(
                 f"may have been fitted to {seen:,} of these {counted(len(index), 'review')}: that "
-                "flatters, by 0.002 to 0.009 of log loss; the answers judge on younger ones"
+                "is optimistic, by 0.002 to 0.009 of log loss; the answers evaluate on younger ones"
             )
         shown = {preset: values for preset, values in parameters.items() if preset in presets}
         seconds = time.perf_counter() - start
         stored = _Stored(p[index], shown or None, tuple(notes), seconds)
-        return replace(self._result(configuration, trials, stored), flattered=seen)
+        return replace(self._result(configuration, trials, stored), in_sample=seen)
 
     def _result(
         self, configuration: Configuration, trials: Trials, stored: _Stored, cached: bool = False
@@ -260,8 +262,8 @@ class Session:
             )
         tests = trials.derived(_tests)
         summary = metrics.summary(tests.y, p, tests.bin)
-        told = {"user": self.log.user, "cached": cached, **stored._asdict()}
-        return Result(configuration=configuration.name, metrics=summary, tests=tests, **told)
+        said = {"user": self.log.user, "cached": cached, **stored._asdict()}
+        return Result(configuration=configuration.name, metrics=summary, tests=tests, **said)
 
     @cached_property
     def _fingerprint(self) -> str:
@@ -424,17 +426,19 @@ def _result_key(log_fingerprint: str, configuration: Configuration, context: Con
         "protocol": asdict(configuration.protocol),
         "model": [model.name, model.version, model.file and model.file.digest],
         "settings": context.settings(),
-        "packages": _versions(model.name, model.family == "neural"),
+        "packages": _versions(model.name, model.needs == "torch"),
     }
+    if model.weights is not None:
+        parts["weights"] = model.weights(context)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 @cache
-def _versions(model: str, neural: bool) -> list[str]:
+def _versions(model: str, uses_torch: bool) -> list[str]:
     """Versions of the packages that this model's figures come from."""
     from importlib.metadata import version
 
-    names = (["torch"] if neural else []) + (["fsrs-rs-python"] if model == "FSRS-rs" else [])
+    names = (["torch"] if uses_torch else []) + (["fsrs-rs-python"] if model == "FSRS-rs" else [])
     return [f"{name} {version(name)}" for name in names]
 
 

@@ -24,7 +24,7 @@ from srs_eval.data.trials import Trials
 from srs_eval.training.compile import own_digest
 from srs_eval.training.hyperparameters import Cancelled, Context, Hyperparameter
 
-Family = Literal["floor", "online", "sm2", "history", "other", "fsrs", "neural"]
+Family = Literal["baseline", "online", "sm2", "history", "other", "fsrs", "neural"]
 
 ANY_FLAG = frozenset(
     {
@@ -54,7 +54,7 @@ class Model:
     of recall of the trials `index` (float64, same shape). Parameters are a list of
     floats where they can be shown, else any picklable object. `fit` raises
     `NotEnoughData` where upstream falls back to the defaults; the engine then does.
-    A model that learns while it is judged sets `online(trials, context)` instead of
+    A model that learns while it is evaluated sets `online(trials, context)` instead of
     both; it returns the probabilities for `trials.test_index`.
     """
 
@@ -92,6 +92,11 @@ class Model:
     """When kernels have to be compiled, if they are not on disk yet."""
     needs: str = ""
     """A module of `srs_eval.data.errors.EXTRAS` that it cannot do without, "" for none."""
+    weights: Callable[[Context], str] | None = None
+    """Digest of files of the person's own that it cannot do without, "" where there are none: it
+    is not part of a group then."""
+    remarks: Callable[[Trials, Context], tuple[str, ...]] | None = None
+    """What belongs beside the figures of a learner."""
     uses_device: bool = False
     """Runs on `Context.device`; a batch has one process for all such models."""
     hyperparameters: tuple[Hyperparameter, ...] = ()

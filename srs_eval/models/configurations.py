@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
-from srs_eval.models import Model, all_models
+from srs_eval.models import Context, Model, all_models
 from srs_eval.training.hyperparameters import Hyperparameter, Value, refuse_unknown
 
 Fit = Literal["trained", "default", "S0", "own"]
@@ -71,17 +71,20 @@ _MODEL_WORDS: Mapping[str, str] = {
 }
 OWN = "FSRS-6-own"
 """The parameters that the learner's presets hold, run as Anki runs them."""
-_CONFIGURATION_WORDS: Mapping[str, str] = {OWN: "your parameters"}
+_CONFIGURATION_WORDS: Mapping[str, str] = {
+    OWN: "your parameters",
+    **{name: name for name in ("RWKV-Instant", "RWKV-Curve")},  # not as of 2025
+}
 _ONLY_WITH_SECS = ("equalize_test_with_non_secs", "no_test_same_day", "no_train_same_day")
 _OFF: Mapping[str, Any] = {"fit": "trained", "partitions": "none"}  # every other flag: False
-_FAMILIES = ("fsrs", "sm2", "history", "neural", "floor", "online")
+_FAMILIES = ("fsrs", "sm2", "history", "neural", "baseline", "online")
 GROUPS = ("all", "fast", "learner", *_FAMILIES)
 _LEARNER = (
     *("AVG", "Anki-dry-run", "FSRS-6-dry-run", OWN),
     *("FSRS-6", "FSRS-6-recency", "STATE-FSRS-6"),
 )
 """What a learner knows of: schedulers in Anki, fitted or not, the average, and one's day."""
-FLOOR = "AVG"
+BASELINE = "AVG"
 """The model that knows the average only."""
 
 
@@ -151,7 +154,7 @@ class Configuration:
 
     @property
     def rows_in_words(self) -> str:
-        """Which reviews it is judged on; see `Protocol.judged_rows`."""
+        """Which reviews it is evaluated on; see `Protocol.evaluated_rows`."""
         return rows_in_words(self.protocol)
 
     @property
@@ -167,14 +170,14 @@ class Configuration:
         return inputs
 
     @property
-    def is_floor(self) -> bool:
+    def is_baseline(self) -> bool:
         """Whether it is the average, which others are held against."""
-        return self.model.name == FLOOR
+        return self.model.name == BASELINE
 
     @property
     def learns(self) -> bool:
-        """Whether it learns from each review that it is judged on, as no scheduler can."""
-        return self.model.online is not None and not self.is_floor
+        """Whether it learns from each review that it is evaluated on, as no scheduler can."""
+        return self.model.online is not None and not self.is_baseline
 
     def matches(self, text: str) -> bool:
         """Whether its name, as a person or as a file has it, or its family has `text` in it."""
@@ -225,8 +228,8 @@ def resolve(
 
 
 def rows_in_words(protocol: Protocol) -> str:
-    """Which reviews are judged under these flags; see `Protocol.judged_rows`."""
-    rows = protocol.judged_rows()
+    """Which reviews are evaluated under these flags; see `Protocol.evaluated_rows`."""
+    rows = protocol.evaluated_rows()
     if not rows.secs:
         words = "reviews of later days"
     elif not rows.short:
@@ -309,6 +312,7 @@ def _group(word: str) -> tuple[str, ...]:
         name
         for model in all_models().values()
         if not model.extra
+        and (model.weights is None or model.weights(Context()))
         and (word in ("all", model.family) or (word == "fast" and model.family != "neural"))
         for name in listed_names(model)
     )
@@ -346,7 +350,7 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
                 raise InputError(f'"{name}" makes no sense without -secs.')
             flags[flag] = False
     if flags["equalize_test_with_non_secs"]:
-        flags["no_test_same_day"] = False  # none is judged anyway
+        flags["no_test_same_day"] = False  # none is evaluated anyway
     if flags["fallback_user"] and (flags["partitions"] == "none" or flags["fit"] == "default"):
         if "fallback_user" in in_name:
             raise InputError(

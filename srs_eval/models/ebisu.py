@@ -229,7 +229,7 @@ MODELS = (
         seconds_per_10k=0.005,
         note=(
             "Starts from a half-life of 512 days as in srs-benchmark. "
-            "On data sets, reviews of missing cards or decks are not judged, as there."
+            "On data sets, reviews of missing cards or decks are not evaluated, as there."
         ),
     ),
 )

@@ -148,7 +148,7 @@ fit, predict = TRAINABLE.fit, TRAINABLE.predict
 # As Anki's own optimizer trains it
 
 _EPOCHS = 8
-_LONGEST = 255  # reviews before the one that is judged
+_LONGEST = 255  # reviews before the one that is evaluated
 _FEWEST, _FEWEST_TO_TRAIN = 8, 64  # below, the defaults; below, only initial stabilities are fitted
 _LEAST_W19 = 0.01
 

@@ -123,7 +123,7 @@ def why_left_out(log: ReviewLog) -> dict[int, str]:
 
 
 def younger_than_s(log: ReviewLog, preset: Preset) -> int | None:
-    """Unix time after which the preset's parameters had not seen what is judged.
+    """Unix time after which the preset's parameters had not seen what is evaluated.
 
     The later of two bounds, for neither is the date of an optimization: the preset's last
     change, and the last "Optimize all presets". None where the source knows neither.

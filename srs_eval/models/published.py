@@ -58,10 +58,10 @@ def published(name: str, names: Names = "2025") -> Configuration | None:
 
     Some spellings mean something else there. A bare `NAME` has no `-short` and no `-secs` there,
     whatever it stands for here. `NAME-secs` of 2026 leaves same-day reviews out; those of 2025 that
-    were published judge every positive interval: `NAME-short-secs` here; script.py's judge later
-    days only. FSRS-rs was the FSRS-5 of fsrs-rs 0.7; in 2025, today's was called FSRS-6-rs. Of 2026
-    see `spelled`; FSRS without `-short` has no same-day reviews in its histories there, LSTM
-    without `-duration` no answer times. Raises InputError for a name that is none.
+    were published evaluate every positive interval: `NAME-short-secs` here; script.py's evaluate
+    later days only. FSRS-rs was the FSRS-5 of fsrs-rs 0.7; in 2025, today's was called FSRS-6-rs.
+    Of 2026 see `spelled`; FSRS without `-short` has no same-day reviews in its histories there,
+    LSTM without `-duration` no answer times. Raises InputError for a name that is none.
     """
     if (base := untuned(name)) != name:
         of_base = published(base, names)
@@ -108,7 +108,7 @@ def _secs_alone(found: Configuration, name: str) -> bool:
 def left_open(name: str, names: Names = "2025") -> str:
     """What the name of a published file does not decide, and what is assumed; "" for nothing.
 
-    Files called `NAME-secs` that srs-benchmark published in January 2025 judge same-day reviews,
+    Files called `NAME-secs` that srs-benchmark published in January 2025 evaluate same-day reviews,
     its code of that month leaves them out. LSTM says `-duration` since some day of 2026.
     """
     try:

@@ -121,7 +121,7 @@ MODELS = (
         seconds_per_10k=0.004,
         note=(
             "SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %. "
-            "On data sets, reviews of missing cards or decks are not judged, as in srs-benchmark."
+            "On data sets, reviews of missing cards or decks are left out, as in srs-benchmark."
         ),
     ),
     Model(

@@ -2,7 +2,7 @@
 
 People have days: a memory model that follows cards only misses what all cards of a day have in
 common. STATE-FSRS-6 takes FSRS-6's prediction and some 80 features of the answers given so far
-(`training/state_features.py`) into a logistic regression that learns after every judged review
+(`training/state_features.py`) into a logistic regression that learns after every evaluated review
 (`kalman_filter`, `_mixture`). Its prior, means and spreads of the weights over other people, is
 part of the package (`pretraining/state.py` made it). Two filters, of which one follows change
 faster, and FSRS-6 itself are mixed by how well each has done.
@@ -46,7 +46,7 @@ from srs_eval.training.compile import compiled
 from srs_eval.training.state_features import COUNT, NAMES, state_features, timeline
 
 PRIOR_FILE = Path(__file__).with_name("state.json")
-_WARM_UP_REFITS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the reviews before the first judged
+_WARM_UP_REFITS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the reviews before the first evaluated
 _LARGEST_LOGIT = 6.0
 STATE_1_RATE = 0.5
 
@@ -54,7 +54,7 @@ _FILTERS = ((1.0, 1e-4), (0.3, 1e-3))
 """Drift of each filter's weights, and by what it takes the prior's variances."""
 _MEMBERS = (0.25, 0.25, 0.5)  # prior weight of each filter, and of the base
 _SHARE = 1e-3  # of the weight that starts anew with each review
-_FLOOR = 100.0  # after so many reviews the base's weight may fall below one half
+_BASELINE = 100.0  # after so many reviews the base's weight may fall below one half
 
 
 _SMALLEST = 1e-6  # probability
@@ -69,7 +69,7 @@ class Prior(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Trace:
-    """The model at every review that can be trained or judged on, in their order (n,)."""
+    """The model at every review that can be trained or evaluated on, in their order (n,)."""
 
     p: FloatArray  # predicted probability of recall
     offset: FloatArray  # what the learner's state adds to the logit, of the first filter
@@ -156,7 +156,7 @@ def trace(features: FloatArray, y: FloatArray, prior: Prior) -> _Trace:
         )
         members.append(p)
         offsets.append(offset)
-    p = compiled(_mixture)(np.array([*members, base]), y, np.array(_MEMBERS), _SHARE, _FLOOR)
+    p = compiled(_mixture)(np.array([*members, base]), y, np.array(_MEMBERS), _SHARE, _BASELINE)
     return _Trace(p, *offsets[0])
 
 
@@ -244,19 +244,19 @@ def kalman_filter(
 
 
 def _mixture(
-    predictions: FloatArray, y: FloatArray, prior: FloatArray, share: float, floor: float
+    predictions: FloatArray, y: FloatArray, prior: FloatArray, share: float, baseline: float
 ) -> FloatArray:
     """The predictions (members, n) weighed by how they have done so far, (n,).
 
     `prior` (members,) sums to 1. After each outcome `share` of the weight goes back to the
     prior. The last member is the base: its weight at review k is at least
-    1 / (1 + (k / floor)^2).
+    1 / (1 + (k / baseline)^2).
     """
     members, n = predictions.shape
     weights = prior.copy()
     mixed = np.empty(n)
     for at in range(n):
-        least = 1 / (1 + (at / floor) ** 2)
+        least = 1 / (1 + (at / baseline) ** 2)
         base = max(weights[members - 1], least)
         rest = (1 - base) / max(1 - weights[members - 1], 1e-300)
         total = base * predictions[members - 1, at]

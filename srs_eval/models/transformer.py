@@ -11,7 +11,7 @@ It is computed in `transformer_kernel`; torch draws what dropout takes.
 
 Two mistakes are part of the published figures and so of this: nothing marks the order
 of reviews, and padding is not masked, so a prediction depends on the longest history
-in its batch (8,192 of a fold's judged reviews). Upstream draws dropout from one random
+in its batch (8,192 of a fold's evaluated reviews). Upstream draws dropout from one random
 stream per process, so its figures depend on who ran before; here each fit has its own.
 """
 

@@ -1,4 +1,4 @@
-"""The part of a report on many users that is on one set of judged reviews."""
+"""The part of a report on many users that is on one set of evaluated reviews."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def _arrow(metric: str) -> str:
 
 
 def title_of(comparison: Comparison) -> str:
-    title = f"Judged on {comparison.reviews:,} {comparison.rows}"
+    title = f"Evaluated on {comparison.reviews:,} {comparison.rows}"
     if comparison.learns:
-        title += ": models that learn while they are judged"
+        title += ": online models"
     return title
 
 
@@ -103,7 +103,7 @@ def comparison_section(
     own_users: bool,
     averages: Sequence[Averages],
 ) -> Section:
-    """Everything about one set of judged reviews; `name` begins the names of its tables."""
+    """Everything about one set of evaluated reviews; `name` begins the names of its tables."""
     blocks: list[Block] = [
         _over_whom(comparison, own_users),
         *(_means(table, comparison, columns, name, own_users) for table in comparison.tables),
@@ -122,11 +122,11 @@ def _over_whom(comparison: Comparison, own_users: bool) -> str:
     if own_users:
         return (
             f"Means over each configuration's own users; pairs and confidence sets over "
-            f"the {users:,} that all have, judged on the same number of reviews."
+            f"the {users:,} that all have, evaluated on the same number of reviews."
         )
     if users < comparison.most_users:
         words += (
-            f" of {comparison.most_users:,}: those that all have, judged on the same number "
+            f" of {comparison.most_users:,}: those that all have, evaluated on the same number "
             "of reviews"
         )
     return (
@@ -167,24 +167,27 @@ def _means(
         shown.append(("users", lambda line: line.users))
     # Not defined for some users of some models only.
     shown += [without(m) for m in metrics if len({line.undefined[m] for line in table.lines}) > 1]
-    floors = tuple(k for k, line in enumerate(table.lines) if line.file.is_floor)
+    baselines = tuple(k for k, line in enumerate(table.lines) if line.file.is_baseline)
     name = f"{name}means-by-{table.weighting}"
-    return table_of(name, _WEIGHTED[table.weighting], table.lines, shown, faint=floors)
+    return table_of(name, _WEIGHTED[table.weighting], table.lines, shown, faint=baselines)
 
 
 def _means_picture(comparison: Comparison, name: str) -> Picture:
     metric = comparison.metric
     labels = [file.label for file in comparison.files]
-    series, floors = [], []
+    series, baselines = [], []
     for table in reversed(comparison.tables):
         means = {line.file.label: line.means[metric] for line in table.lines}
         bounds = [(means[each].estimate, means[each].low, means[each].high) for each in labels]
         series.append((f"by {table.weighting}", bounds))
-        floors += [line.means[metric].estimate for line in table.lines if line.file.is_floor][:1]
+        baselines += [line.means[metric].estimate for line in table.lines if line.file.is_baseline][
+            :1
+        ]
     return Picture(
         f"{name}means",
-        f"Mean {heading(metric)} with 99 % intervals" + (", the floor as lines" if floors else ""),
-        pictures.intervals(labels, series, heading(metric), floors),
+        f"Mean {heading(metric)} with 99 % intervals"
+        + (", the baseline as lines" if baselines else ""),
+        pictures.intervals(labels, series, heading(metric), baselines),
     )
 
 
@@ -262,7 +265,7 @@ def _pair_table(
 
 
 def _readable(comparison: Comparison) -> list[int]:
-    """Positions of the best configuration of each model, the floor among them, at most twelve."""
+    """Positions of the best configuration of each model, with the baseline, at most twelve."""
     files = comparison.files
     if len(files) <= _READABLE:
         return list(range(len(files)))
@@ -270,9 +273,9 @@ def _readable(comparison: Comparison) -> list[int]:
     for position, file in enumerate(files):
         model = file.configuration.model.name if file.configuration else file.name
         chosen.setdefault(model, position)
-    floors = [k for k in chosen.values() if files[k].is_floor][:1]
-    others = [k for k in chosen.values() if k not in floors][: _READABLE - len(floors)]
-    return sorted([*others, *floors])
+    baselines = [k for k in chosen.values() if files[k].is_baseline][:1]
+    others = [k for k in chosen.values() if k not in baselines][: _READABLE - len(baselines)]
+    return sorted([*others, *baselines])
 
 
 def _share_colour(share: float) -> str:
@@ -302,7 +305,7 @@ def _sizes(comparison: Comparison, name: str) -> Section:
     table = Table.of(
         f"{name}by-size",
         f"Mean {words} by size of the collection, every user counting the same",
-        ("judged reviews", "users", *labels),
+        ("evaluated reviews", "users", *labels),
         (
             (f"{sizes.min():,.0f} to {sizes.max():,.0f}", len(sizes), *map(Figure, means.tolist()))
             for sizes, means in groups
@@ -311,13 +314,13 @@ def _sizes(comparison: Comparison, name: str) -> Section:
     if len(groups) < 2:
         return Section("By size of the collection", (table,))
     chosen = _readable(comparison)[:_LINES]
-    floor = next((k for k, file in enumerate(comparison.files) if file.is_floor), None)
-    if floor is not None and floor not in chosen:
-        chosen = [*chosen[: _LINES - 1], floor]
+    baseline = next((k for k, file in enumerate(comparison.files) if file.is_baseline), None)
+    if baseline is not None and baseline not in chosen:
+        chosen = [*chosen[: _LINES - 1], baseline]
     drawn = pictures.lines(
         [float(np.median(sizes)) for sizes, _ in groups],
         [(labels[k], [float(means[k]) for _, means in groups]) for k in chosen],
-        "judged reviews of a user (median of each group)",
+        "evaluated reviews of a user (median of each group)",
         f"mean {words}",
         logarithmic=True,
     )
@@ -348,7 +351,7 @@ def _averages(averages: Sequence[Averages], name: str) -> Section:
         "The same predictions, averaged in different ways: over all reviews at once (global), over "
         "the figures of users, of decks or of cards. Groups for which a figure is not defined are "
         "left out of its mean (Pelánek, 2017, Measuring predictive performance of user models). "
-        "Over the users of whom all models that are listed have every judged review's prediction."
+        "Over the users of whom all models listed have a prediction of every evaluated review."
     ]
     for metric in metrics:
         by_mode = {mode: places(averages, mode, metric) for mode in modes}
@@ -383,7 +386,7 @@ def averaged(
 ) -> list[list[Averages]]:
     """By comparison: averages of those of its files that have predictions.
 
-    Over the users of whom all of these hold every judged review, and no others.
+    Over the users of whom all of these hold every evaluated review, and no others.
     """
     if list(modes) == ["user"]:
         return [[] for _ in comparisons]
@@ -410,7 +413,7 @@ def averaged(
                         "evaluate again with --raw."
                     )
                 averaged = averages_of(
-                    file.label, predictions.of(users), modes, is_floor=file.is_floor
+                    file.label, predictions.of(users), modes, is_baseline=file.is_baseline
                 )
                 made[file.label] = len(users), averaged
         found.append([made[file.label][1] for file in files])
@@ -447,7 +450,7 @@ def changes_section(
 
     columns: list[_ChangeColumn] = [
         ("model", lambda change: change.file.label),
-        (Column("users", note="in both runs, judged on as many reviews"), lambda c: c.users),
+        (Column("users", note="in both runs, evaluated on as many reviews"), lambda c: c.users),
         (Column("verdict by users", note=f"on {heading(metric)}"), lambda c: c.verdict("users")),
         ("by reviews", lambda change: change.verdict("reviews")),
         *(difference(each, place) for each in shown for place in (1, 0)),
@@ -456,7 +459,7 @@ def changes_section(
         ("only before", lambda change: change.only_before),
         ("only now", lambda change: change.only_now),
         (
-            Column("other reviews", note="users judged on another number of reviews"),
+            Column("other reviews", note="users evaluated on another number of reviews"),
             lambda change: change.other_reviews,
         ),
     ]

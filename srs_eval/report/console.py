@@ -179,8 +179,8 @@ def facts_text(facts: Iterable[tuple[str, str]]) -> RichTable:
     made = RichTable(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     made.add_column(no_wrap=True, style="dim")
     made.add_column(overflow="fold")
-    for what, told in facts:
-        made.add_row(what, Text(told))
+    for what, said in facts:
+        made.add_row(what, Text(said))
     return made
 
 
@@ -240,9 +240,9 @@ class RunProgress(_Progress):
         if isinstance(event, Prepared):
             configurations = len(event.configurations)
             if not self._live:
-                words = f"{counted(event.reviews, 'review')}, {event.judged:,} judged; "
+                words = f"{counted(event.reviews, 'review')}, {event.evaluated:,} evaluated; "
                 say(f"{words}{counted(configurations, 'configuration')}")
-            self._begin("", f"{event.judged:,} reviews judged", configurations)
+            self._begin("", f"{event.evaluated:,} reviews evaluated", configurations)
             return
         name, words = event.configuration.name, event.configuration.words
         match event:
@@ -328,7 +328,7 @@ def share_done(words: str) -> Iterator[Callable[[str, float], None]]:
 
 
 def _run_table(group: Ranking, width: int, whole: bool = True) -> RenderableType:
-    """The ranking on one set of reviews, or the first ten; the floor is a line between places."""
+    """The ranking on one set of reviews, or its first ten, the baseline between the places."""
     from rich.console import Group
     from rich.text import Text
 
@@ -459,25 +459,25 @@ def model_stories(listed: Iterable[Mapping[str, Any]]) -> RenderableType:
     stories: list[RenderableType] = []
     for first, *others in _by_model(listed):
         inputs = [_INPUTS[each] for each in first["inputs"].split(", ") if each in _INPUTS]
-        apart = "apart: it learns from each review that it is judged on"
+        apart = "apart: it learns from each review that it is evaluated on"
         facts = {
             "needs": first["needs"],
             "family": first["family"],
             "inputs": ", ".join(inputs) or "none",
             "parameters": f"{first['parameters']:,}",
-            "judged on": first["judged_on"],
+            "evaluated on": first["evaluated_on"],
             "time": f"about {first['seconds_per_10k']:g} s for 10,000 reviews",
             "source": first["source"],
             "formula": first["file"],
             "to know": first["note"],
-            "ranked": apart if first["learns_while_judged"] else "",
+            "ranked": apart if first["is_online"] else "",
         }
-        told = [(what, fact) for what, fact in facts.items() if fact]
+        said = [(what, fact) for what, fact in facts.items() if fact]
         for each in (first, *others):
-            told.append(("names" if each is first else "", each["title"]))
+            said.append(("names" if each is first else "", each["title"]))
             if each["aliases"]:
-                told.append(("", f"  also {', '.join(each['aliases'])}"))
-        stories += [Text(first["model"], "bold"), Padding(facts_text(told), (0, 0, 1, 2))]
+                said.append(("", f"  also {', '.join(each['aliases'])}"))
+        stories += [Text(first["model"], "bold"), Padding(facts_text(said), (0, 0, 1, 2))]
     return Group(*stories)
 
 

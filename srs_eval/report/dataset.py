@@ -91,7 +91,7 @@ def dataset_report(
 
 
 def leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[Section]:
-    """The first table on each set of judged reviews, of some configurations and users."""
+    """The first table on each set of evaluated reviews, of some configurations and users."""
     files = []
     for file in (file for found in read_folders([folder]) for file in found.files):
         there = np.isin(file.users, list(users))
@@ -141,19 +141,21 @@ def _lead(comparison: Comparison) -> list[str]:
     if len(comparison.files) == 1:
         return [f"{title}: {first} has no other to be compared with."]
     if len(by_users) == 1:
-        ahead = f"{first} has no other to be compared with than the floor."
+        ahead = f"{first} has no other to be compared with than the baseline."
     elif first == by_users[0]:
         ahead = f"{first} has the lowest mean log loss, by reviews and by users."
     else:
         ahead = f"{first} has the lowest mean log loss by reviews, {by_users[0]} by users."
-    below = [f"by {table.weighting}" for table in comparison.tables if table.lines[0].file.is_floor]
+    below = [
+        f"by {table.weighting}" for table in comparison.tables if table.lines[0].file.is_baseline
+    ]
     if below:
-        ahead += f" The floor has a lower mean log loss {' and '.join(below)}."
+        ahead += f" The baseline has a lower mean log loss {' and '.join(below)}."
     said = [f"{title}: {ahead}"]
     users = len(comparison.users)
     if 2 * users < comparison.most_users:
         fewest = min(comparison.files, key=lambda file: len(file.users))
-        why = "of the others they were judged on different numbers of reviews"
+        why = "of the others they were evaluated on different numbers of reviews"
         if len(fewest.users) < comparison.most_users:
             why = (
                 f"{fewest.label} has results of {counted(len(fewest.users), 'user')}; --users each "
@@ -189,9 +191,9 @@ def _best_by(comparison: Comparison) -> str:
     same = set(by_reviews) == set(by_users)
     if same and len(by_users) == 1:
         return f"By {words} none but {by_users[0]} can be the best, with 99 % confidence."
-    told = "" if same else f"by reviews: {listed(by_reviews)}; by users: "
-    told += listed(by_users)
-    return f"By {words} one of these is the best, with 99 % confidence: {told}."
+    stated = "" if same else f"by reviews: {listed(by_reviews)}; by users: "
+    stated += listed(by_users)
+    return f"By {words} one of these is the best, with 99 % confidence: {stated}."
 
 
 # Parameters
@@ -230,7 +232,7 @@ def _card(
 
     lines = [
         f"srs-eval {VERSION}, numpy {version('numpy')}, scipy {version('scipy')}.",
-        "A mean of a metric is over users, weighted by each user's judged reviews or all alike; "
+        "A mean of a metric is over users, weighted by each user's evaluated reviews or all alike; "
         "nothing is pooled over users. Users without a figure are left out of it, weight "
         "included.",
         f"Intervals: {100 * CONFIDENCE:.0f} %, BCa bootstrap of the mean over users, {RESAMPLES:,} "
@@ -256,7 +258,7 @@ def _card(
             ("configurations", lambda of: len(of[0].files)),
             ("users", lambda of: max(len(file.users) for file in of[0].files)),
             (
-                Column("judged reviews", note="of the file that has most"),
+                Column("evaluated reviews", note="of the file that has most"),
                 lambda of: int(max(file.sizes.sum() for file in of[0].files)),
             ),
             ("to know", lambda of: _to_know(*of)),
@@ -271,8 +273,8 @@ def _undefined(lines: Sequence[Standing], columns: Sequence[str]) -> str:
         for metric in columns
         if metric != SECONDS
     }
-    told = [f"{heading(metric)} of {counted(n, 'user')}" for metric, n in most.items() if n]
-    return ", ".join(told) or "no figure"
+    stated = [f"{heading(metric)} of {counted(n, 'user')}" for metric, n in most.items() if n]
+    return ", ".join(stated) or "no figure"
 
 
 def _to_know(folder: ResultFolder, role: str) -> str:
@@ -324,12 +326,12 @@ def _audit_lead(audit: Audit) -> list[str]:
         if ranking.survives:
             unsure = sum(pair.verdict == "no sure lead any more" for pair in ranking.pairs)
             though = f", but {counted(unsure, 'lead')} in it no longer sure" if unsure else ""
-            said.append(f"Judged on {over}: the ranking survives tuning{though}.")
+            said.append(f"Evaluated on {over}: the ranking survives tuning{though}.")
         else:
             moved = [pair for pair in ranking.pairs if pair.tuned.estimate > 0]
             surely = [pair for pair in moved if pair.verdict == "turned round"]
             said.append(
-                f"Judged on {over}: the ranking does not survive tuning. It was "
+                f"Evaluated on {over}: the ranking does not survive tuning. It was "
                 f"{', '.join(ranking.published)}; it is {', '.join(ranking.tuned)}. "
                 f"{counted(len(moved), 'pair')} changed places, {len(surely)} of them surely."
             )
@@ -368,7 +370,7 @@ def _tuned(audit: Audit) -> Table:
     spread = Column("spread, published", digits=5, note="standard deviation over seeds")
     return table_of(
         "audit",
-        "Log loss on the judged reviews, every user counting the same",
+        "Log loss on the evaluated reviews, every user counting the same",
         audit.tuned,
         (
             ("configuration", lambda each: each.configuration.words),
@@ -402,7 +404,7 @@ def _verdict(each: Tuned) -> str:
 def _how_to_read(audit: Audit) -> str:
     return (
         f"Each configuration had {counted(audit.trials, 'trial')} for each half of the users; a "
-        "user is judged with the set-up that the other half's training parts chose. Differences "
+        "user is evaluated with the set-up that the other half's training parts chose. Differences "
         f"are paired by user, with the ends of their {CONFIDENCE * 100:.0f} % interval in "
         "brackets; verdicts go by these. Spread: the "
         f"standard deviation of the mean over {counted(audit.repeats, 'seed')}, where a training "
@@ -430,7 +432,9 @@ def _ranking(ranking: Ranking, number: int) -> Section:
     heads = "place", "as published", "tuned"
     rows = zip(count(1), ranking.published, ranking.tuned, strict=False)
     places = Table.of(f"places-{number}", "Places by mean log loss over users", heads, rows)
-    return Section(f"Judged on {ranking.rows}, {counted(ranking.users, 'user')}", (places, table))
+    return Section(
+        f"Evaluated on {ranking.rows}, {counted(ranking.users, 'user')}", (places, table)
+    )
 
 
 def _setups(audit: Audit) -> Table:

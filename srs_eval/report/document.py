@@ -82,7 +82,7 @@ class Table:
     shown: bool = True  # else it is a CSV file only
     own: int | None = None  # the row that is the reader's own
     brief: tuple[int, ...] | None = None  # rows that are enough for a forum; None: all of them
-    faint: tuple[int, ...] = ()  # rows that step back, such as the floor
+    faint: tuple[int, ...] = ()  # rows that step back, such as the baseline
 
     @classmethod
     def of(

@@ -17,27 +17,27 @@ from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.ranking import Group, Ranked
 from srs_eval.engine.run import ModelRun, Run
 from srs_eval.metrics import KEYS
-from srs_eval.models import Model, all_models
+from srs_eval.models import Context, Model, all_models
 from srs_eval.models.configurations import Configuration, Names, listed_names, resolve
 from srs_eval.models.own_parameters import is_in_anki
 from srs_eval.models.published import spelled
 from srs_eval.report.console import spans
 from srs_eval.report.document import Column, Table, figure, table_of
-from srs_eval.report.formats import THAN_AVERAGE, against_floor, better
+from srs_eval.report.formats import THAN_AVERAGE, against_baseline, better
 from srs_eval.stats.intervals import Interval
 
 _FIRST = 10  # models of a ranking that is not unfolded
 _HEAD = {"layout": 2, "srs_eval": VERSION}
 # Columns from which a terminal shows the more of a ranking.
 _WIDE, _PLAIN, _BROAD = 115, 80, 70
-DIFFERENCES = ("to_best", "to_floor", "to_reference")
+DIFFERENCES = ("to_best", "to_baseline", "to_reference")
 _CSV_COLUMNS = (
     *("group", "place", "configuration", "words", "model"),
     *("parameters", "status", "reason", "size"),
     *KEYS,
     *("log_loss_half_width", "standing"),
     *(column for name in DIFFERENCES for column in (name, f"{name}_half_width")),
-    *("against_floor_percent", "seconds"),
+    *("against_baseline_percent", "seconds"),
 )
 
 
@@ -55,15 +55,15 @@ def run_document(
     return {
         **_HEAD,
         "source": {
-            "path": log.receipt.path,
-            "format": log.receipt.format,
+            "path": log.import_summary.path,
+            "format": log.import_summary.format,
             "user": log.user,
-            "entries": log.receipt.entries_read,
+            "entries": log.import_summary.entries_read,
             "day_boundaries": None if log.day_grid is None else log.day_grid.source,
             "deck": deck,
             "preset": preset,
             "reviews": run.reviews,
-            "judged": run.judged,
+            "evaluated": run.evaluated,
         },
         "protocol": _flags(protocol),
         "groups": [_group(group, run.reference, names) for group in groups],
@@ -79,10 +79,10 @@ def run_document(
 
 
 def _missing(
-    models: Mapping[str, ModelRun], run: Run, names: Names, told: Iterable[str]
+    models: Mapping[str, ModelRun], run: Run, names: Names, said: Iterable[str]
 ) -> list[dict[str, Any]]:
     return [
-        {"configuration": spelled(name, names), **{key: getattr(model, key) for key in told}}
+        {"configuration": spelled(name, names), **{key: getattr(model, key) for key in said}}
         for name, model in models.items()
         if name not in run.hidden
     ]
@@ -90,27 +90,27 @@ def _missing(
 
 def _group(group: Group, reference: str, names: Names) -> dict[str, Any]:
     there = {line.configuration.name for line in group.lines}
-    floor = None
-    if group.floor is not None:
-        loss = group.floor.log_loss
-        floor = {
-            "configuration": spelled(group.floor.configuration.name, names),
+    baseline = None
+    if group.baseline is not None:
+        loss = group.baseline.log_loss
+        baseline = {
+            "configuration": spelled(group.baseline.configuration.name, names),
             "log_loss": _rounded(loss.estimate),
             "half_width": _rounded(loss.half_width),
         }
     return {
         "title": group.title,
         "reviews": group.reviews,
-        "learns_while_judged": group.learns,
+        "is_online": group.learns,
         "best": spelled(group.best.configuration.name, names) if group.best else None,
-        "floor": floor,
+        "baseline": baseline,
         "reference": spelled(reference, names) if reference in there else None,
         "answer": group.answer,
     }
 
 
 def _ranked(group: int, line: Ranked, names: Names) -> dict[str, Any]:
-    configuration, share = line.configuration, line.against_floor
+    configuration, share = line.configuration, line.against_baseline
     training = {  # what of it is not as published, and where that is from; nothing as a rule
         "hyperparameters": dict(configuration.hyperparameters),
         "ledger": configuration.ledger,
@@ -126,9 +126,9 @@ def _ranked(group: int, line: Ranked, names: Names) -> dict[str, Any]:
         **line.result.to_upstream(),
         "log_loss_half_width": _rounded(line.log_loss.half_width),
         "standing": line.standing,
-        "flattered_reviews": line.result.flattered,
+        "in_sample_reviews": line.result.in_sample,
         **{name: _difference(getattr(line, name)) for name in DIFFERENCES},
-        "against_floor_percent": None if share is None else _rounded(100 * share, 3),
+        "against_baseline_percent": None if share is None else _rounded(100 * share, 3),
         "seconds": round(line.result.seconds, 6),
         "cached": line.result.cached,
         "notes": list(line.result.notes),
@@ -212,14 +212,14 @@ def models_document(names: Iterable[str] = ()) -> dict[str, Any]:
                 and (each.model.trained or each.model.online is not None)
                 and each.parameters > 0,
                 "in_all": not each.model.extra,
-                "learns_while_judged": each.learns,
-                "judged_on": each.rows_in_words,
+                "is_online": each.learns,
+                "evaluated_on": each.rows_in_words,
                 "aliases": sorted(
                     alias for alias, name in each.model.aliases.items() if name == each.name
                 ),
                 "source": each.model.source,
                 "file": _source_file(each.model),
-                "needs": missing(each.model.needs),
+                "needs": _needs(each.model),
                 "seconds_per_10k": each.expected_seconds_per_10k,
                 "version": each.model.version,
                 "note": each.model.note,
@@ -227,6 +227,15 @@ def models_document(names: Iterable[str] = ()) -> dict[str, Any]:
             for each in configurations
         ],
     }
+
+
+def _needs(model: Model) -> str:
+    """What it cannot do without and is not there; "" for nothing."""
+    if model.weights is not None and not model.weights(Context()):
+        from srs_eval.models.rwkv import NEEDED
+
+        return NEEDED
+    return missing(model.needs)
 
 
 def _source_file(model: Model) -> str:
@@ -269,9 +278,9 @@ def run_csv(
 
 
 def ranking_table(group: Group, own: int | None = None) -> Table:
-    """The ranking on one set of reviews, the floor as a line between the places.
+    """The ranking on one set of reviews, the baseline as a line between the places.
 
-    In brief the best ten, the floor and the reader's `own` line.
+    In brief the best ten, the baseline and the reader's `own` line.
     """
     to_best = Column(
         "to the best",
@@ -282,7 +291,7 @@ def ranking_table(group: Group, own: int | None = None) -> Table:
     )
     than_average = Column(
         THAN_AVERAGE,
-        in_words=lambda cell: against_floor(cell.value).strip(),
+        in_words=lambda cell: against_baseline(cell.value).strip(),
         note="how much less or more log loss than the average has",
         minor=True,
         from_width=_PLAIN,
@@ -301,7 +310,7 @@ def ranking_table(group: Group, own: int | None = None) -> Table:
             (to_best, lambda line: figure(line.to_best)),
             (rmse, lambda line: figure(line.result.metrics.rmse_bins)),
             (auc, lambda line: figure(line.result.metrics.auc)),
-            (than_average, lambda line: figure(line.against_floor)),
+            (than_average, lambda line: figure(line.against_baseline)),
             (
                 Column("parameters", minor=True, from_width=_WIDE),
                 lambda line: line.configuration.parameters,
@@ -312,7 +321,7 @@ def ranking_table(group: Group, own: int | None = None) -> Table:
                 lambda line: "✓" if is_in_anki(line.configuration) else "",
             ),
         ),
-        faint=(faint := tuple(k for k, line in enumerate(group.lines) if line.is_floor)),
+        faint=(faint := tuple(k for k, line in enumerate(group.lines) if line.is_baseline)),
         own=own,
         brief=tuple(sorted({*range(min(_FIRST, len(group.lines))), *faint, *({own} - {None})})),
     )

@@ -126,15 +126,21 @@ def _markdown(document: Document) -> str:
 
 
 def _in_brief(document: Document) -> str:
-    """The answers in a line each, then the best model, the reader's own and the average."""
-    said = list(document.lead)
+    """The answers in a line each, then the best model, the reader's own and the baseline."""
+    panes = () if document.panes is None else document.panes.panes
+    said = [_headed(pane.title, pane.short.text.strip()) for pane in panes]
     for table in (each for each in document.tables() if each.name in ("ranking", "1-ranking")):
         texts = table.texts()
         for place in sorted({0, table.own or 0, *table.faint} & set(range(len(texts)))):
-            yours = " (my scheduler)" if place == table.own else ""
-            said.append(f"{texts[place][0]}{yours}: log loss {texts[place][2]}")
-    listed = "\n".join(f"- {_escaped(each)}" for each in said)
+            yours = " (mine)" if place == table.own else ""
+            said.append(_escaped(f"{texts[place][0]}{yours}: log loss {texts[place][2]}"))
+    listed = "\n".join(f"- {each}" for each in said)
     return f"**{_escaped(document.title)}**\n\n{listed}\n\n{MADE_BY}\n"
+
+
+def _headed(title: str, said: str) -> str:
+    colon = "" if title.endswith("?") else ":"
+    return f"**{_escaped(title)}**{colon} {_escaped(said)}"
 
 
 def _panes(screen: FirstScreen) -> Iterator[str]:
@@ -174,9 +180,8 @@ def _cells(item: Item) -> list[str]:
 
 def _section(section: Section, level: int) -> list[str]:
     if section.folded:
-        colon = "" if section.title.endswith("?") else ":"
-        said = f"**{_escaped(section.title)}**{colon} {_escaped(section.said)}"
-        return ([said] if section.said else []) + _to_copy(section)
+        said = [_headed(section.title, section.said)] if section.said else []
+        return said + _to_copy(section)
     # What is said of pictures is of no use without them.
     parts = [_escaped(section.said)] if section.said and not section.side_by_side else []
     for block in section.blocks:

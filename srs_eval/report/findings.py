@@ -20,7 +20,7 @@ from srs_eval.stats.intervals import Interval
 _ALL = ("all presets", "all reviews")  # subjects that need no name
 _OF_ROWS = {
     "anki": "Reviews are those that Anki's optimizer takes{}; a verdict speaks of reviews like "
-    "these. An interval beyond 0 is none yet where several are judged together (Holm), nor below "
+    "these. An interval beyond 0 is none yet where several are tested together (Holm), nor below "
     "1,000 reviews or 20 days.",
     "benchmark": "Reviews are those of the benchmark{}; a verdict speaks of reviews like these. "
     "FSRS-6 is fitted to the reviews before each fold.",

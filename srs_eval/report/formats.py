@@ -44,10 +44,10 @@ def better(interval: Interval) -> str:
     return better_by(interval.estimate) + half(interval.half_width, 4)
 
 
-THAN_AVERAGE = "than average"  # heads a column of `against_floor`: "13.6 % less"
+THAN_AVERAGE = "than average"  # heads a column of `against_baseline`: "13.6 % less"
 
 
-def against_floor(share: float | None) -> str:
+def against_baseline(share: float | None) -> str:
     """ "13.6 % less": how much less (better) or more log loss than the average has."""
     if share is None:
         return "–"
@@ -134,8 +134,8 @@ FAMILIES: Mapping[str, _Family] = {
     "sm2": _Family("S", "SM-2", "SM-2 and its kin"),
     "history": _Family("H", "formulas", "formulas over a card's history"),
     "neural": _Family("N", "networks", "neural networks"),
-    "online": _Family("O", "learns", "learn while they are judged"),
-    "floor": _Family("–", "floor", "know no card: the floor"),
+    "online": _Family("O", "learns", "learn while they are evaluated"),
+    "baseline": _Family("–", "baseline", "know no card: the baseline"),
     "other": _Family("·", "others", "others"),
 }
 

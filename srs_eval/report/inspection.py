@@ -1,4 +1,4 @@
-"""What is in a review log and what counts: the import receipt with every count.
+"""What is in a review log and what counts: the import import_summary with every count.
 
 `inspect_log` computes, `Inspection.document` has the layout of `srs-eval inspect --json`,
 `render_inspection` makes the tables for a terminal. Nothing here prints.
@@ -87,7 +87,7 @@ class PresetReport:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Everything the import receipt tells. Times are ISO 8601 in UTC, to the second."""
+    """Everything the import import_summary tells. Times are ISO 8601 in UTC, to the second."""
 
     path: str
     format: str
@@ -140,15 +140,15 @@ def inspect_log(log: ReviewLog) -> Inspection:
         first, last = (_iso(int(log.entries.time_ms[place])) for place in (0, -1))
     decks, presets = _groups(log, source.card_id, selections) if knows_cards else ((), ())
     return Inspection(
-        path=log.receipt.path,
-        format=log.receipt.format,
-        app=log.receipt.app_name,
+        path=log.import_summary.path,
+        format=log.import_summary.format,
+        app=log.import_summary.app_name,
         user=log.user,
-        entries_read=log.receipt.entries_read,
+        entries_read=log.import_summary.entries_read,
         first_review=first,
         last_review=last,
         days=int(np.ptp(benchmark_days)) + 1 if len(benchmark_days) else 0,
-        fsrs_enabled=log.receipt.fsrs_enabled,
+        fsrs_enabled=log.import_summary.fsrs_enabled,
         next_day_at=log.day_grid.next_day_at_s if log.day_grid else None,
         day_boundaries=log.day_grid.source if log.day_grid else "settled by the source",
         entries_by_kind=kinds,
@@ -160,7 +160,7 @@ def inspect_log(log: ReviewLog) -> Inspection:
         rows={kind: _row_counts(selection) for kind, selection in selections.items()},
         decks=decks,
         presets=presets,
-        notes=(*log.receipt.notes, *why_left_out(log).values()),
+        notes=(*log.import_summary.notes, *why_left_out(log).values()),
     )
 
 

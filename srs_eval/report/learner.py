@@ -169,7 +169,7 @@ def _workload(log: ReviewLog, context: Context | None, *, at_once: bool = False)
         return f"Too little data to tell what a desired retention costs: {error}."
     except InputError as error:
         # Where it lies is nobody's business.
-        return str(error).replace(log.receipt.path, "the file")
+        return str(error).replace(log.import_summary.path, "the file")
     return found
 
 
@@ -177,7 +177,7 @@ def _title(log: ReviewLog, narrowed_to: Mapping[str, str | None], anonymous: boo
     if anonymous:
         return "A collection"
     only = [f"{what} {name}" for what, name in narrowed_to.items() if name]
-    name = log.receipt.path.replace("\\", "/").rpartition("/")[2]
+    name = log.import_summary.path.replace("\\", "/").rpartition("/")[2]
     return f"{name}, {' and '.join(only)}" if only else name
 
 
@@ -191,7 +191,7 @@ def _group(group: Group, prefix: str, so_far: str, scheduler: str | None) -> Sec
         [line.configuration.words for line in group.lines],
         [("log loss", [_bounds(line.log_loss) for line in group.lines])],
         "log loss, 95 % intervals",
-        [] if group.floor is None else [group.floor.log_loss.estimate],
+        [] if group.baseline is None else [group.baseline.log_loss.estimate],
         own=own,
         width=pictures.SMALL[0],
     )
@@ -321,7 +321,7 @@ def _card(run: Run, protocol: Protocol) -> Section:
     ]
     if run.reviews is not None:
         facts.append(
-            f"{run.reviews:,} rows, {run.judged:,} judged on later days; "
+            f"{run.reviews:,} rows, {run.evaluated:,} evaluated on later days; "
             f"{counted(len(run.results()), 'configuration')} evaluated."
         )
     reasons: dict[str, list[str]] = {}

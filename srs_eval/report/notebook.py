@@ -18,7 +18,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import evaluate as engine_evaluate
-from srs_eval.engine.ranking import REFERENCE, Group, with_floors
+from srs_eval.engine.ranking import REFERENCE, Group, with_baselines
 from srs_eval.engine.run import Event, Run
 from srs_eval.engine.session import Result
 from srs_eval.models.configurations import resolve
@@ -39,7 +39,7 @@ class Results(Mapping[str, Result]):
     """Results by configuration name, as ranked, and why others are missing."""
 
     groups: Sequence[Group]
-    """The ranking, with AVG as the floor also where it was not asked for."""
+    """The ranking, with AVG as the baseline also where it was not asked for."""
     results: Mapping[str, Result]
     failed: Mapping[str, str]
     skipped: Mapping[str, str]
@@ -62,7 +62,7 @@ class Results(Mapping[str, Result]):
     def frame(self) -> pandas.DataFrame:
         """One row for each configuration, as ranked: place, standing, intervals, all metrics.
 
-        `group` counts the sets of reviews that models are ranked on (`groups`); the floor has
+        `group` counts the sets of reviews that models are ranked on (`groups`); the baseline has
         no place. Half-widths are those of 95 % intervals; differences are of log loss.
         """
         import pandas as pd
@@ -93,7 +93,7 @@ class Results(Mapping[str, Result]):
         return pd.DataFrame(rows).set_index("configuration").astype({"place": "Int64"})
 
     def predictions(self) -> pandas.DataFrame:
-        """One row for each judged review and configuration: review_th, fold, y and p."""
+        """One row for each evaluated review and configuration: review_th, fold, y and p."""
         import pandas as pd
 
         columns = ("review_th", "fold", "y", "p")
@@ -164,14 +164,14 @@ def evaluate(
 ) -> Results:
     """Evaluate models (names, aliases or groups) on a review log.
 
-    AVG is evaluated along as the floor. `reference` is the configuration that others are
+    AVG is evaluated along as the baseline. `reference` is the configuration that others are
     held against besides the best.
 
     `jobs` worker processes, 0 for none; scripts that set it need the usual
     `if __name__ == "__main__":` guard of multiprocessing.
     """
     configurations = resolve(models, protocol)
-    evaluated = with_floors(configurations, leaves_out=log.leaves_out)
+    evaluated = with_baselines(configurations, leaves_out=log.leaves_out)
     run = Run.of(evaluated, reference=resolve(reference, protocol)[0].name)
     for event in engine_evaluate(
         log, evaluated, protocol, jobs=jobs, context=context, use_cache=use_cache

@@ -114,14 +114,14 @@ def intervals(
     labels: Sequence[str],
     series: _Series,
     unit: str,
-    floors: Sequence[float] = (),
+    baselines: Sequence[float] = (),
     own: int | None = None,
     width: float = _WIDTH,
 ) -> Figure:
     """A dot with whiskers for each label and series; (estimate, low, high), nan for none.
 
-    `floors` are lines through all, of each series its own. What lies far beyond the others is told
-    by an arrow and its figure. `own` is a label that stands out.
+    `baselines` are lines through all, of each series its own. What lies far beyond the others is an
+    arrow with its figure. `own` is a label that stands out.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -140,17 +140,17 @@ def intervals(
         )
         for place in np.flatnonzero(estimate > last):
             at = last, where[place]
-            told = f"{estimate[place]:.2f} →"
-            axes.annotate(told, at, (-2, 0), textcoords="offset points", **_BESIDE)
+            said = f"{estimate[place]:.2f} →"
+            axes.annotate(said, at, (-2, 0), textcoords="offset points", **_BESIDE)
         if number == 0 and own is not None:
             axes.hlines(where[own], low[own], high[own], color=_COLOURS[1], linewidth=3)
             axes.plot(estimate[own], where[own], "*", color=_COLOURS[1], markersize=13, zorder=4)
     if np.isfinite(last):
         axes.set_xlim(least - 0.04 * (last - least), last)
         unit = f"{unit}; →: beyond the axis"
-    for number, floor in enumerate(floors):
+    for number, baseline in enumerate(baselines):
         of_series = {"color": _colour(number)} if len(series) > 1 else {}
-        axes.axvline(floor, **{**_GUIDE, **of_series}, zorder=0)
+        axes.axvline(baseline, **{**_GUIDE, **of_series}, zorder=0)
     axes.set_yticks(places, shown)
     if width < _WIDTH:
         axes.tick_params(axis="y", labelsize=9)

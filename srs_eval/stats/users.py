@@ -273,7 +273,7 @@ COLUMNS = {"deck": "deck_id", "card": "card_id"}  # that groups have in parquet 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """k judged reviews with one model's predictions."""
+    """k evaluated reviews with one model's predictions."""
 
     p: FloatArray  # (k,)
     y: FloatArray  # (k,) 1.0 recalled
@@ -303,11 +303,11 @@ class Averages:
     means: Mapping[str, Mapping[str, float]]  # mode -> metric; nan where it is not defined at all
     groups: Mapping[str, int]  # mode -> number averaged over; reviews for "global"
     undefined: Mapping[str, Mapping[str, int]]  # mode -> metric -> groups left out
-    is_floor: bool = False
+    is_baseline: bool = False
 
 
 def averages(
-    label: str, found: Predictions, modes: Sequence[str] = MODES, *, is_floor: bool = False
+    label: str, found: Predictions, modes: Sequence[str] = MODES, *, is_baseline: bool = False
 ) -> Averages:
     """Means of LogLoss, RMSE and AUC over groups, each group counting the same."""
     means: dict[str, dict[str, float]] = {}
@@ -327,7 +327,7 @@ def averages(
             name: float(np.mean(each[~np.isnan(each)])) if not np.isnan(each).all() else np.nan
             for name, each in figures.items()
         }
-    return Averages(label, means, groups, undefined, is_floor)
+    return Averages(label, means, groups, undefined, is_baseline)
 
 
 def _by_group(y: FloatArray, p: FloatArray, group: IntArray) -> dict[str, FloatArray]:
@@ -361,11 +361,11 @@ def _auc(y: FloatArray, p: FloatArray, group: IntArray, groups: int) -> FloatArr
 def places(found: Sequence[Averages], mode: str, metric: str) -> list[int | None]:
     """The place of each by a metric's mean, from 1, equal ones sharing theirs.
 
-    None for the floor and without a mean.
+    None for the baseline and without a mean.
     """
     sign = -1 if metric == "AUC" else 1
     losses = [
-        np.nan if each.is_floor or mode not in each.means else sign * each.means[mode][metric]
+        np.nan if each.is_baseline or mode not in each.means else sign * each.means[mode][metric]
         for each in found
     ]
     known = sorted(round(loss, 6) for loss in losses if not np.isnan(loss))

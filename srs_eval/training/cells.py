@@ -272,7 +272,7 @@ def cross_entropy_slope(p, slope, passes, failures):
     return slope * (passes * (p - 1.0) + failures * p) / both
 
 
-def judged(p, slope, passes, failures):
+def evaluated(p, slope, passes, failures):
     """Both."""
     return cross_entropy(p, passes, failures), cross_entropy_slope(p, slope, passes, failures)
 
@@ -323,7 +323,7 @@ def network_pass(shape, order, done, w, batches, x, adam, scratch):
             for k in range(hidden):
                 z += w[outputs + k] * before[k]
             p, slope = recall_and_slope(shape.head, z, load(batches.target_delta_t, i))
-            lost, z_bar = judged(p, slope, load(batches.passes, i), load(batches.failures, i))
+            lost, z_bar = evaluated(p, slope, load(batches.passes, i), load(batches.failures, i))
             loss += lost
             store(scratch.recall, i, p)
             if done >= 0:

@@ -32,7 +32,7 @@ class Context:
     """Settings of a run that are no rule of the protocol."""
 
     sm2_target: float = 0.9  # retention that SM-2's intervals are taken to aim at
-    weights: Path | None = None  # folder of pretrained network weights
+    weights: Path | None = None  # folder of pretrained network weights, or RWKV's file
     device: str = "cpu"
     user: int = 0  # seeds the random streams of networks
     hyperparameters: Mapping[str, Value] = field(default_factory=dict)
@@ -49,8 +49,10 @@ class Context:
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         del found["tick"], found["hyperparameters"]
         if self.weights is not None:
-            files = (path for path in self.weights.iterdir() if path.is_file())
-            found["weights"] = content_digest(self.weights, files)
+            is_folder = self.weights.is_dir()
+            inside = self.weights.iterdir() if is_folder else [self.weights]
+            folder = self.weights if is_folder else self.weights.parent
+            found["weights"] = content_digest(folder, (path for path in inside if path.is_file()))
         return found
 
 
@@ -138,8 +140,8 @@ def refuse_unknown(
 
 def setup_in_words(values: Mapping[str, Value]) -> str:
     """ "epochs 12, learning_rate 0.0412"; "as published" where nothing differs."""
-    told = [
+    said = [
         f"{name} {value if isinstance(value, str) else format(value, '.4g')}"
         for name, value in sorted(values.items())
     ]
-    return ", ".join(told) or "as published"
+    return ", ".join(said) or "as published"

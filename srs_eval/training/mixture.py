@@ -16,7 +16,7 @@ import math
 from typing import NamedTuple
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.training.cells import gather_lanes, judged, scatter_lanes, sigmoid, tanh
+from srs_eval.training.cells import evaluated, gather_lanes, scatter_lanes, sigmoid, tanh
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.optimisers import adam_step
 from srs_eval.training.simd import broadcast, exp, load, log, rows_of, store, total, where
@@ -312,7 +312,7 @@ def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
             grown2, curve2 = _curve(t, s2, d2)
             p = (1.0 - 1e-7) * (share * curve1 + (1.0 - share) * curve2)
             passes, failures = load(batches.passes, i), load(batches.failures, i)
-            lost, p_bar = judged(p, scales[b] * (1.0 - 1e-7), passes, failures)
+            lost, p_bar = evaluated(p, scales[b] * (1.0 - 1e-7), passes, failures)
             loss += lost
             store(scratch.recall, i, p)
             if rate > 0.0:

@@ -95,7 +95,8 @@ def load_weights(
 
 def _find_weights(names: Iterable[str], context: Context) -> Path | None:
     """The weight file that serves, from the person's folder if they name one."""
-    folder = SHIPPED if context.weights is None else context.weights
+    given = context.weights
+    folder = SHIPPED if given is None or given.is_file() else given
     for name in names:
         for path in (folder / f"{name}.safetensors", folder / f"{name}_pretrain.pth"):
             if path.is_file():
@@ -156,7 +157,7 @@ def _read_adam(path: Path, changed_ns: int) -> tuple[Any, Any, int]:
 
 def no_weights(model: str, names: Iterable[str], context: Context) -> InputError:
     """What to say where `load_weights` finds nothing."""
-    if context.weights is None:
+    if context.weights is None or context.weights.is_file():
         return NotInstalled(
             f"Pretrained weights for {model} are not installed; give --weights DIR."
         )

@@ -376,11 +376,11 @@ def _length_order(lengths: IntArray, ties: Literal["stable", "quicksort"]) -> In
 
 
 def _scratch(
-    model: RecurrentModel, learned: Sequence[TrieBatches], judged: Sequence[TrieBatches] = ()
+    model: RecurrentModel, learned: Sequence[TrieBatches], evaluated: Sequence[TrieBatches] = ()
 ) -> Scratch:
     """Room for batches that are trained on and for others that are only evaluated."""
-    nodes = max(_nodes(batches) for batches in (*learned, *judged))
-    targets = max(len(batches.target_node) for batches in (*learned, *judged))
+    nodes = max(_nodes(batches) for batches in (*learned, *evaluated))
+    targets = max(len(batches.target_node) for batches in (*learned, *evaluated))
     taped = max((_nodes(batches) for batches in learned), default=LANES)
     p, constants = len(model.default), len(model.constants)
     tape = _tape_length(_steps(model), model.states, p, constants)

@@ -26,7 +26,7 @@ NAMES = tuple(Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines()
 whatever the card; "card" what is known of the card, and of cards like it."""
 COUNT = len(NAMES)
 
-_HALF_LIVES = (1.5, 5.0, 20.0, 80.0, 400.0)  # judged reviews
+_HALF_LIVES = (1.5, 5.0, 20.0, 80.0, 400.0)  # evaluated reviews
 _HALF_LIFE_SCALES = (2.0, 3.0, 5.0, 8.0, 10.0)
 _OFFSET_RATES = (0.02, 0.06, 0.2, 0.5)
 _DAY_DECAYS = (0.5, 0.8, 0.95)  # a day of activity
@@ -36,7 +36,7 @@ STATES, INTERVALS = 16, 12  # 4 states x 4 ratings; whole powers of two of days
 class _Timeline(NamedTuple):
     """All answers of a learner in the order in which they were given, (m,) each."""
 
-    trial: IntArray  # number of the judged review, -1 for others
+    trial: IntArray  # number of the evaluated review, -1 for others
     card: IntArray  # 0, 1, 2 ... in order of appearance
     rating: IntArray  # 1-4
     day: IntArray  # 0 and up, never falling
@@ -79,7 +79,7 @@ def _bounded(value: float, limit: float) -> float:
 
 
 def state_features(answers: _Timeline, z: FloatArray, features: FloatArray) -> None:
-    """Fill in the first COUNT columns of `features` (n, k): `NAMES` of each of n judged reviews.
+    """Fill in the first COUNT columns of `features` (n, k): `NAMES` of each of n evaluated reviews.
 
     They are 0 before; `z` are the base model's logits (n,), bounded by ±6.
     """
@@ -100,7 +100,7 @@ def state_features(answers: _Timeline, z: FloatArray, features: FloatArray) -> N
     # Today.
     today, day_before = -1, -1
     today_r, today_h, before_r, before_h = 0.0, 0.0, 0.0, 0.0
-    judged_today, all_today, new_today, agains_today = 0, 0, 0, 0
+    evaluated_today, all_today, new_today, agains_today = 0, 0, 0, 0
     # Cards that were last, or first, seen on a day; cards in one state; intervals of one length.
     last_day_r, last_day_h = np.zeros(days), np.zeros(days)
     first_day_r, first_day_h = np.zeros(days), np.zeros(days)
@@ -135,11 +135,11 @@ def state_features(answers: _Timeline, z: FloatArray, features: FloatArray) -> N
             if today >= 0:
                 before_r, before_h, day_before = today_r, today_h, today
             today, today_r, today_h, time_today = day, 0.0, 0.0, 0.0
-            judged_today, all_today, new_today, agains_today = 0, 0, 0, 0
+            evaluated_today, all_today, new_today, agains_today = 0, 0, 0, 0
 
-        judged = trial >= 0
+        evaluated = trial >= 0
         logit, p, h, state, interval = 0.0, 0.5, 0.25, 0, 0
-        if judged:
+        if evaluated:
             logit = _bounded(z[trial], 6.0)
             p = _logistic(logit)
             h = p * (1 - p)
@@ -167,7 +167,7 @@ def state_features(answers: _Timeline, z: FloatArray, features: FloatArray) -> N
             for at in range(len(_OFFSET_RATES)):
                 x[j] = offsets[at]
                 j += 1
-            x[j] = offsets[3] * math.exp(-days_off if judged_today == 0 else 0.0)
+            x[j] = offsets[3] * math.exp(-days_off if evaluated_today == 0 else 0.0)
             offset_today = today_r / (today_h + 1)
             x[j + 1], x[j + 2] = offset_today, offset_today * (logit - 2) / 2
             x[j + 3] = before_r / (before_h + 1)
@@ -186,8 +186,8 @@ def state_features(answers: _Timeline, z: FloatArray, features: FloatArray) -> N
             x[j + 11], x[j + 12] = _bounded(time_today, 2.0), _bounded(time_lately, 2.0)
             x[j + 13] = math.log1p(days_off) / 2
             j += 14
-            x[j] = math.log1p(judged_today) / 4 - 0.5
-            x[j + 1] = min(math.sqrt(judged_today) / 10, 3.0) - 0.5
+            x[j] = math.log1p(evaluated_today) / 4 - 0.5
+            x[j + 1] = min(math.sqrt(evaluated_today) / 10, 3.0) - 0.5
             x[j + 2] = math.log1p(all_today) / 4 - 0.5
             x[j + 3] = math.log1p(new_today) / 3
             j += 4
@@ -235,7 +235,7 @@ def state_features(answers: _Timeline, z: FloatArray, features: FloatArray) -> N
             x[j + 5] = math.log1p(row) / 10 - 0.8
 
         # From here on the answer is known.
-        if judged:
+        if evaluated:
             r = y - p
             for at in range(len(_HALF_LIVES)):
                 residuals[at] += (1 - 2 ** (-1 / _HALF_LIVES[at])) * (r - residuals[at])
@@ -265,7 +265,7 @@ def state_features(answers: _Timeline, z: FloatArray, features: FloatArray) -> N
             )
             step = 1 if y > 0 else -1
             run = run + step if run * step > 0 else step
-            judged_today += 1
+            evaluated_today += 1
             last_residual[card] = r
             card_r[card] += r
             card_h[card] += h
@@ -283,7 +283,7 @@ def state_features(answers: _Timeline, z: FloatArray, features: FloatArray) -> N
             same_fast += 0.1 * (r - same_fast)
             same_slow += 0.01 * (r - same_slow)
         else:
-            r = 0.0  # a later day that is not judged: no prediction to hold it against
+            r = 0.0  # a later day that is not evaluated: no prediction to hold it against
         all_slow += 0.05 * (r - all_slow)
         all_fast += 0.2 * (r - all_fast)
         hard_share += 0.03 * ((1.0 if rating == 2 else 0.0) - hard_share)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.training.cells import POWER, descend, judged, recall_and_slope
+from srs_eval.training.cells import POWER, descend, evaluated, recall_and_slope
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.simd import broadcast, exp, load, log, rows_of, store, where
 
@@ -40,7 +40,7 @@ class Batch(NamedTuple):
     """n histories (a multiple of LANES), the last ones perhaps empty, of at most l reviews."""
 
     reviews: FloatArray  # (2 l, n) interval in days and rating, 0 after a history's end
-    delta_t: FloatArray  # (n,) days to the judged review
+    delta_t: FloatArray  # (n,) days to the evaluated review
     passes: FloatArray  # (n,) weight of a pass there, and of a failure
     failures: FloatArray
     left: FloatArray  # (dropped(l), n) factors that dropout leaves; (1, 1) where there is none
@@ -375,7 +375,7 @@ def transformer_pass(done, w, batch, adam, scratch):
         p, slope = recall_and_slope(POWER, z, load(batch.delta_t, at))
         store(scratch.recall, at, p)
         if done >= 0:
-            _, z_bar = judged(p, slope, load(batch.passes, at), load(batch.failures, at))
+            _, z_bar = evaluated(p, slope, load(batch.passes, at), load(batch.failures, at))
             _decode_back(w, sums, batch, longest, at, memory, share, kept, d, z_bar, bar)
             _encode_back(w, sums, batch, longest, at, mixed, share, kept, bar)
     if done >= 0:

@@ -39,7 +39,7 @@ class Models:
         self.number = 0  # of runs
         self.backgrounds: list[Background] = []
         self._evaluated: tuple[ReviewLog, str, Protocol] | None = None
-        self._rows_before: _Rows | None = None  # to go back to, where others cannot be judged
+        self._rows_before: _Rows | None = None  # to go back to, where others cannot be evaluated
         self._graphs: dict[tuple[int, int], tuple[Result, CalibrationGraph]] = {}
         self._warm_up: list[WorkerPool] = []
         self._begun = threading.Event()  # once set, nothing more is compiled ahead
@@ -52,7 +52,7 @@ class Models:
         return Run()
 
     def choices(self) -> list[str]:
-        """What the receipt offers to evaluate: the models asked for at start, and the groups."""
+        """What the import summary offers: the models asked for at start, and the groups."""
         from srs_eval.models.configurations import GROUPS
 
         return list(dict.fromkeys([self._session.options.models, *GROUPS]))
@@ -117,18 +117,18 @@ class Models:
     @property
     def other_rows(self) -> _Rows | None:
         """The other rule of which reviews count, where what is open has reviews for both."""
-        receipt = self._session.receipt
-        if receipt is None or len(receipt.rows) < 2:
+        import_summary = self._session.import_summary
+        if import_summary is None or len(import_summary.rows) < 2:
             return None
         other: _Rows = "anki" if self.protocol.rows == "benchmark" else "benchmark"
-        return other if receipt.rows[other].kept else None
+        return other if import_summary.rows[other].kept else None
 
     def counts(self) -> tuple[int, int] | None:
-        """Numbers of reviews and of judged reviews under the protocol, once known."""
+        """Numbers of reviews and of evaluated reviews under the protocol, once known."""
         run = self.of_open_file
-        if run.reviews is None or run.judged is None or self.protocol != self.protocol_of_run:
+        if run.reviews is None or run.evaluated is None or self.protocol != self.protocol_of_run:
             return None
-        return run.reviews, run.judged
+        return run.reviews, run.evaluated
 
     def in_report(self) -> str:
         """Which are ranked in a report."""
@@ -166,7 +166,7 @@ class Models:
         self._evaluated = (log, self.asked, self.protocol)
         if again:
             self.run.models = before.models
-            self.run.reviews, self.run.judged = before.reviews, before.judged
+            self.run.reviews, self.run.evaluated = before.reviews, before.evaluated
         events = self._events(log, missing if again else None)
         deliver, ended = self._deliver(self.number), self._ended
         number = self.number
@@ -183,14 +183,14 @@ class Models:
 
         def events(cancel: threading.Event) -> Iterator[Event]:
             from srs_eval.engine.evaluate import evaluate
-            from srs_eval.engine.ranking import with_floors, with_own
+            from srs_eval.engine.ranking import with_baselines, with_own
             from srs_eval.models.configurations import resolve
 
             self.end_warm_up()
             wanted = missing
             if wanted is None:
                 wanted = with_own(resolve(self.asked, protocol), log, protocol)
-                wanted = with_floors(wanted, leaves_out=log.leaves_out)
+                wanted = with_baselines(wanted, leaves_out=log.leaves_out)
             return (self._evaluate or evaluate)(
                 log,
                 wanted,

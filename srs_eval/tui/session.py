@@ -107,9 +107,9 @@ class Session:
         self.state_folder = state_folder
         self.state = load_state(state_folder)
         self.log: ReviewLog | None = None
-        self.receipt: Inspection | None = None
+        self.import_summary: Inspection | None = None
         self.whole: _Opened | None = None  # before presets were chosen
-        self.judged_only: Chosen = ((), ())
+        self.evaluated_only: Chosen = ((), ())
         self.file_name = ""
         self._place: str | None = None  # of the open file; None for the demo
         self._reading = 0
@@ -232,7 +232,7 @@ class Session:
                 self.forget(str(path.absolute()))
             self.view.refuse("Can't read this file", outcome)
             return
-        self.whole, self.judged_only = outcome, ((), ())
+        self.whole, self.evaluated_only = outcome, ((), ())
         protocol = self.models.protocol
         if outcome[0].rows is not None and protocol.rows == self.config.rows:
             self.models.protocol = replace(protocol, rows="benchmark")  # chosen already
@@ -247,7 +247,7 @@ class Session:
 
     def _begin(self, opened: _Opened, name: str) -> None:
         """Ask about what has been read, or chosen of it."""
-        self.log, self.receipt = opened
+        self.log, self.import_summary = opened
         self.file_name = name
         self.models.forget()
         self.ask()
@@ -260,12 +260,12 @@ class Session:
     def close_file(self) -> None:
         self.models.cancel()
         self.cancel_answers()
-        self.log = self.receipt = self.whole = None
+        self.log = self.import_summary = self.whole = None
 
-    def judge_only(self, chosen: Chosen | None) -> None:
+    def evaluate_only(self, chosen: Chosen | None) -> None:
         """Answers and ranking of these presets and decks alone; of none chosen, of all."""
         whole = self.whole
-        if whole is None or chosen is None or chosen == self.judged_only:
+        if whole is None or chosen is None or chosen == self.evaluated_only:
             return
 
         def narrow() -> _Opened:
@@ -278,10 +278,10 @@ class Session:
 
         def narrowed(outcome: _Opened | Exception) -> None:
             if isinstance(outcome, Exception):
-                self.view.refuse("Can't judge this", outcome, "Back", "")
+                self.view.refuse("Can't evaluate this", outcome, "Back", "")
                 return
             self.models.reset()
-            self.judged_only = chosen
+            self.evaluated_only = chosen
             of = [each for each in whole[1].presets if str(each.id) in chosen[0]]
             of_decks = [each for each in whole[1].decks if str(each.id) in chosen[1]]
             names = [each.name or str(each.id) for each in of]
@@ -341,7 +341,7 @@ class Session:
             found.add(answers, questions)
             yield answers, questions
         if key is not None and not found.waiting and not found.failed:
-            entries = 0 if self.receipt is None else self.receipt.entries_read
+            entries = 0 if self.import_summary is None else self.import_summary.entries_read
             kept = saved.Kept(tuple(found.answers), now, entries, self.now())
             saved.keep(key, kept, self.state_folder)
             better = list(self._costs.in_short(log).values())
@@ -353,7 +353,9 @@ class Session:
         if self._place is None or not self.options.use_cache:
             return None
         options = self.options
-        return repr((self._place, options.user, options.decks, options.presets, self.judged_only))
+        return repr(
+            (self._place, options.user, options.decks, options.presets, self.evaluated_only)
+        )
 
     def cancel_answers(self) -> None:
         for background in self._asking:
@@ -401,9 +403,9 @@ class Session:
 
     def show_costs(self) -> None:
         """Show the answers, with what costs are known to be in the place of first estimates."""
-        told = {each.subject for each in self.overview.of("costs")}
+        stated = {each.subject for each in self.overview.of("costs")}
         better = self._costs.in_short(self.log)
-        self.overview.add([better[preset] for preset in told & better.keys()])
+        self.overview.add([better[preset] for preset in stated & better.keys()])
         self.view.answers_changed()
 
     def costs(self, preset: str | None) -> Iterator[Workload]:
@@ -446,8 +448,8 @@ class Session:
             return
         from srs_eval.report.learner import export_learner
 
-        presets = [log.presets[int(each)].name for each in self.judged_only[0]]
-        decks = [log.decks[int(each)].name for each in self.judged_only[1]]
+        presets = [log.presets[int(each)].name for each in self.evaluated_only[0]]
+        decks = [log.decks[int(each)].name for each in self.evaluated_only[1]]
         chosen = {
             "preset": [*self.options.presets, *presets],
             "deck": [*self.options.decks, *decks],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import REVIEW, ReviewLog
 from srs_eval.data.rows import only_preset, select_rows
 from srs_eval.data.trials import Trials, prepare_trials, recency_weights, rmse_bin_ids
-from srs_eval.metrics import log_losses, rmse_bins
+from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6
 from srs_eval.training.hyperparameters import Context
 
@@ -35,7 +36,9 @@ def in_sample(trials: Trials, parameters: Sequence[float]) -> tuple[float, float
     weights = recency_weights(len(trials))
     bins = rmse_bin_ids(trials.bin_delta_t, trials.bin_i, trials.bin_lapses)
     log_loss = float((log_losses(trials.y, p) * weights).sum() / weights.sum())
-    return log_loss, rmse_bins(trials.y, p, bins, weights)
+    _, place = np.unique(bins, return_inverse=True)
+    apart = np.bincount(place, trials.y - p) / np.bincount(place)  # weights are of bins only
+    return log_loss, math.sqrt(np.average(apart**2, weights=np.bincount(place, weights)))
 
 
 def with_hard(log: ReviewLog, share_of: int) -> ReviewLog:

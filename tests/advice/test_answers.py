@@ -96,7 +96,7 @@ def test_what_lacks_reviews_has_a_date_at_ones_own_pace(
     assert later.missing.date is None
 
 
-def test_a_single_preset_is_not_told_to_share(log: ReviewLog) -> None:
+def test_a_single_preset_is_not_said_to_share(log: ReviewLog) -> None:
     """One fit for all presets would be the preset's own, and pooling has nothing to draw to."""
     one = only_preset(log, "Preset 0")
     preset = one.presets[100]
@@ -207,14 +207,14 @@ def test_sentences_first_then_tables_of_80_columns(collection: Path, tmp_path: P
         (["--preset", "Facts", "--preset", "Nothing"], 'There is no preset "Nothing"'),
     ],
 )
-def test_what_cannot_be_compared_is_told(options: list[str], says: str, collection: Path) -> None:
+def test_what_cannot_be_compared_is_said(options: list[str], says: str, collection: Path) -> None:
     done = main_here("compare", collection, *options)
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_source_without_presets_or_with_chosen_rows_is_told(tmp_path: Path) -> None:
+def test_a_source_without_presets_or_with_chosen_rows_is_said(tmp_path: Path) -> None:
     """Questions that need presets; which model predicts best can be answered all the same."""
     table = tmp_path / "reviews.csv"
     lines = [

@@ -18,7 +18,7 @@ from tests.advice.helpers import with_hard
 # Hard
 
 
-def test_hard_for_what_was_forgotten_is_told_from_hard_for_what_was_not(log: ReviewLog) -> None:
+def test_hard_for_what_was_forgotten_is_said_from_hard_for_what_was_not(log: ReviewLog) -> None:
     loss = {}
     for button in (1, 3):
         learner = Learner.of(with_hard(log, button))

@@ -49,7 +49,7 @@ def test_stored_defaults_are_the_candidate_defaults(learner: Learner) -> None:
     assert np.array_equal(learner.predict(NOW), learner.predict("defaults"))
 
 
-def test_presets_never_optimized_are_judged_on_all_held_out_reviews(log: ReviewLog) -> None:
+def test_presets_never_optimized_are_evaluated_on_all_held_out_reviews(log: ReviewLog) -> None:
     never = replace(
         log,
         presets={
@@ -76,8 +76,8 @@ def test_parameters_that_the_source_does_not_tell_are_not_taken_for_none(log: Re
     bare = replace(log, presets={key: Preset(key, "") for key in log.presets})
     answers = compare(bare, questions=["parameters", "often", "retention"])
     first = answers[0]
-    told = " ".join(shown.sentences(first))
-    assert "does not say which parameters are in force: the defaults stand here" in told
+    stated = " ".join(shown.sentences(first))
+    assert "does not say which parameters are in force: the defaults stand here" in stated
     said = " ".join(sentence for answer in answers for sentence in shown.sentences(answer))
     assert "never been optimized" not in said
     assert "parameters in force (" not in said

@@ -142,9 +142,9 @@ def _pairs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 )
 def test_three_points_matter(recalled: float, half: float, one_sided: bool, level: str) -> None:
     found = Interval(recalled, half, 500, 60)
-    check = checks._judged(Check("old cards", "not yet"), found, 0.9, one_sided)
+    check = checks._evaluated(Check("old cards", "not yet"), found, 0.9, one_sided)
     assert (check.level, check.says) == (level, "")
-    few = checks._judged(Check("old cards", "not yet"), replace(found, reviews=99), 0.9)
+    few = checks._evaluated(Check("old cards", "not yet"), replace(found, reviews=99), 0.9)
     assert (few.level, few.says) == ("not yet", "few")
 
 

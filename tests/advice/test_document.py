@@ -82,7 +82,7 @@ def compared(path: Path, *options: str) -> dict[str, Any]:
     return found
 
 
-def test_a_wrong_document_is_told_from_a_right_one() -> None:
+def test_a_wrong_document_is_said_from_a_right_one() -> None:
     evidence = Unanswered("so it is")
     missing = Missing(300, None, "2026-12-15")
     unsure = Interval(-0.01, math.nan, 40, 1)

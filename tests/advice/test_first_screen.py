@@ -37,7 +37,7 @@ from srs_eval.tui.widgets.panes import BELOW, heights
 from tests.tui.app_world import make_answers, make_costs
 
 JARGON = re.compile(
-    r"\b(rows|judged|log loss|fresh|pooled|defaults|in force|held.out|recency|[0-9.]+ %)\b"
+    r"\b(rows|evaluated|log loss|fresh|pooled|defaults|in force|held.out|recency|[0-9.]+ %)\b"
 )
 CHINESE = "日本語の単語"
 
@@ -117,15 +117,15 @@ def test_the_act_is_the_one_that_gains_most() -> None:
     assert screen.panes[0].short == Line("Press Optimize for “Default”.", "fine", "●", "sure ●●●●●")
     assert screen.copied is make_answers()[1] or screen.copied == make_answers()[1]
     unsure = changed(OF_PRESETS, act="optimize", probability=0.6)
-    told = first_screen(unsure)
-    assert told.panes[0].short.text == "Change nothing."
-    assert told.panes[0].short.right == "could go either way ●○○○○"
-    assert told.copied is None
+    stated = first_screen(unsure)
+    assert stated.panes[0].short.text == "Change nothing."
+    assert stated.panes[0].short.right == "could go either way ●○○○○"
+    assert stated.copied is None
 
 
 def test_without_a_switch_nothing_is_pressed() -> None:
-    told = first_screen(off()).panes[0].short.text
-    assert told == "Turn FSRS on and press Optimize for “Default”."
+    stated = first_screen(off()).panes[0].short.text
+    assert stated == "Turn FSRS on and press Optimize for “Default”."
     one = [each for each in off() if each.subject != "Maps"]
     assert first_screen(one).panes[0].short.text == "Turn FSRS on and press Optimize."
     assert first_screen(off("SM-2")).panes[0].short.text == "Leave FSRS off."
@@ -256,11 +256,11 @@ def test_the_file_says_which_version_is_known() -> None:
                 each, evidence=replace(each.evidence, known=False), subject="all reviews"
             )
         unknown.append(each)
-    told = first_screen(unknown[:2], rows="benchmark").panes
-    assert told[0].short.text == "With FSRS on in Anki, press Optimize."
+    stated = first_screen(unknown[:2], rows="benchmark").panes
+    assert stated[0].short.text == "With FSRS on in Anki, press Optimize."
     assert (
         first_screen(off(answers=unknown[:2])).panes[0].short.text.startswith("Turn FSRS on and p")
     )
-    assert "Only an Anki collection" in told[2].short.text
+    assert "Only an Anki collection" in stated[2].short.text
     gone = first_screen(unknown[:2], rows="benchmark", gone=True).panes
     assert "suspended or deleted" in gone[2].short.text

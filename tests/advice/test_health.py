@@ -34,7 +34,7 @@ def test_health_check_near_both_limits(recall: float, items: int) -> None:
         0.0135 / (recall**0.504 - 1.14) + 0.176 / ((items / 1000) ** 0.825 + 2.22) + 0.101
     )
     outcomes = {
-        (better, calibrated): fsrs._judge_health(
+        (better, calibrated): fsrs._health_check(
             loss * (0.999 if better else 1.001),
             rmse * (0.999 if calibrated else 1.001),
             recall,
@@ -71,9 +71,9 @@ def test_whether_fsrs_is_right_joins_ones_own_reviews_with_other_peoples(
 
 
 def test_no_health_check_of_too_few_items() -> None:
-    assert fsrs._judge_health(0.3, 0.05, 0.9, 300) is None
-    assert fsrs._judge_health(0.3, 0.05, 0.9, 301) is not None
-    assert fsrs._judge_health(0.3, 0.05, 1.0, 1_000) is None
+    assert fsrs._health_check(0.3, 0.05, 0.9, 300) is None
+    assert fsrs._health_check(0.3, 0.05, 0.9, 301) is not None
+    assert fsrs._health_check(0.3, 0.05, 1.0, 1_000) is None
 
 
 def test_no_health_check_where_all_first_intervals_are_rare(learner: Learner) -> None:

@@ -137,13 +137,13 @@ def test_reviews_of_deleted_cards_and_of_no_preset_stay(log: ReviewLog) -> None:
     assert np.array_equal(left.time_s, everything.time_s[of_other])
 
 
-def test_a_list_that_no_review_depends_on_is_not_told(log: ReviewLog) -> None:
+def test_a_list_that_no_review_depends_on_is_not_said(log: ReviewLog) -> None:
     beside = replace(log, presets={**log.presets, 7: Preset(7, "Unused", {6: (0.5,) * 20}, 0.9)})
     assert compare(beside, questions=["health"]) == compare(log, questions=["health"])
     assert own_scheduler(beside) == own_scheduler(log)
 
 
-def test_where_too_little_is_left_it_is_told_why(log: ReviewLog) -> None:
+def test_where_too_little_is_left_it_is_said_why(log: ReviewLog) -> None:
     both = with_list(log, UNUSABLE["20 numbers"], 100, 101)
     with pytest.raises(NotEnoughData, match=r"Preset 0 is left out.*Preset 1 is left out.*Anki$"):
         compare(both)
@@ -183,7 +183,7 @@ def test_the_ranking_takes_the_defaults_there_and_says_so(log: ReviewLog) -> Non
     mine = tuple(np.array(fsrs6.DEFAULT) * 1.03)
     (own,) = resolve("your parameters")
     learner = with_list(broken(log), mine, 100)
-    learner = replace(learner, receipt=replace(log.receipt, fsrs_enabled=True))
+    learner = replace(learner, import_summary=replace(log.import_summary, fsrs_enabled=True))
     session = Session(learner)
     result = session.run(own)
     trials = session.trials(own.protocol)
@@ -198,7 +198,7 @@ def test_the_ranking_takes_the_defaults_there_and_says_so(log: ReviewLog) -> Non
     assert list(result.parameters or ()) == [100]
     assert f"defaults for {of_second.sum():,} reviews" in " ".join(result.notes)
     assert "Preset 1" in " ".join(result.notes)
-    assert 0 < result.flattered <= of_first.sum()
+    assert 0 < result.in_sample <= of_first.sum()
     assert own_scheduler(learner) == "FSRS-6-own"
     both = with_list(learner, UNUSABLE["no number"], 100, 101)
     with pytest.raises(NotEnoughData, match="Preset 0"):

@@ -1,4 +1,4 @@
-"""Where a model errs: every judged review counts once, and a planted error is found."""
+"""Where a model errs: every evaluated review counts once, and a planted error is found."""
 
 from __future__ import annotations
 

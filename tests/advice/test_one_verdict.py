@@ -40,8 +40,8 @@ def verdicts_of(learner: Learner, equivalence: float) -> list[dict[str, str]]:
     assert isinstance(preset, OfPreset | OfAll)
     opposite = {"better": "worse", "worse": "better"}
     reversed_ = [  # told the other way round
-        {each.name: opposite.get(each.verdict or "", each.verdict or "") for each in told}
-        for told in (models.models, preset.held_out)
+        {each.name: opposite.get(each.verdict or "", each.verdict or "") for each in stated}
+        for stated in (models.models, preset.held_out)
     ]
     pairs = [
         {each.name: str(each.verdict) for each in fit.against},
@@ -74,7 +74,7 @@ def test_a_pair_has_one_verdict(single: ReviewLog, equivalence: float) -> None:
 
 
 @pytest.mark.parametrize("entries", [120, 300, 900])
-def test_no_share_of_a_few_reviews_is_told(log: ReviewLog, entries: int) -> None:
+def test_no_share_of_a_few_reviews_is_said(log: ReviewLog, entries: int) -> None:
     assert log.entries is not None
     columns = {name: column[:entries] for name, column in vars(log.entries).items()}
     few = replace(log, entries=replace(log.entries, **columns))

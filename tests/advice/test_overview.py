@@ -34,7 +34,7 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.fsrs import how_well
 from srs_eval.advice.over_time import do_i_remember_enough, does_it_mean_it, was_i_predictable
-from srs_eval.advice.overview import UNTOLD, Overview, _to_compile_side_by_side, overview
+from srs_eval.advice.overview import CANT_TELL, Overview, _to_compile_side_by_side, overview
 from srs_eval.advice.questions import (
     OF_PRESETS,
     REGISTRY,
@@ -44,10 +44,10 @@ from srs_eval.advice.questions import (
 )
 from srs_eval.advice.saved import Kept, improve, keep, last
 from srs_eval.advice.sentences import (
+    difference_in_words,
     month_in_words,
     parameter_line,
     parsed_parameters,
-    told,
 )
 from srs_eval.advice.tables import Pane, Table
 from srs_eval.advice.workload.estimate import Question, Workload, at_a_glance, workload
@@ -103,8 +103,8 @@ def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
     assert not found.waiting
     asked = {question for task in TASKS for question in task} - BESIDE
     assert asked <= {each.question for each in found.answers}
-    told = {each.question for line in found.lines for each in line.answers}
-    assert told - BESIDE == asked - {"steps"}  # what can't be told yet is one line
+    said = {each.question for line in found.lines for each in line.answers}
+    assert said - BESIDE == asked - {"steps"}  # what can't be told yet is one line
     assert all(shown.line(line.answers[-1:]) for line in found.lines)
     presets = [line for line in found.lines if line.question == OF_PRESETS]
     assert len(presets) == 2  # those in use, of three
@@ -122,7 +122,7 @@ def test_without_presets_there_are_the_answers_that_need_none(log: ReviewLog) ->
     assert all(line.answers for line in found.lines)
 
 
-def test_too_few_reviews_are_told_for_each_question(log: ReviewLog) -> None:
+def test_too_few_reviews_are_said_for_each_question(log: ReviewLog) -> None:
     assert log.entries is not None
     few = replace(
         log, entries=replace(log.entries, **{n: c[:8] for n, c in vars(log.entries).items()})
@@ -239,7 +239,7 @@ async def test_parameters_are_copied_as_anki_takes_them(tmp_path: Path) -> None:
         await until(pilot, on(app, "EvidenceScreen"))
         app.copy_to_clipboard("")
         await pilot.press("y")  # what is remembered has no parameters
-        await until(pilot, lambda: "no parameters to copy" in " ".join(app.told))
+        await until(pilot, lambda: "no parameters to copy" in " ".join(app.said))
         assert app.clipboard == ""
 
 
@@ -270,8 +270,8 @@ async def test_copied_is_said_only_where_it_is_known(
         await until(pilot, lambda: "answered in" in text_of(app))
         await pilot.press("y")
         says = "Copied." if taken else "if nothing pastes"
-        await until(pilot, lambda: says in " ".join(app.told))
-        assert ("Copied." in " ".join(app.told)) is taken
+        await until(pilot, lambda: says in " ".join(app.said))
+        assert ("Copied." in " ".join(app.said)) is taken
 
 
 async def test_closing_asks_only_for_models_that_were_asked_for(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ async def test_closing_asks_only_for_models_that_were_asked_for(tmp_path: Path) 
         await until(pilot, engine.closed.is_set)
 
 
-def test_suspended_cards_are_judged_all_the_same(log: ReviewLog) -> None:
+def test_suspended_cards_are_evaluated_all_the_same(log: ReviewLog) -> None:
     """Anki's optimizer takes none of them; whether FSRS fits can still be told."""
     suspended = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
     found = answered(replace(log, cards=suspended))
@@ -319,12 +319,12 @@ def test_a_difference_says_which_side_is_better(
     low: float, high: float, in_short: str, in_full: str
 ) -> None:
     difference = Interval((low + high) / 2, (high - low) / 2)
-    assert told(difference, 3) == in_short
-    assert not in_full or told(difference) == in_full
-    assert told(Interval(-0.002, math.nan)) == "0.0020 better"
+    assert difference_in_words(difference, 3) == in_short
+    assert not in_full or difference_in_words(difference) == in_full
+    assert difference_in_words(Interval(-0.002, math.nan)) == "0.0020 better"
 
 
-def test_how_often_to_optimize_is_told_of_all_presets_at_once() -> None:
+def test_how_often_to_optimize_is_said_of_all_presets_at_once() -> None:
     answers = [
         Finding("often", "Words", "every +10 %", evidence=Often("safe")),
         Finding("often", "Maps", "every +25 %", evidence=Often("as good")),
@@ -337,20 +337,20 @@ def test_how_often_to_optimize_is_told_of_all_presets_at_once() -> None:
     )
 
 
-def test_too_few_reviews_for_anything_are_told_once(log: ReviewLog) -> None:
-    """What there is to judge and what a verdict needs: no other number of reviews is said."""
+def test_too_few_reviews_for_anything_are_said_once(log: ReviewLog) -> None:
+    """What there is to evaluate and what a verdict needs: no other number of reviews is said."""
     assert log.entries is not None
     first = {n: c[:300] for n, c in vars(log.entries).items()}
     found = answered(replace(log, entries=replace(log.entries, **first)))
-    judged = next(each.interval for each in found.of("fit"))
-    assert judged is not None
-    left = (UNTOLD, "costs", "often", "split", "health", WRONG, OF_PRESETS)
+    evaluated = next(each.interval for each in found.of("fit"))
+    assert evaluated is not None
+    left = (CANT_TELL, "costs", "often", "split", "health", WRONG, OF_PRESETS)
     others = (line for line in found.lines if line.question not in left)
     lines = [shown.line(line.answers) for line in others]
     said = " ".join([said_first(found), *lines])
     assert set(re.findall(r"[\d,]*\d", said)) == {
-        f"{1_000 - judged.reviews:,}",
-        str(20 - judged.days),
+        f"{1_000 - evaluated.reviews:,}",
+        str(20 - evaluated.days),
     }
     (split,) = (shown.line(line.answers) for line in found.lines if line.question == "split")
     assert split.startswith("Let your 2 presets share parameters for now: ")
@@ -411,8 +411,8 @@ def test_whether_to_change_leads_to_one_act(alone: str) -> None:
 
 def test_a_row_without_a_verdict_has_a_dot_of_its_own() -> None:
     columns = ("candidate", "log loss", "minus now", "verdict")
-    told = (("pooled", "better"), ("one for all, as pooled", ""), ("deck", "the same"))
-    rows = tuple((name, None, Interval(-0.01, 0.004), says) for name, says in told)
+    said = (("pooled", "better"), ("one for all, as pooled", ""), ("deck", "the same"))
+    rows = tuple((name, None, Interval(-0.01, 0.004), says) for name, says in said)
     shown = drawn_table(Table("", columns, rows)).draw(120)
     better, beside, same = shown.plain.strip().splitlines()[-3:]
     assert "●" in better
@@ -431,30 +431,28 @@ def test_one_reason_for_all_questions_has_one_line() -> None:
     assert len(some.lines) > 1
 
 
-def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
+def test_whether_to_change_to_fsrs_is_said_first(log: ReviewLog) -> None:
     """Of who schedules with something else: the older scheduler, or SuperMemo's predictions."""
     assert log.entries is not None
-    off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
-    told = how_well(Learner.of(off), 0.002)
-    assert shown.sentences(told)[0].startswith("Turn FSRS on, with parameters fitted to you (")
-    assert told.act == "turn on"
-    assert "SM-2, your scheduler" in shown.sentences(told)[0]
-    assert "FSRS would predict you" in shown.sentences(told)[1]
+    off = replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
+    said = how_well(Learner.of(off), 0.002)
+    assert shown.sentences(said)[0].startswith("Turn FSRS on, with parameters fitted to you (")
+    assert said.act == "turn on"
+    assert "SM-2, your scheduler" in shown.sentences(said)[0]
+    assert "FSRS would predict you" in shown.sentences(said)[1]
     drawn = np.random.default_rng(1)
     sure = {"SuperMemo SM-15": drawn.uniform(0.1, 0.9, len(log.entries.time_ms))}
     brought = replace(log, decks={}, presets={}, cards=Cards.empty(), predictions=sure)
-    told = how_well(Learner.of(brought, protocol=WHOLE), 0.002)
-    assert shown.sentences(told)[0].startswith(
+    said = how_well(Learner.of(brought, protocol=WHOLE), 0.002)
+    assert shown.sentences(said)[0].startswith(
         "Change to FSRS? Yes, with parameters fitted to you: it would predict you "
     )
     found = Overview("benchmark")
-    found.add([told, unanswered("models", "of no matter here")])
+    found.add([said, unanswered("models", "of no matter here")])
     assert found.lines[0].title == "FSRS for you?"
-    assert shown.line(found.lines[0].answers).startswith("better than SuperMemo SM-15 (")
-    assert "than your average (" in shown.line(found.lines[0].answers)
 
 
-def test_ones_own_parameters_are_told_before_what_a_fit_would_add(log: ReviewLog) -> None:
+def test_ones_own_parameters_are_said_before_what_a_fit_would_add(log: ReviewLog) -> None:
     """On the same reviews, with what the presets hold; a fit comes second."""
     stored = {6: (0.1, 0.5, 1.0, 3.0, *fsrs6.DEFAULT[4:])}
     presets = {key: replace(each, fsrs_parameters=stored) for key, each in log.presets.items()}
@@ -525,14 +523,14 @@ def test_what_cannot_be_told_apart_is_not_called_equal(
     learner = Learner.of(replace(log, presets=presets))
     monkeypatch.setattr(Learner, "predict", lambda self, *_: np.full(len(self.trials), 0.9))
     half = 0.05 if recall == 0.93 else 0.02
-    told = replace(mean_interval(learner.trials.y, learner.trials.day), estimate=recall)
-    monkeypatch.setattr(Learner, "interval", lambda *_: replace(told, half_width=half))
+    said = replace(mean_interval(learner.trials.y, learner.trials.day), estimate=recall)
+    monkeypatch.setattr(Learner, "interval", lambda *_: replace(said, half_width=half))
     assert does_it_mean_it(learner).says == says
     assert next(do_i_remember_enough(learner, list(learner.groups), 0.002)).says == says
 
 
 def test_nobody_desired_a_retention_while_fsrs_was_off(log: ReviewLog) -> None:
-    off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
+    off = replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
     learner = Learner.of(off)
     answer = next(do_i_remember_enough(learner, list(learner.groups), 0.002))
     assert answer.says == "not asked for"
@@ -561,7 +559,7 @@ def test_what_is_remembered_is_grouped_worst_first() -> None:
     )
 
 
-def test_whether_fsrs_is_right_is_told_of_presets_together() -> None:
+def test_whether_fsrs_is_right_is_said_of_presets_together() -> None:
     def answer(name: str, act: str = "", probability: float | None = None) -> Finding:
         return Finding("health", name, act, probability, evidence=Health(None, None))
 
@@ -573,57 +571,18 @@ def test_whether_fsrs_is_right_is_told_of_presets_together() -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_what_another_retention_costs_is_a_line(simulated_collection: Path, enabled: bool) -> None:
+def test_what_another_retention_costs_is_said_at_a_glance(
+    simulated_collection: Path, enabled: bool
+) -> None:
     """Also of who has not turned FSRS on: it is what they would ask before they do."""
     log = srs_eval.load(simulated_collection)
-    answer = at_a_glance(replace(log, receipt=replace(log.receipt, fsrs_enabled=enabled)))
+    answer = at_a_glance(
+        replace(log, import_summary=replace(log.import_summary, fsrs_enabled=enabled))
+    )
     rows = {row[0]: row for row in shown.tables(answer)[0].rows}
     assert 0 < float(str(rows["0.85"][2])) < float(str(rows["0.90"][2]))
     assert [row[1] for row in rows.values()].count("now") == 1
     assert ("SM-2" in rows) == (not enabled)
-    line = shown.line([answer])
-    assert line.startswith(f"{answer.subject}: ~")
-    assert (f"~{rows['0.85'][2]} at 85 %" in line) == (not enabled)
-    assert ("were FSRS on" in line) == (not enabled)
-    assert (" now (w works out" in line) == enabled
-    assert "SM-2 as now" not in line
-
-
-@pytest.mark.parametrize(
-    ("done", "now", "schedule", "says"),
-    [
-        (
-            *(0, 52.0, "the parameters in force"),
-            "~52 now (w works out what optimizing and other retentions change)",
-        ),
-        (
-            *(2, 52.0, "the parameters in force"),
-            "~52 now; once optimized 87 (79-95) at 92 %, 46 (42-51) at 85 % "
-            "(90 % ranges, w tells more)",
-        ),
-        (
-            *(0, None, "the parameters in force"),
-            "~87 at 92 % (now), ~46 at 85 %, once optimized (a first estimate, w tells more)",
-        ),
-        (
-            *(0, 52.0, "SM-2"),
-            "~46 at 85 %, ~70 at 90 %, were FSRS on and once optimized "
-            "(a first estimate, w tells more)",
-        ),
-        (
-            *(2, 52.0, "SM-2"),
-            "46 (42-51) at 85 %, 70 (63-76) at 90 %, were FSRS on and once optimized; SM-2 as now "
-            "~52, with the same cards (90 % ranges, w tells more)",
-        ),
-    ],
-)
-def test_the_load_of_now_is_not_that_of_optimized_parameters(
-    done: int, now: float | None, schedule: str, says: str
-) -> None:
-    found = make_costs("Words", 0.92, 3.48, done)
-    as_now = None if now is None else (now, 17.0, 900.0, 0.9, 0.0)
-    found = replace(found, as_now=as_now, schedule=schedule)
-    assert shown.line([found.glance]) == f"Words: {says}"
 
 
 async def test_closing_asks_while_questions_are_open(tmp_path: Path) -> None:
@@ -662,10 +621,10 @@ async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
             await until(pilot, lambda evidence=evidence: evidence in text_of(app))
         await pilot.press(*["escape"] * 3)  # the file stays open
         await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: "Ctrl-O chooses another" in " ".join(app.told))
+        await until(pilot, lambda: "Ctrl-O chooses another" in " ".join(app.said))
 
 
-async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
+async def test_presets_and_decks_are_evaluated_alone(tmp_path: Path) -> None:
     answers = MadeUpAnswers()
     asked_anew = Options(use_cache=False)  # else what was answered before is shown again
     app = make_app(tmp_path, FILE, answer=answers, options=asked_anew)
@@ -686,14 +645,14 @@ async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
         of_default = answers.asked[1]
         assert set(of_default.cards.deck_id.tolist()) == {10}
         assert app.session.file_name == "collection.anki2 · Default"
-        # A row of the receipt does the same, and nothing chosen takes all back.
+        # A row of the import summary does the same, and nothing chosen takes all back.
         await pilot.press("P")
         await until(pilot, on(app, "ChooseScreen"))
         await pilot.press("home", "space", "enter")
         await until(pilot, lambda: len(answers.asked) == 3 and on(app, "AnswersScreen")())
         assert len(answers.asked[2].cards.deck_id) == len(answers.asked[0].cards.deck_id)
         await pilot.press("i")
-        await until(pilot, on(app, "ReceiptScreen"))
+        await until(pilot, on(app, "ImportSummaryScreen"))
         app.screen.query_one("TabbedContent").active = "per-deck"  # type: ignore[attr-defined]
         decks = app.screen.query_one("#decks")
         decks.focus()
@@ -775,7 +734,7 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
     monkeypatch.setattr("srs_eval.advice.workload.estimate.workload", workload)
     app = make_app(tmp_path, FILE)
 
-    def told(preset: str | None) -> list[bool]:
+    def said(preset: str | None) -> list[bool]:
         return [found.drawn for found in app.session.costs(preset)]
 
     async with app.run_test(size=(80, 24)) as pilot:
@@ -783,13 +742,13 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
         begun = app.session.costs("Default")
         assert not next(begun).drawn
         begun.close()  # left before the end: nothing is kept
-        assert told(None) == [False, True]
-        assert told(None) == [True]
-        assert told("Default") == [True]  # the same preset by its name
-        assert told("Other") == [False, True]
+        assert said(None) == [False, True]
+        assert said(None) == [True]
+        assert said("Default") == [True]  # the same preset by its name
+        assert said("Other") == [False, True]
         assert asked == ["Default", None, "Other"]
         app.session.log = make_log()  # another file
-        assert told("Default") == [False, True]
+        assert said("Default") == [False, True]
 
 
 async def test_the_line_of_costs_has_ranges_once_they_are_worked_out(

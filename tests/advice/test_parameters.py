@@ -49,8 +49,8 @@ def off(log: ReviewLog) -> list[Finding]:
     """Of somebody whose presets hold parameters while FSRS is off."""
     stored = {6: (0.1, 0.5, 1.0, 3.0, *fsrs6.DEFAULT[4:])}
     presets = {key: replace(each, fsrs_parameters=stored) for key, each in log.presets.items()}
-    receipt = replace(log.receipt, fsrs_enabled=False)
-    return of_presets(replace(log, presets=presets, receipt=receipt))
+    import_summary = replace(log.import_summary, fsrs_enabled=False)
+    return of_presets(replace(log, presets=presets, import_summary=import_summary))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_what_gains_less_than_half_of_what_is_equal_is_no_act(log: ReviewLog) ->
 
 
 def test_the_parameters_in_force_have_one_figure_on_the_same_reviews(log: ReviewLog) -> None:
-    """Where they are judged on others, both say which."""
+    """Where they are evaluated on others, both say which."""
     never = {
         key: replace(preset, fsrs_parameters={}, modified_s=None)
         for key, preset in log.presets.items()
@@ -110,20 +110,20 @@ def test_the_parameters_in_force_have_one_figure_on_the_same_reviews(log: Review
         presets = [found for found in ask("parameters", asked) if found.probabilities]
         (fit,) = ask("fit", asked)
         assert isinstance(fit.evidence, Fit)
-        whole = fit.evidence.of("FSRS").log_loss
+        whole = fit.evidence.of("FSRS")[0].log_loss
         now = [evidence_of(found).candidates[0].log_loss for found in presets]
         reviews = [figure.reviews for figure in now if figure is not None]
-        told = " ".join(shown.sentences(fit))
+        said = " ".join(shown.sentences(fit))
         titles = [shown.tables(found)[0].title for found in presets]
         if is_stored:
             assert sum(reviews) != whole.reviews
-            assert "better here than on the reviews since" in told
+            assert "better here than on the reviews since" in said
             assert all("since these were set" in title for title in titles)
             continue
         assert sum(reviews) == whole.reviews
         mean = np.average([figure.estimate for figure in now if figure], weights=reviews)
         assert whole.estimate == pytest.approx(mean)
-        assert "reviews since" not in told
+        assert "reviews since" not in said
         for found in presets:  # defaults in force are one row, and in one table
             rows = [row["candidate"] for table in shown.tables(found) for row in table.records()]
             assert sum(str(row).startswith("FSRS's defaults") for row in rows) == 1
@@ -149,8 +149,8 @@ def test_every_preset_has_an_act_and_how_sure_it_is(log: ReviewLog) -> None:
         seen = f"{finding.reviews:,} reviews since these were set, which no candidate had seen"
         assert table.title.endswith(seen)
     assert isinstance(whole.evidence, OfAll)
-    told = {subject: act for act, names in whole.evidence.by_act for subject in names}
-    assert told == {finding.subject: finding.act for finding in each}
+    said = {subject: act for act, names in whole.evidence.by_act for subject in names}
+    assert said == {finding.subject: finding.act for finding in each}
     assert whole.parameters is None
 
 
@@ -167,9 +167,9 @@ def test_while_fsrs_is_off_the_defaults_are_in_force(off: list[Finding]) -> None
         assert now.log_loss == defaults.log_loss
         assert finding.probabilities is not None
         assert finding.probabilities[DEFAULTS] == 0.0  # they are no change
-        told = shown.sentences(finding)
-        assert told[0].startswith("Once FSRS is on: ") == (finding.act != KEEP)
-        assert "by optimizing again" not in told[1]
+        said = shown.sentences(finding)
+        assert said[0].startswith("Once FSRS is on: ") == (finding.act != KEEP)
+        assert "by optimizing again" not in said[1]
 
 
 def test_to_keep_is_sure_where_a_change_would_gain_next_to_nothing(

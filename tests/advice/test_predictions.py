@@ -1,4 +1,4 @@
-"""Predictions of one's own and of other programs, judged beside FSRS."""
+"""Predictions of one's own and of other programs, evaluated beside FSRS."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _own_predictions(learner: Learner, path: Path, header: str) -> Path:
         ("mine.parquet", "review_id,p", "mine"),
     ],
 )
-def test_own_predictions_are_judged_beside_the_others(
+def test_own_predictions_are_evaluated_beside_the_others(
     file: str, header: str, model: str, log: ReviewLog, learner: Learner, tmp_path: Path
 ) -> None:
     path = _own_predictions(learner, tmp_path / file, header)
@@ -81,7 +81,7 @@ def test_own_predictions_are_judged_beside_the_others(
         ("review_id,p\n1,0.5\n", "cover 0 of the"),
     ],
 )
-def test_predictions_that_cannot_be_judged(
+def test_predictions_that_cannot_be_evaluated(
     text: str, says: str, log: ReviewLog, tmp_path: Path
 ) -> None:
     path = tmp_path / "mine.csv"
@@ -110,7 +110,7 @@ def supermemo(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
     return replace(read, user=None, predictions={"SuperMemo SM-15": said})
 
 
-def test_other_programs_predictions_are_judged_beside_fsrs(supermemo: ReviewLog) -> None:
+def test_other_programs_predictions_are_evaluated_beside_fsrs(supermemo: ReviewLog) -> None:
     first, answer, *_ = compare(supermemo, parameters={"mine": fsrs6.DEFAULT})
     assert [first.question, answer.question] == ["parameters", "models"]
     rows = {row["model"]: row for row in shown.tables(answer)[0].records()}

@@ -162,12 +162,12 @@ def test_decks_of_a_preset_are_compared_as_presets_are(log: ReviewLog) -> None:
     assert "decks" in shown.sentences(answers[1])[0]
 
 
-def test_a_search_of_its_own_is_told(log: ReviewLog) -> None:
+def test_a_search_of_its_own_is_said(log: ReviewLog) -> None:
     preset = replace(log.presets[100], search="deck:Geography -tag:marked")
     answers = compare(replace(log, presets={**log.presets, 100: preset}), questions=["parameters"])
-    told = [each for each in answers if "a search of its own" in " ".join(shown.sentences(each))]
-    assert [each.subject for each in told] == ["Preset 0"]
-    assert "'deck:Geography -tag:marked'" in shown.sentences(told[0])[-1]
+    said = [each for each in answers if "a search of its own" in " ".join(shown.sentences(each))]
+    assert [each.subject for each in said] == ["Preset 0"]
+    assert "'deck:Geography -tag:marked'" in shown.sentences(said[0])[-1]
 
 
 # How often

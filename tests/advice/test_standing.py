@@ -35,8 +35,8 @@ def test_figures_are_those_of_a_run_with_fsrs_5(log: ReviewLog) -> None:
     run = evaluate(log, ["FSRS-5", "AVG"], use_cache=False)
     own = run["FSRS-5"]
     assert isinstance(finding.evidence, Standings)
-    told = {each.metric: each.figure for each in finding.evidence.metrics}
-    assert told == {
+    said = {each.metric: each.figure for each in finding.evidence.metrics}
+    assert said == {
         metric: own.metrics.to_upstream()[metric] for metric in ("LogLoss", "RMSE(bins)", "AUC")
     }
     assert finding.reviews == own.size

@@ -54,7 +54,7 @@ def stages(log: ReviewLog) -> list[Workload]:
 
 @pytest.fixture(scope="module")
 def off(log: ReviewLog) -> ReviewLog:
-    return replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
+    return replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def test_new_cards_are_those_that_there_are(log: ReviewLog, stages: list[Workloa
 
 
 @pytest.mark.parametrize("is_off", [False, True])
-def test_todays_schedule_is_told_of_the_same_cards(
+def test_todays_schedule_is_said_of_the_same_cards(
     log: ReviewLog, off: ReviewLog, is_off: bool
 ) -> None:
     """Of who has not turned FSRS on, SM-2's: it is what they would ask before they do."""
@@ -144,20 +144,17 @@ def test_todays_schedule_is_told_of_the_same_cards(
     assert now is not None
     assert found.median[found.at(0.75), REVIEWS] < now[REVIEWS] < 2 * found.median[-1, REVIEWS]
     assert found.learned < now[KNOWN] < found.learned + found.unseen
-    told, known = f"{now[REVIEWS]:,.0f}", f"{now[KNOWN]:,.0f}"
+    stated, known = f"{now[REVIEWS]:,.0f}", f"{now[KNOWN]:,.0f}"
     schedule = "SM-2 goes" if is_off else "the parameters in force go"
-    says = f"While {schedule} on scheduling, the same cards take about {told} reviews"
+    says = f"While {schedule} on scheduling, the same cards take about {stated} reviews"
     assert says in said(found)
     assert ("Were FSRS on" in said(found)) == is_off
     row = tables(found.finding)[0].rows[-1]
-    assert row[:3] == ("SM-2" if is_off else f"{found.desired:.2f}", "now", told)
+    assert row[:3] == ("SM-2" if is_off else f"{found.desired:.2f}", "now", stated)
     assert row[4:] == (known, f"{100 * now[RECALLED]:.0f} %")
     made = document(found)
     assert made["now"]["reviews"] == now[REVIEWS]
     assert made["schedule"] == ("SM-2" if is_off else "the parameters in force")
-    text = line([found.glance])
-    assert (f"SM-2 as now ~{told}, with the same cards" in text) == is_off
-    assert (f"~{told} now" in text) == (not is_off)
 
 
 def test_the_first_screen_has_the_same_figures(log: ReviewLog, off: ReviewLog) -> None:
@@ -178,7 +175,7 @@ def test_a_glance_is_kept_as_it_was(stages: list[Workload], tmp_path: Path) -> N
         assert kept.findings == (found.glance,)
 
 
-def test_overdue_cards_are_told_with_what_they_cost(log: ReviewLog, stages: list[Workload]) -> None:
+def test_overdue_cards_are_said_with_what_they_cost(log: ReviewLog, stages: list[Workload]) -> None:
     later = next(workload(log, question=replace(QUICK, after=30)))
     assert later.overdue > stages[0].overdue
     assert later.learned == stages[0].learned
@@ -189,14 +186,11 @@ def test_overdue_cards_are_told_with_what_they_cost(log: ReviewLog, stages: list
     assert says in said(later)
     assert says in " ".join(sentences(later.glance))
     assert document(later)["backlog"] == {"reviews": reviews, "minutes": minutes}
-    assert "overdue" not in line([stages[0].glance])
-    much = replace(later, overdue=4_339, backlog=(2_595.0, 1_910.0))
-    assert "; 4,339 overdue cards take 1,910 minutes (w works out" in line([much.glance])
     slight = replace(later, backlog=(3.0, 0.5))
     assert "not enough to be felt" in said(slight)
 
 
-def test_few_reviews_are_told_in_a_sentence(
+def test_few_reviews_are_said_in_a_sentence(
     log: ReviewLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "few.anki2"
@@ -217,7 +211,7 @@ def test_few_reviews_are_told_in_a_sentence(
 
 
 def test_suspended_cards_have_one_rule(suspended: ReviewLog) -> None:
-    """Presets are not judged; the models are, on the benchmark's rows, as the app does."""
+    """Presets are not evaluated; the models are, on the benchmark's rows, as the app does."""
     assert questions_for(suspended) == (OF_PRESETS, MODELS, WRONG)
     assert {each.question for each in compare(suspended)} == {OF_PRESETS, MODELS, WRONG}
     with pytest.raises(NotEnoughData, match="all your cards are suspended"):
@@ -229,10 +223,10 @@ def test_suspended_cards_have_one_rule(suspended: ReviewLog) -> None:
 
 def test_one_setting_has_one_figure(stages: list[Workload]) -> None:
     last = stages[-1]
-    told = last.finding
-    rows = {row[0]: row for row in reversed(tables(told)[0].rows)}
+    stated = last.finding
+    rows = {row[0]: row for row in reversed(tables(stated)[0].rows)}
     row = rows[f"{last.desired:.2f}"]
-    assert f"takes {row[2]} reviews and {row[3]} minutes a day" in sentences(told)[0]
+    assert f"takes {row[2]} reviews and {row[3]} minutes a day" in sentences(stated)[0]
     assert float(str(row[3]).split()[0]) == round(float(last.median[last.at(0.9), MINUTES]), 1)
 
 
@@ -247,10 +241,10 @@ def test_the_schedule_that_is_optimized_is_now(stages: list[Workload]) -> None:
 
 def test_nothing_looks_surer_than_it_is_while_draws_are_missing(stages: list[Workload]) -> None:
     for each in stages[:5]:
-        told = each.finding
-        assert sentences(told)[0].startswith("First estimate; ranges come with the last of 5 ")
-        assert told.says == "see figures"
-        assert "(" not in "".join(str(cell) for row in tables(told)[0].rows for cell in row)
+        stated = each.finding
+        assert sentences(stated)[0].startswith("First estimate; ranges come with the last of 5 ")
+        assert stated.says == "see figures"
+        assert "(" not in "".join(str(cell) for row in tables(stated)[0].rows for cell in row)
     assert np.array_equal(stages[0].median, stages[0].first)
     assert sentences(stages[5].finding)[0].startswith("At a desired retention")
 
@@ -263,9 +257,6 @@ def test_a_first_estimate_compares_nothing_with_now(log: ReviewLog, off: ReviewL
         both = "once optimized to all", f"While {schedule} go"
         assert sum(words in said(first) for words in both) == 1
         assert all(words in said(last) for words in both)
-        assert not ("once optimized" in line([first.glance]) and " now" in line([first.glance]))
-        assert "once optimized" in line([last.glance])
-        assert " now" in line([last.glance])
         assert "holds cards back" not in said(replace(first, limit=1))
 
 

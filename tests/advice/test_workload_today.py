@@ -35,7 +35,7 @@ from srs_eval.data.reviews import (
     Deck,
     Entries,
     FloatArray,
-    ImportReceipt,
+    ImportSummary,
     IntArray,
     Preset,
     ReviewLog,
@@ -64,7 +64,7 @@ def log_of(
     cards = np.unique(table[1]) if schedule is None else schedule.card_id
     nothing = np.zeros(len(cards), np.int64)
     return ReviewLog(
-        receipt=ImportReceipt("made", "made", len(entries)),
+        import_summary=ImportSummary("made", "made", len(entries)),
         entries=Entries(
             table[0] * 1000, table[1], table[2], table[3], 0 * table[0], np.copy(table[4])
         ),

@@ -116,7 +116,7 @@ def test_every_model_has_the_same_budget_and_sensible_set_ups(seed: int, trials:
     ]
 
 
-def test_an_edge_is_told_where_trials_end() -> None:
+def test_an_edge_is_said_where_trials_end() -> None:
     assert "learning_rate" in searched(6, 0, rate=400).on_edge
     assert "learning_rate" not in searched(60, 0, rate=0.05).on_edge
 
@@ -150,7 +150,7 @@ def test_set_ups_are_chosen_by_training_parts_only(flags: Protocol) -> None:
         assert len(part.test) == len(fold.train) // 5
 
 
-def test_held_out_rows_are_of_the_kind_that_is_judged() -> None:
+def test_held_out_rows_are_of_the_kind_that_is_evaluated() -> None:
     protocol = Protocol(secs=True, short=True, no_test_same_day=True)
     trials = Session(simulate_learner(3, 1_500).log()).trials(protocol)
     for part in _split_past(trials):
@@ -305,7 +305,7 @@ def test_interruptions_and_jobs_change_nothing(dataset: Dataset, tmp_path: Path)
     torn.write_bytes(torn.read_bytes()[:-9])
     again = audited(dataset, "HLR,AVG", tmp_path / "parts", **options)
     assert files(tmp_path / "parts") == files(tmp_path / "whole")
-    for part in ("search", "judged"):
+    for part in ("search", "evaluated"):
         keys = [(each["name"], each["user"]) for each in fits(tmp_path / "parts", part)]
         assert len(keys) == len(set(keys))  # nothing is done twice
     assert again.rankings[0].tuned == whole.rankings[0].tuned
@@ -316,7 +316,7 @@ def test_interruptions_and_jobs_change_nothing(dataset: Dataset, tmp_path: Path)
     assert min(hlr.spread) > 0
 
 
-def test_nobodys_judged_reviews_choose_their_set_up(dataset: Dataset, tmp_path: Path) -> None:
+def test_nobodys_evaluated_reviews_choose_their_set_up(dataset: Dataset, tmp_path: Path) -> None:
     """Other people in one half of the users: their own set-up stays, the others' changes."""
     others = tmp_path / "others"
     learners = {user: simulate_learner(user, 700) for user in (1, 3)}
@@ -331,11 +331,11 @@ def test_nobodys_judged_reviews_choose_their_set_up(dataset: Dataset, tmp_path: 
     assert mine == found["here"][0]
     assert others_now.hyperparameters != found["here"][1].hyperparameters
     assert mine.hyperparameters
-    judged: dict[int, set[str]] = {}
-    for record in fits(tmp_path / "there", "judged"):
-        judged.setdefault(record["user"], set()).add(str(record["hyperparameters"]))
+    evaluated: dict[int, set[str]] = {}
+    for record in fits(tmp_path / "there", "evaluated"):
+        evaluated.setdefault(record["user"], set()).add(str(record["hyperparameters"]))
     for users, setup in (((2, 4), mine.hyperparameters), ((1, 3), others_now.hyperparameters)):
-        assert all(judged[user] == {"{}", str(dict(sorted(setup.items())))} for user in users)
+        assert all(evaluated[user] == {"{}", str(dict(sorted(setup.items())))} for user in users)
 
 
 DYING = """
@@ -389,7 +389,7 @@ def test_what_cannot_be_audited_is_refused(dataset: Dataset, tmp_path: Path) -> 
 
     with pytest.raises(InputError, match="two users"):
         next(audit("HLR", users=[1]))
-    with pytest.raises(InputError, match="trains on what it is judged on"):
+    with pytest.raises(InputError, match="trains on what it is evaluated on"):
         next(audit("HLR-train_equals_test"))
     assert not out.exists()
     held = audit("AVG", users=[1, 2])
@@ -403,7 +403,7 @@ def test_what_cannot_be_audited_is_refused(dataset: Dataset, tmp_path: Path) -> 
     fresh = audit("AVG", users=[1, 2], protocol=other, fresh=True)
     next(fresh)
     fresh.close()
-    (out / ".journal" / "judged" / "setup.json").write_text("{")
+    (out / ".journal" / "evaluated" / "setup.json").write_text("{")
     with pytest.raises(InputError, match="is damaged"):
         next(audit("AVG", users=[1, 2], protocol=other))
     (tmp_path / "file").write_text("")
@@ -440,8 +440,8 @@ def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
     load_model_file(file)
     try:
         audited(dataset, "SLOW,AVG", out, trials=3, repeats=1, users=[1, 2, 3, 4])
-        told = json.loads((out / "ledger.json").read_text())["configurations"]["SLOW"]
-        half = [each["hyperparameters"] for each in told["halves"]].index(told["best"])
+        stated = json.loads((out / "ledger.json").read_text())["configurations"]["SLOW"]
+        half = [each["hyperparameters"] for each in stated["halves"]].index(stated["best"])
         command: tuple[object, ...] = (
             *("batch", "--dataset", dataset.folder, "--users", "1-4", "--batch_size", 64),
             *("--models", "SLOW,HLR", "--model-file", file, "--out", results, "--jobs", 1),
@@ -451,12 +451,12 @@ def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
         assert code == 0, words
         assert 'ledger.json" was tuned on 4 of 4 users here: for these, figures' in words
         labels = {each.label for each in read_folders([results])[0].files}
-        for user, flatters in ((2, True), (5, False)):
+        for user, is_optimistic in ((2, True), (5, False)):
             whom = ("run", dataset.folder, "--user", user, "--batch_size", 64, "--jobs", 1)
             which = ("--models", "SLOW", "--model-file", file, "--setup", out)
             code, words = main_says(*whom, *which)
             assert code == 0, words
-            assert ("was tuned on this user: figures" in words) == flatters
+            assert ("was tuned on this user: figures" in words) == is_optimistic
         alone = dataset.folder / "revlogs" / "user_id=2" / "data.parquet"
         code, words = main_says("run", alone, "--batch_size", 64, "--jobs", 1, *which)
         assert code == 0, words
@@ -464,12 +464,12 @@ def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
         del all_models()["SLOW"]
     assert {"SLOW", "SLOW tuned"} <= labels
     tuned = lines_of(results, "SLOW-tuned")
-    for user in ((1, 3), (2, 4))[1 - half]:  # one half is judged with what the other has found
+    for user in ((1, 3), (2, 4))[1 - half]:  # one half is evaluated with what the other has found
         assert tuned[user] == lines_of(out / "tuned", "SLOW")[user]
         assert tuned[user] != lines_of(results, "SLOW")[user]
     assert not (results / "result" / "HLR-tuned.jsonl").exists()  # the audit knew no HLR
     setup = json.loads((results / "setup.json").read_text())["configurations"]
-    assert setup["SLOW-tuned"]["hyperparameters"] == told["best"]
+    assert setup["SLOW-tuned"]["hyperparameters"] == stated["best"]
     assert "hyperparameters" not in setup["SLOW"]
     # With the same set-up in it, another ledger is another one all the same.
     other = tmp_path / "other.json"
@@ -484,7 +484,7 @@ def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
     assert code == 0, words
     (line,) = json.loads(page.read_text())["results"]
     assert line["configuration"] == "SLOW-tuned"
-    assert line["hyperparameters"] == told["best"]
+    assert line["hyperparameters"] == stated["best"]
     assert line["metrics"] == tuned[1]["metrics"]
     # The reference is the one that is named: as published, though it was not asked for, or tuned.
     for name, difference in (("SLOW", True), ("SLOW-tuned", False)):
@@ -558,7 +558,7 @@ def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("users", "data", "told"),
+    ("users", "data", "stated"),
     [
         ([1, 2, 5], "f", "was tuned on 2 of 3 users here: for these"),
         ([1, 2, 5], "g", ""),
@@ -566,14 +566,14 @@ def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
         ([5], "f", "was tuned on this user: figures"),
     ],
 )
-def test_tuned_figures_flatter_on_the_users_of_the_audit(
-    users: list[int], data: str, told: str, capsys: pytest.CaptureFixture[str]
+def test_tuned_figures_are_optimistic_on_the_users_of_the_audit(
+    users: list[int], data: str, stated: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger = Ledger(Path("ledger.json"), "", {}, frozenset((1, 5)), "f")
     _say_tuned_on(ledger, users, data)
     said = capsys.readouterr().err
-    assert told in said
-    assert bool(said) is bool(told)
+    assert stated in said
+    assert bool(said) is bool(stated)
 
 
 def test_names_of_tuned_runs_in_both_years() -> None:
@@ -600,7 +600,7 @@ def test_the_command_refuses_in_one_sentence(dataset: Dataset, tmp_path: Path) -
     for arguments, words in (
         (("--users", "1"), "two users"),
         (("--rows", "anki"), "rows"),
-        (("--models", "HLR", "--train_equals_test"), "trains on what it is judged on"),
+        (("--models", "HLR", "--train_equals_test"), "trains on what it is evaluated on"),
         (("--trials", "0"), "trials"),
         (("--seed", "-1"), "seed"),
     ):
@@ -708,7 +708,7 @@ def test_what_has_failed_is_tried_again(dataset: Dataset, tmp_path: Path) -> Non
 
 
 def test_a_half_without_users_to_choose_by_has_no_figures(dataset: Dataset, tmp_path: Path) -> None:
-    """User 11 has too few reviews for anything: the other half is judged as published."""
+    """User 11 has too few reviews for anything: the other half is evaluated as published."""
     out, page = tmp_path / "out", tmp_path / "audit.json"
     audit = audited(dataset, "HLR,AVG", out, users=[1, 11], trials=1, repeats=1)
     halves = json.loads((out / "ledger.json").read_text())["configurations"]["HLR"]["halves"]

@@ -67,17 +67,17 @@ def test_nothing_is_wrong_with_what_was_just_made(ours: Path, theirs: Path) -> N
     assert main(["results", "check", str(ours), str(theirs)]) == 0
 
 
-def test_a_name_that_decides_too_little_is_told_and_not_wrong(
+def test_a_name_that_decides_too_little_is_said_and_not_wrong(
     theirs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copy(theirs / "AVG.jsonl", theirs / "HLR-secs.jsonl")
-    told = "no -short in its name: it may leave same-day reviews out; taken for HLR-short-secs"
+    stated = "no -short in its name: it may leave same-day reviews out; taken for HLR-short-secs"
     assert main(["results", "check", str(theirs)]) == 0
     out = capsys.readouterr().out
-    assert f"HLR-secs.jsonl: {told}\n" in out
+    assert f"HLR-secs.jsonl: {stated}\n" in out
     assert f"{theirs}: nothing is wrong" in out
     assert main(["report", str(theirs), "--md", "-"]) == 0
-    assert f"HLR-secs: {told}" in capsys.readouterr().out
+    assert f"HLR-secs: {stated}" in capsys.readouterr().out
 
 
 def cut_off(path: Path) -> None:
@@ -106,7 +106,7 @@ def no_json(path: Path) -> None:
         (no_json, "1 line cannot be read"),
     ],
 )
-def test_lines_that_are_wrong_are_told_and_ours_are_mended(
+def test_lines_that_are_wrong_are_said_and_ours_are_mended(
     damage, words: str, made: Path, ours: Path, theirs: Path
 ) -> None:
     for folder, path in ((ours, ours / "result" / "AVG.jsonl"), (theirs, theirs / "AVG.jsonl")):
@@ -129,7 +129,7 @@ def test_lines_that_are_wrong_are_told_and_ours_are_mended(
     ("metrics", "words"),
     [({"LogLoss": -0.1}, "LogLoss -0.1"), ({"AUC": 1.5}, "AUC 1.5"), ({"RMSE": None}, "no RMSE")],
 )
-def test_what_cannot_be_true_is_not_mended_but_told(
+def test_what_cannot_be_true_is_not_mended_but_said(
     metrics: dict[str, float], words: str, theirs: Path
 ) -> None:
     edited(theirs / "AVG.jsonl", 3, metrics=metrics)
@@ -196,7 +196,7 @@ def test_a_whole_last_line_is_kept(theirs: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["ours", "theirs"])
-def test_packed_files_that_cannot_be_unpacked_are_told(
+def test_packed_files_that_cannot_be_unpacked_are_said(
     where: str, ours: Path, theirs: Path
 ) -> None:
     home = ours / "result" if where == "ours" else theirs
@@ -247,7 +247,7 @@ def test_check_and_report_agree_on_what_is_a_line(
     assert repair(theirs, [found]) == check(theirs) == [found]
 
 
-def test_stale_results_are_told(ours: Path) -> None:
+def test_stale_results_are_said(ours: Path) -> None:
     setup = json.loads((ours / SETUP).read_text())
     setup["configurations"]["AVG"]["model_version"] -= 1
     setup["environment"]["code"] = "0" * 16
@@ -258,7 +258,7 @@ def test_stale_results_are_told(ours: Path) -> None:
     assert "another state of srs-eval" in other.what
 
 
-def test_a_damaged_journal_is_told(ours: Path) -> None:
+def test_a_damaged_journal_is_said(ours: Path) -> None:
     journal = ours / ".journal" / "AVG.jsonl"
     content = bytearray(journal.read_bytes())
     content[40] ^= 1
@@ -297,7 +297,7 @@ def test_merging(dataset: Path, made: Path, tmp_path: Path) -> None:
 def test_a_refused_merge_leaves_nothing_behind(
     dataset: Path, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As of the two folders of an audit: judged as published, and as its halves have chosen."""
+    """As of the two folders of an audit: evaluated as published, and as its halves have chosen."""
     setup = json.loads((made / "setup.json").read_text())
     chosen = {f"half {half}": {"epochs": 6 + half} for half in (1, 2)}
     name = next(iter(setup["configurations"]))

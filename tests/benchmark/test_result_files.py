@@ -18,6 +18,7 @@ from tests.report.helpers import line, many, write_results
 
 def test_spellings_of_both_years_are_one(tmp_path: Path) -> None:
     of_2025 = ["FSRS-6", "FSRS-6-dry-run", "FSRS-6-pretrain", "FSRS-6-binary", "FSRS-6-rs"]
+    of_2025.append("RWKV-P")
     of_2026 = ["FSRS-6-short", "FSRS-6-default", "FSRS-6-S0", "FSRS-6-two_buttons"]
     lstm = "LSTM-short-secs-duration-equalize_test_with_non_secs"
     old = write_results(tmp_path / "old", {name: [line(1, 0.3)] for name in of_2025})
@@ -28,17 +29,15 @@ def test_spellings_of_both_years_are_one(tmp_path: Path) -> None:
     )
     first, second = read_folders([old, new])
     names = {each.name: each for each in first.files}
-    assert set(names) == {"FSRS-6", "FSRS-6-dry-run", "FSRS-6-pretrain", "FSRS-6-binary", "FSRS-rs"}
+    of_fsrs = {"FSRS-6", "FSRS-6-dry-run", "FSRS-6-pretrain", "FSRS-6-binary", "FSRS-rs"}
+    assert set(names) == of_fsrs | {"RWKV-Instant"}
     others = {each.name: each for each in second.files}
-    assert set(others) == {*names} - {"FSRS-rs"} | {
-        "RWKV-P",
-        "LSTM-short-secs-equalize_test_with_non_secs",
-    }
+    assert set(others) == {*names} - {"FSRS-rs"} | {"LSTM-short-secs-equalize_test_with_non_secs"}
     assert names["FSRS-6"].label == "FSRS-6 (old)"
     assert others["FSRS-6"].label == "FSRS-6 (new)"
     assert names["FSRS-rs"].label == "FSRS-rs"
     assert names["FSRS-6-pretrain"].parameter_count == 4
-    assert others["RWKV-P"].inputs == "?"
+    assert others["RWKV-Instant"].inputs == "FIL, G, SR, AT"
 
 
 def test_what_a_name_means_depends_on_the_year(tmp_path: Path) -> None:
@@ -105,14 +104,14 @@ def test_what_lines_may_hold(tmp_path: Path) -> None:
         (b"\xff\xfe", "AVG.jsonl"),
     ],
 )
-def test_a_damaged_file_is_told(tmp_path: Path, content: bytes, words: str) -> None:
+def test_a_damaged_file_is_said(tmp_path: Path, content: bytes, words: str) -> None:
     folder = write_results(tmp_path, {"AVG": []})
     (folder / "result" / "AVG.jsonl").write_bytes(content)
     with pytest.raises(InputError, match=re.escape(words)):
         read_folders([folder])
 
 
-def test_a_cut_off_archive_is_told(tmp_path: Path) -> None:
+def test_a_cut_off_archive_is_said(tmp_path: Path) -> None:
     whole = gzip.compress("".join(f"{each}\n" for each in many(0.3)).encode())
     (tmp_path / "AVG.jsonl.gz").write_bytes(whole[:-30])
     with pytest.raises(InputError, match=r"cannot be read|not a result"):

@@ -63,12 +63,12 @@ def test_files_are_renamed_to_another_years_spelling(tmp_path: Path) -> None:
     with ResultStore(tmp_path, {**old, "names": "2026"}):
         pass
     renamed = {name.replace("6-dry-run", "6-default-short"): each for name, each in before.items()}
-    told = {
+    said = {
         name: each.replace(b"}\n", b', "time_ms": 1500.0}\n')
         for name, each in renamed.items()
         if name.startswith("result/")
     }
-    assert files(tmp_path) == {**renamed, **told}
+    assert files(tmp_path) == {**renamed, **said}
     assert check(tmp_path) == []
     assert list(read_results(tmp_path, "FSRS-6-dry-run")) == [1]
     with ResultStore(tmp_path, old) as store:
@@ -252,7 +252,7 @@ def test_a_merge_keeps_what_every_part_was_made_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
-def test_a_refused_write_is_told_and_costs_nothing_else(
+def test_a_refused_write_is_said_and_costs_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """Half a line is written, then nothing: what is written later is not glued to it."""
@@ -314,7 +314,7 @@ def test_results_of_other_origin_are_not_overwritten(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_damaged_set_up_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_set_up_is_said(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "setup.json").write_bytes(content)
     with pytest.raises(InputError, match="damaged"):
         ResultStore(tmp_path, SETUP)
@@ -375,7 +375,7 @@ def test_what_was_not_installed_is_missing_once_it_is(tmp_path: Path) -> None:
         assert store.statuses("AVG") == {1: "done", 2: "done", 3: "skipped"}
 
 
-def test_a_damaged_line_is_told_until_its_user_has_a_later_record(tmp_path: Path) -> None:
+def test_a_damaged_line_is_said_until_its_user_has_a_later_record(tmp_path: Path) -> None:
     with ResultStore(tmp_path, SETUP) as store:
         for user in (1, 2):
             store.append(unit(user))
@@ -390,7 +390,7 @@ def test_a_damaged_line_is_told_until_its_user_has_a_later_record(tmp_path: Path
     assert damaged_lines(tmp_path) == {}
 
 
-def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         ResultStore(tmp_path / "file" / "out", SETUP)

@@ -54,10 +54,10 @@ def program(
 
 def main_here(*arguments: object) -> subprocess.CompletedProcess[str]:
     """The same in this process, batches and audits without workers: a hundredth of the time."""
-    said, told = io.StringIO(), io.StringIO()
-    with in_this_process(), redirect_stdout(said), redirect_stderr(told):
+    said, stated = io.StringIO(), io.StringIO()
+    with in_this_process(), redirect_stdout(said), redirect_stderr(stated):
         code = main([*map(str, arguments)])
-    return subprocess.CompletedProcess(arguments, code, said.getvalue(), told.getvalue())
+    return subprocess.CompletedProcess(arguments, code, said.getvalue(), stated.getvalue())
 
 
 @contextmanager

@@ -150,7 +150,7 @@ def test_json_on_stdout_is_data_only(collection: Path) -> None:
     document = json.loads(done.stdout, parse_constant=lambda word: pytest.fail(word))
     assert document["layout"] == 2
     assert document["source"]["path"] == str(collection)
-    assert document["source"]["judged"] > 100
+    assert document["source"]["evaluated"] > 100
     assert {each["configuration"] for each in document["results"]} == set(MODELS.split(","))
     losses = [each["metrics"]["LogLoss"] for each in document["results"]]
     assert losses == sorted(losses)
@@ -160,16 +160,18 @@ def test_json_on_stdout_is_data_only(collection: Path) -> None:
     assert sorted(filter(None, places.values())) == [1, 2]
     assert places[group["best"]] == 1
     average = next(each for each in document["results"] if each["configuration"] == "AVG")
-    assert average["to_floor"] is average["standing"] is average["against_floor_percent"] is None
-    assert group["floor"]["log_loss"] == average["metrics"]["LogLoss"]
-    assert group["floor"]["half_width"] == average["log_loss_half_width"] > 0
+    assert (
+        average["to_baseline"] is average["standing"] is average["against_baseline_percent"] is None
+    )
+    assert group["baseline"]["log_loss"] == average["metrics"]["LogLoss"]
+    assert group["baseline"]["half_width"] == average["log_loss_half_width"] > 0
     for each in document["results"]:
         loss = each["metrics"]["LogLoss"]
         if each is not average:
             difference = loss - average["metrics"]["LogLoss"]
-            assert each["to_floor"]["difference"] == pytest.approx(difference, abs=2e-6)
+            assert each["to_baseline"]["difference"] == pytest.approx(difference, abs=2e-6)
             percent = 100 * difference / average["metrics"]["LogLoss"]
-            assert each["against_floor_percent"] == pytest.approx(percent, abs=0.01)
+            assert each["against_baseline_percent"] == pytest.approx(percent, abs=0.01)
 
 
 def test_workers_and_flags_spelled_any_way_give_the_same(collection: Path, tmp_path: Path) -> None:
@@ -211,7 +213,7 @@ def test_documents_can_have_names_of_2026(
         document = json.loads(capsys.readouterr().out)
         assert {each["configuration"] for each in document["results"]} == {"AVG", name}
         assert document["groups"][0]["reference"] == name
-        assert document["groups"][0]["floor"]["configuration"] == "AVG"
+        assert document["groups"][0]["baseline"]["configuration"] == "AVG"
     assert main(["run", str(collection), *wanted, "--names", "2027"]) == 2
     assert "--names takes 2025, 2026" in capsys.readouterr().err
 
@@ -241,8 +243,8 @@ def test_average_is_the_measure_but_only_what_was_asked_is_written(
     assert main(["run", str(collection), "--models", "90%", "--json", str(target)]) == 0
     (result,) = json.loads(target.read_text())["results"]
     assert result["configuration"] == "90%"
-    assert result["against_floor_percent"] is not None
-    assert "the floor" in capsys.readouterr().out
+    assert result["against_baseline_percent"] is not None
+    assert "the baseline" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -256,7 +258,7 @@ def test_average_is_the_measure_but_only_what_was_asked_is_written(
         ["--train_equals_test"],
     ],
 )
-def test_one_group_is_judged_on_the_same_reviews(
+def test_one_group_is_evaluated_on_the_same_reviews(
     flags: list[str], collection: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     models = "90%,SM2,FSRSv4-dry-run,FSRS-5-dry-run,FSRS-6-dry-run,FSRS-7-dry-run"
@@ -266,7 +268,7 @@ def test_one_group_is_judged_on_the_same_reviews(
     assert len(document["results"]) == 6
     for result in document["results"]:
         assert result["size"] == document["groups"][result["group"]]["reviews"]
-        assert result["against_floor_percent"] is not None, result["configuration"]
+        assert result["against_baseline_percent"] is not None, result["configuration"]
 
 
 def test_deck_with_its_subdecks(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -369,14 +371,14 @@ def test_interrupting_a_run(tmp_path: Path) -> None:
         start_new_session=True,
     )
     assert process.stderr is not None
-    told = ""
+    stated = ""
     # Both models that never end have begun: the second one as soon as AVG was known to have ended.
-    while told.count("must not reach stdout") < 2:
+    while stated.count("must not reach stdout") < 2:
         assert process.poll() is None
-        told += process.stderr.readline()
+        stated += process.stderr.readline()
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE)
-    err = told + err
+    err = stated + err
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "must not reach stdout" not in out
@@ -418,7 +420,7 @@ def test_a_log_too_small_for_every_model(
     assert not target.exists()
 
 
-def test_why_presets_cannot_be_judged_is_one_sentence(
+def test_why_presets_cannot_be_evaluated_is_one_sentence(
     collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where all cards are suspended, that is the reason, and the models are compared, as in the
@@ -499,7 +501,7 @@ def test_the_story_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--models", "floor", "--json"]) == 0
+    assert main(["demo", "--models", "baseline", "--json"]) == 0
     out, err = capsys.readouterr()
     document = json.loads(out)
     assert document["source"]["entries"] >= 20_000
@@ -522,7 +524,7 @@ def test_layouts_are_documented(
     written = {
         *document,
         *document["source"],
-        *(key for group in document["groups"] for key in (*group, *(group["floor"] or ()))),
+        *(key for group in document["groups"] for key in (*group, *(group["baseline"] or ()))),
         *(key for result in document["results"] for key in (*result, *result["metrics"])),
         *listed,
         *(key for model in listed["models"] for key in model),
@@ -558,7 +560,7 @@ def test_log_loss_and_verdict_are_readable_at_any_width(width: int, run: Run) ->
     assert any((shown if width >= 30 else shown[:4]) in line for line in lines)
     if width >= 50:
         verdicts = [line.verdict_words for group in run.groups() for line in group.lines]
-        assert "below the floor" in verdicts
+        assert "below the baseline" in verdicts
         ends = [line.strip() for line in lines]
         assert all(any(end.endswith(f" {each}") for end in ends) for each in verdicts)
 

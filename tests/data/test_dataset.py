@@ -123,7 +123,7 @@ def test_users_without_cards_or_decks(made: Path) -> None:
     dataset = open_dataset(made)
     log = dataset.load(3)
     assert len(log.cards.card_id) == 0
-    assert [note.partition(" for")[0] for note in log.receipt.notes] == [
+    assert [note.partition(" for")[0] for note in log.import_summary.notes] == [
         "There is no table of cards",
         "There is no table of decks",
     ]
@@ -135,7 +135,7 @@ def test_users_without_cards_or_decks(made: Path) -> None:
     log = dataset.load(2)
     assert len(log.cards.card_id) == 2
     assert not log.knows_decks
-    assert "no table of decks" in log.receipt.notes[0]
+    assert "no table of decks" in log.import_summary.notes[0]
 
 
 @pytest.mark.parametrize("table", [pytest.param("cards", marks=pytest.mark.slow), "decks"])
@@ -291,7 +291,7 @@ def test_real_ids(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads Linux's memory use")
-def test_too_little_memory_is_told_as_that(tmp_path: Path) -> None:
+def test_too_little_memory_is_said_as_that(tmp_path: Path) -> None:
     """A user with many reviews, read with little more memory than the libraries take."""
     rows = {name: np.zeros(2_000_000, np.int64) for name in (*COLUMNS, "elapsed_seconds")}
     write(tmp_path, "revlogs", 1, **rows)

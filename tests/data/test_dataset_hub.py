@@ -240,10 +240,10 @@ def test_ctrl_c_keeps_what_has_come(hub: Hub, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     hub.waits_after = None
     hub.waiting.clear()
-    _, told = process.communicate(timeout=PATIENCE)
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert "the same command goes on" in told
-    assert "Traceback" not in told
+    assert "the same command goes on" in said
+    assert "Traceback" not in said
     again = download(hub, folder)
     assert again.returncode == 0, again.stderr
     assert set(hub.sent.values()) == {1}
@@ -309,7 +309,7 @@ def test_what_cannot_be_downloaded(hub: Hub, tmp_path: Path) -> None:
     assert "cannot be made" in done.stderr
 
 
-def test_too_little_space_is_told_before(tmp_path: Path) -> None:
+def test_too_little_space_is_said_before(tmp_path: Path) -> None:
     large = [dataset_hub._HubFile("revlogs/user_id=1/data.parquet", 1 << 60, "0" * 64)]
     with pytest.raises(InputError, match="GB free"):
         dataset_hub._check_space(tmp_path, large)
@@ -337,11 +337,11 @@ def test_info(there: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> Non
     lengths = [len(open_dataset(folder).load(user).rows or ()) for user in (1, 2)]
     assert found.known_reviews.tolist() == lengths
     assert main(["dataset", "info", str(folder)]) == 0
-    told = capsys.readouterr().out
-    assert "3, 1 to 5" in told
-    assert f"{sum(lengths):,}; a user" in told
-    assert "1 user whose file cannot be read" in told
-    assert "decks of 1 user; the ids 3-4" in told
+    said = capsys.readouterr().out
+    assert "3, 1 to 5" in said
+    assert f"{sum(lengths):,}; a user" in said
+    assert "1 user whose file cannot be read" in said
+    assert "decks of 1 user; the ids 3-4" in said
     assert main(["dataset", "info", str(folder), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["reviews"] == {"1": lengths[0], "2": lengths[1], "5": None}
@@ -364,12 +364,12 @@ def test_verify(there: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> N
     write_dataset({2: simulate_learner(9, 200)}, folder)  # whole, and not what the hub has
     (folder / "revlogs" / "user_id=3" / "data.parquet").write_bytes(sound)
     assert main(["dataset", "verify", str(folder)]) == 2
-    told = capsys.readouterr()
-    assert told.out.count("\n") == 2
-    assert f"{file}: its content is not the hub's" in told.out
-    assert "lacks the column" in told.out
-    assert "2 users of 4" in told.err
-    assert "--users 2,3" in told.err
+    said = capsys.readouterr()
+    assert said.out.count("\n") == 2
+    assert f"{file}: its content is not the hub's" in said.out
+    assert "lacks the column" in said.out
+    assert "2 users of 4" in said.err
+    assert "--users 2,3" in said.err
     assert main(["dataset", "verify", str(folder), "--users", "1,4"]) == 0
 
 
@@ -397,9 +397,9 @@ def test_what_is_no_name_of_a_data_set_is_refused_before_anything(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     assert main(["dataset", "download", str(tmp_path), "--from", "x y z"]) == 2
-    told = capsys.readouterr().err
-    assert "OWNER/NAME" in told
-    assert "https" not in told
+    said = capsys.readouterr().err
+    assert "OWNER/NAME" in said
+    assert "https" not in said
 
 
 def test_values_that_cannot_be(there: Path) -> None:
@@ -409,8 +409,8 @@ def test_values_that_cannot_be(there: Path) -> None:
     for name, value in (("rating", 5), ("state", -1), ("day_offset", -4), ("elapsed_days", -2)):
         column = getattr(rows, name).copy()
         column[3] = value
-        told = _impossible(replace(rows, **{name: column}))
-        assert any(f"impossible {name} (row 4: {value})" in each for each in told)
+        said = _impossible(replace(rows, **{name: column}))
+        assert any(f"impossible {name} (row 4: {value})" in each for each in said)
     later = rows.day_offset.copy()
     later[0] = 10_000
     assert _impossible(replace(rows, day_offset=later)) == [

@@ -18,7 +18,7 @@ from tools.simulated.__main__ import DEMO_REVIEWS, write_demo
 
 def test_demo_collection_is_worth_looking_at() -> None:
     log = srs_eval.load(DEMO_FILE)
-    assert DEMO_REVIEWS <= log.receipt.entries_read < 1.03 * DEMO_REVIEWS
+    assert DEMO_REVIEWS <= log.import_summary.entries_read < 1.03 * DEMO_REVIEWS
     rows = select_rows(log).rows
     presets = log.preset_of(log.deck_of(rows.card_id))
     later = rows.elapsed_days > 0

@@ -82,7 +82,7 @@ def test_counts_equal_ankis(
     log = load_log(fixtures / name)
     assert log.entries is not None
     entries, cards = log.entries, log.cards
-    assert log.receipt.entries_read == len(entries) == expected["revlog_count"]
+    assert log.import_summary.entries_read == len(entries) == expected["revlog_count"]
     assert Counter(entries.kind.tolist()) == Counter(
         {int(kind): count for kind, count in expected["revlog_by_type"].items()}
     )
@@ -101,8 +101,8 @@ def test_counts_equal_ankis(
     assert len(cards.card_id) == expected["cards"]
     assert len(np.unique(cards.note_id)) == expected["notes"]
     assert int(cards.suspended.sum()) == expected["suspended_cards"]
-    told = expected["config"]["fsrs"]  # what Anki takes for off where it is missing
-    assert log.receipt.fsrs_enabled == (told if name.endswith(".apkg") else bool(told))
+    said = expected["config"]["fsrs"]  # what Anki takes for off where it is missing
+    assert log.import_summary.fsrs_enabled == (said if name.endswith(".apkg") else bool(said))
     assert log.day_grid is not None
     assert (log.day_grid.next_day_at_s - expected["timing"]["next_day_at"]) % DAY_S == 0
 
@@ -322,7 +322,7 @@ def test_open_in_anki_includes_the_wal(
     before = folder_state(folder)
     expected = oracle["open-in-anki"]
     log = load_log(folder / "collection.anki2")
-    assert log.receipt.entries_read == expected["revlog_with_wal"]
+    assert log.import_summary.entries_read == expected["revlog_with_wal"]
     assert log.entries is not None
     assert log.entries.time_ms[-1] == expected["last_wal_entry"]
     assert folder_state(folder) == before
@@ -330,7 +330,7 @@ def test_open_in_anki_includes_the_wal(
     # Links are followed to where the -wal lies.
     link = tmp_path / "link.anki2"
     link.symlink_to(folder / "collection.anki2")
-    assert load_log(link).receipt.entries_read == expected["revlog_with_wal"]
+    assert load_log(link).import_summary.entries_read == expected["revlog_with_wal"]
 
 
 def test_hot_journal_is_rolled_back(
@@ -377,7 +377,7 @@ def test_same_collection_in_other_containers_is_the_same_log(fixtures: Path) -> 
         ("broken/path-traversal.colpkg", "empty collection"),
     ],
 )
-def test_no_reviews_is_told(name: str, words: str, fixtures: Path, no_litter: Path) -> None:
+def test_no_reviews_is_said(name: str, words: str, fixtures: Path, no_litter: Path) -> None:
     with pytest.raises(InputError, match=words):
         load_log(fixtures / name)
 
@@ -387,7 +387,7 @@ def test_broken_files_get_one_sentence(name: str, fixtures: Path, no_litter: Pat
     path = fixtures / "broken" / name
     began = time.process_time()
     if name in READ_ANYWAY:
-        assert load_log(path).receipt.entries_read == READ_ANYWAY[name]
+        assert load_log(path).import_summary.entries_read == READ_ANYWAY[name]
         return
     with pytest.raises(InputError) as caught:
         load_log(path)

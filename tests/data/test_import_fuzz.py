@@ -165,4 +165,4 @@ def test_strange_file_names(name: str, tmp_path: Path, sound: dict[str, bytes]) 
     for kind in ("schema 18", "package 3"):
         path = tmp_path / name
         path.write_bytes(sound[kind])
-        assert load_log(path).receipt.entries_read == len(HISTORY)
+        assert load_log(path).import_summary.entries_read == len(HISTORY)

@@ -83,8 +83,8 @@ def test_every_schema_reads_alike(schema: int, tmp_path: Path) -> None:
     before = folder_state(tmp_path)
     log = load_log(path)
     assert folder_state(tmp_path) == before
-    assert f"schema {schema}" in log.receipt.format
-    assert log.receipt.fsrs_enabled is True
+    assert f"schema {schema}" in log.import_summary.format
+    assert log.import_summary.fsrs_enabled is True
     assert log.entries is not None
     assert log.entries.time_ms.tolist() == [entry[0] for entry in HISTORY]
     assert log.entries.kind.tolist() == [entry[7] for entry in HISTORY]
@@ -185,8 +185,8 @@ def test_packages(version: int, with_meta: bool, tmp_path: Path) -> None:
             for name, content in kept.items():
                 archive.writestr(name, content)
     log = load_log(path)
-    assert log.receipt.entries_read == len(HISTORY)
-    assert f"version {version}" in log.receipt.format
+    assert log.import_summary.entries_read == len(HISTORY)
+    assert f"version {version}" in log.import_summary.format
     direct = load_log(inner)
     assert log.fingerprint() == direct.fingerprint()
 
@@ -195,7 +195,7 @@ def test_extracted_anki21b(tmp_path: Path) -> None:
     inner = make_collection(tmp_path / "inner", entries=HISTORY)
     packed = zstandard.ZstdCompressor().compress(inner.read_bytes())
     (tmp_path / "collection.anki21b").write_bytes(packed)
-    assert load_log(tmp_path / "collection.anki21b").receipt.entries_read == len(HISTORY)
+    assert load_log(tmp_path / "collection.anki21b").import_summary.entries_read == len(HISTORY)
     (tmp_path / "cut").write_bytes(packed[:-4])
     (tmp_path / "longer").write_bytes(packed + b"\0")
     for name in ("cut", "longer"):
@@ -241,7 +241,7 @@ def test_damage_outside_of_what_is_read(wal: bool, tmp_path: Path) -> None:
     before = folder_state(tmp_path)
     log = load_log(path)
     assert log.fingerprint() == sound.fingerprint()
-    (note,) = log.receipt.notes
+    (note,) = log.import_summary.notes
     assert note == (
         "The file is damaged outside of its reviews, cards and decks; "
         "run Tools > Check Database in Anki."
@@ -264,11 +264,11 @@ def test_damage_to_what_is_read(table: str, tmp_path: Path) -> None:
     assert "\ufffd" not in sentence
 
 
-def test_entries_dated_in_the_future_are_told(tmp_path: Path) -> None:
+def test_entries_dated_in_the_future_are_said(tmp_path: Path) -> None:
     future = 4_000_000_000_000
     entries = [*HISTORY, (future, HISTORY[0][1], 3, 1, 1, 2500, 9, 1)]
     log = load_log(make_collection(tmp_path / "a", entries=entries))
-    assert log.receipt.notes == (
+    assert log.import_summary.notes == (
         "1 entry is dated in the future (up to 2096-10-02): Anki counts such entries as today's, "
         "here they keep their dates.",
     )
@@ -284,11 +284,11 @@ def test_odd_values_are_read_as_anki_does(tmp_path: Path) -> None:
     ]
     log = load_log(make_collection(tmp_path / "a", entries=entries))
     assert log.entries is not None
-    assert log.receipt.entries_read == 5
+    assert log.import_summary.entries_read == 5
     assert log.entries.duration_ms.tolist() == [0, 3_000_000_000, 10]
     assert log.entries.kind.tolist() == [0, 0, 1]
     assert log.entries.rating.tolist() == [3, 3, 7]
-    assert log.receipt.notes == ("2 entries with an impossible time were left out.",)
+    assert log.import_summary.notes == ("2 entries with an impossible time were left out.",)
 
 
 def test_home_decks_deleted_cards_and_missing_decks(tmp_path: Path) -> None:
@@ -392,7 +392,7 @@ def test_collection_open_in_another_process(tmp_path: Path) -> None:
         # From a third process, as POSIX locks are a process's own.
         code = (
             "import sys; from srs_eval.anki_import import load_log; "
-            "print(load_log(sys.argv[1]).receipt.entries_read)"
+            "print(load_log(sys.argv[1]).import_summary.entries_read)"
         )
         found = subprocess.run(
             [sys.executable, "-c", code, str(path)],
@@ -411,7 +411,7 @@ def test_collection_open_in_another_process(tmp_path: Path) -> None:
         if writer.poll() is None:
             writer.kill()
         writer.communicate()
-    assert load_log(path).receipt.entries_read == len(HISTORY) + 41
+    assert load_log(path).import_summary.entries_read == len(HISTORY) + 41
 
 
 def test_unfinished_change_of_a_killed_program(tmp_path: Path) -> None:
@@ -476,7 +476,7 @@ def test_change_while_copying_is_noticed(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(files, "_ATTEMPTS", 5)
     disturbances = 2
     log = load_log(path)
-    assert log.receipt.entries_read == len(HISTORY) + 2
+    assert log.import_summary.entries_read == len(HISTORY) + 2
     disturbances = 10**6
     with pytest.raises(InputError, match="keeps changing"):
         load_log(path)
@@ -586,7 +586,7 @@ def test_zip_tricks(tmp_path: Path) -> None:
     outside = {"../../evil": b"x", "/tmp/evil": b"x", "C:\\evil": b"x"}
     make_package(path, sound, 3, **outside)
     before = set(tmp_path.parent.rglob("*evil*"))
-    assert load_log(path).receipt.entries_read == len(HISTORY)
+    assert load_log(path).import_summary.entries_read == len(HISTORY)
     assert set(tmp_path.parent.rglob("*evil*")) == before
     make_package(path, sound, 4)
     refused(path, match="newer version")
@@ -629,7 +629,7 @@ def test_bad_protobuf_and_json(tmp_path: Path) -> None:
     assert "not all are finite" in fault_of(log.presets[5].parameters_in_force)
     assert log.presets[5].desired_retention == 0.9  # out of range: Anki's default
     assert log.presets[5].ignore_before is None
-    assert "no date" in " ".join(log.receipt.notes)
+    assert "no date" in " ".join(log.import_summary.notes)
     path = make_collection(tmp_path / "json", schema=11, entries=HISTORY)
     connection = sqlite3.connect(path)
     for content in ("[" * 100_000, "{", "null", '{"x": 1, "9e999": {}, "5": {"conf": []}}'):
@@ -694,9 +694,9 @@ def test_bare_table_infers_kinds(tmp_path: Path) -> None:
     selected = select_rows(log).rows
     assert len(selected) == len(log.entries)
     assert (selected.state == 0).sum() == 2
-    assert "inferred" in log.receipt.notes[-1]
+    assert "inferred" in log.import_summary.notes[-1]
     (tmp_path / "short.csv").write_text("review_time,card_id,review_rating\n1700000000000,1,3\n")
-    assert load_log(tmp_path / "short.csv").receipt.entries_read == 1
+    assert load_log(tmp_path / "short.csv").import_summary.entries_read == 1
 
 
 @pytest.mark.parametrize(
@@ -740,9 +740,9 @@ def test_py_fsrs_log(tmp_path: Path) -> None:
     assert log.entries.rating.tolist() == [1, 3, 4, 3]
     assert log.entries.duration_ms.tolist() == [0, 7, 20, 1234]
     assert log.entries.kind.tolist() == [LEARNING, LEARNING, LEARNING, REVIEW]
-    assert "py-fsrs" in log.receipt.format
+    assert "py-fsrs" in log.import_summary.format
     (tmp_path / "short.csv").write_text("rating;review_datetime;card_id\n3;2024-01-01;1\n")
-    assert load_log(tmp_path / "short.csv").receipt.entries_read == 1
+    assert load_log(tmp_path / "short.csv").import_summary.entries_read == 1
     for bad in ("5,Good,2024-01-03T10:00:00Z,1", "5,3,yesterday,1", "5,3", "5,3,2024-01-03,x"):
         sentence = refused(path, f"{PY_FSRS}\n{lines[0]}\n{bad}\n".encode(), match="line 3")
         assert "mend it" in sentence
@@ -786,7 +786,7 @@ def test_older_table_from_a_file(tmp_path: Path) -> None:
     assert log.rows is not None
     assert log.rows.card_id.tolist() == [1, 2, 1]
     assert log.rows.elapsed_days.tolist() == [-1, -1, 5]
-    assert "no dates" in log.receipt.notes[0]
+    assert "no dates" in log.import_summary.notes[0]
     refused(path, match="settled", timezone="UTC")
     # Intervals that contradict the order of review are read all the same.
     path.write_text("card_id,review_th,delta_t,rating\n1,1,-1,3\n2,2,-1,3\n2,3,9,3\n1,4,1,3\n")
@@ -805,7 +805,7 @@ def test_older_table_from_a_file(tmp_path: Path) -> None:
         ("id,cid,ease,factor,time", ["type is missing"]),
     ],
 )
-def test_tables_of_something_else_are_told_what_is_needed(
+def test_tables_of_something_else_are_said_what_is_needed(
     header: str, words: list[str], tmp_path: Path
 ) -> None:
     sentence = refused(tmp_path / "a.csv", (header + "\n1,2,3\n").encode(), match="is a table")
@@ -848,7 +848,7 @@ def test_find_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         load_log(tmp_path / "linux/.local/share/Anki2")
 
 
-# The receipt
+# The import_summary
 
 
 def test_inspection(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ async def test_the_app_shows_names_harmlessly(
     )
 
     def look() -> str:
-        seen.append(text_of(app) + " ".join(app.told))
+        seen.append(text_of(app) + " ".join(app.said))
         assert not OBEYED.search(seen[-1]), seen[-1]
         return seen[-1]
 
@@ -213,11 +213,11 @@ async def test_brackets_in_names_are_no_markup(
     assert "[red]" in capsys.readouterr().out
 
 
-def test_a_name_that_cannot_be_a_path_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_cannot_be_a_path_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "a\x1b[31m\n\u202e.anki2"]) == 2
-    told = capsys.readouterr().err
-    assert not OBEYED.search(told)
-    assert told.count("\n") == 1
+    said = capsys.readouterr().err
+    assert not OBEYED.search(said)
+    assert said.count("\n") == 1
 
 
 # --- spreadsheets

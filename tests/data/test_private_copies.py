@@ -209,7 +209,7 @@ def test_too_large_for_memory_is_read_from_disk(
     monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
     assert load_log(large).fingerprint() == in_memory
     assert load_log(large_package).fingerprint() == in_memory
-    assert load_log(large_with_wal).receipt.entries_read == ALL + 1
+    assert load_log(large_with_wal).import_summary.entries_read == ALL + 1
     assert list(tmp_path.iterdir()) == []
 
 

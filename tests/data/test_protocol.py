@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import Cards, Deck, ImportReceipt, ReviewLog, Rows, arrays_in
+from srs_eval.data.reviews import Cards, Deck, ImportSummary, ReviewLog, Rows, arrays_in
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Fold, Trials, _time_series_folds, prepare_trials, recency_weights
 from tests.conftest import shared_or_skip
@@ -52,7 +52,7 @@ def make_log(
     decks = decks or {}
     cards = np.array(sorted(decks), np.int64)
     return ReviewLog(
-        ImportReceipt("made", "made", n),
+        ImportSummary("made", "made", n),
         rows=Rows(*columns),
         cards=Cards(
             cards,
@@ -186,7 +186,7 @@ def test_partitions_of_missing_cards_and_decks() -> None:
     assert set(by_preset.partition[by_preset.card_id == 38].tolist()) == {-1}
 
 
-def test_equalized_trials_are_judged_on_the_rows_of_the_others() -> None:
+def test_equalized_trials_are_evaluated_on_the_rows_of_the_others() -> None:
     log = open_dataset(shared_or_skip("golden", "dataset")).load(106)
     plain = trials_of(log, Protocol(short=True))
     equal = trials_of(log, Protocol(short=True, secs=True, equalize_test_with_non_secs=True))

@@ -19,7 +19,7 @@ from srs_eval.data.reviews import (
     DayGrid,
     Deck,
     Entries,
-    ImportReceipt,
+    ImportSummary,
     Preset,
     ReviewLog,
     Rows,
@@ -155,7 +155,7 @@ def test_ignore_before_dates(place: int, fixtures: Path) -> None:
 def test_rows_pass_through_unchanged() -> None:
     column = np.arange(3)
     rows = Rows(*([column] * 7))
-    log = ReviewLog(ImportReceipt("x", "test", 3), rows=rows)
+    log = ReviewLog(ImportSummary("x", "test", 3), rows=rows)
     selection = select_rows(log, "anki")
     assert selection.rows is rows
     assert selection.dropped == {}
@@ -216,7 +216,7 @@ def made_log(history: list[Raw]) -> ReviewLog:
     )
     cards = np.array([1, 2, 3])  # card 4 is deleted, card 2 suspended, card 3 has a date
     return ReviewLog(
-        ImportReceipt("x", "test", len(entries)),
+        ImportSummary("x", "test", len(entries)),
         entries=entries,
         cards=Cards(cards, cards, np.array([1, 1, 2]), np.array([False, True, False])),
         decks={1: Deck(1, "A", 1), 2: Deck(2, "B", 2)},

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from srs_eval.data.errors import InputError
-from srs_eval.data.reviews import Cards, Deck, ImportReceipt, Preset, ReviewLog, Rows
+from srs_eval.data.reviews import Cards, Deck, ImportSummary, Preset, ReviewLog, Rows
 from srs_eval.data.rows import only_deck, only_preset
 
 
@@ -17,7 +17,7 @@ def log_with(decks: list[Deck], presets: list[Preset] | None = None) -> ReviewLo
     card = np.array(sorted(deck.id * 10 for deck in decks), np.int64)
     ones = np.ones(len(card), np.int64)
     return ReviewLog(
-        ImportReceipt("made", "made", len(card)),
+        ImportSummary("made", "made", len(card)),
         rows=Rows(card, ones, 3 * ones, ones, ones, -ones, -ones),
         cards=Cards(card, card, card // 10, np.zeros(len(card), np.bool_)),
         decks={deck.id: deck for deck in decks},
@@ -81,7 +81,7 @@ def test_no_name_is_the_name_of_nothing(choose: object) -> None:
         choose(log, "")  # type: ignore[operator]
 
 
-def test_a_preset_that_is_gone_is_told_as_such() -> None:
+def test_a_preset_that_is_gone_is_said_as_such() -> None:
     log = log_with([Deck(1, "Spanish", 1), Deck(2, "Old", 77)], [Preset(1, "Default")])
     with pytest.raises(InputError, match=r'preset 77 is gone.*--deck instead: "Old"'):
         only_preset(log, "77")

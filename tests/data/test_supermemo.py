@@ -26,7 +26,7 @@ from tests.data.anki_files import folder_state
 Record = tuple[int, int, int, int, int, int | None]  # item, day, rep, laps, grade, expFI
 
 BEGIN = date(2022, 1, 1)
-# Of three learners: judged repetitions and SM-15's log loss (fsrs-vs-sm15: result/*.json).
+# Of three learners: evaluated repetitions and SM-15's log loss (fsrs-vs-sm15: result/*.json).
 PUBLISHED = {(4522, 0.244662671), (19577, 0.297717424), (6449, 0.381725485)}
 
 
@@ -74,8 +74,8 @@ def test_history(tmp_path: Path) -> None:
     assert rows.elapsed_days.tolist() == [-1, 3, -1, 26, 44]
     assert rows.elapsed_seconds.tolist() == [-1, 3 * 86400, -1, 26 * 86400, 44 * 86400]
     np.testing.assert_allclose(log.predictions[SM15], [0.94, 0.9, np.nan, 0.75, 0.91])
-    assert log.receipt.entries_read == 7
-    assert "2 repetitions are left out: first ones" in log.receipt.notes[0]
+    assert log.import_summary.entries_read == 7
+    assert "2 repetitions are left out: first ones" in log.import_summary.notes[0]
     assert inspect_log(log).decks == ()
     with pytest.raises(InputError, match="days"):
         load_log(path, timezone="UTC")
@@ -166,10 +166,10 @@ def test_published_figures() -> None:
     for path in Path(folder).glob("supermemo-*.txt"):
         log = load_log(path)
         assert log.rows is not None
-        judged = log.rows.elapsed_days > 0
-        p = np.clip(log.predictions[SM15][judged], 1e-15, 1 - 1e-15)
-        loss = -np.where(log.rows.rating[judged] > 1, np.log(p), np.log(1 - p)).mean()
-        found.add((int(judged.sum()), round(float(loss), 9)))
+        evaluated = log.rows.elapsed_days > 0
+        p = np.clip(log.predictions[SM15][evaluated], 1e-15, 1 - 1e-15)
+        loss = -np.where(log.rows.rating[evaluated] > 1, np.log(p), np.log(1 - p)).mean()
+        found.add((int(evaluated.sum()), round(float(loss), 9)))
     assert found
     assert found <= PUBLISHED
 
@@ -207,7 +207,7 @@ def test_comparison(dates: tuple[str, str, str], tmp_path: Path) -> None:
     assert log.rows.rating.tolist() == [3, 4, 2, 1]
     np.testing.assert_allclose(log.predictions[SM16], [0.95, 0.9, 0.8, 0.7])
     np.testing.assert_allclose(log.predictions[SM17], [0.92, 0.85, 0.75, 0.6])
-    assert log.receipt.notes == (
+    assert log.import_summary.notes == (
         "2 repetitions are left out: without a readable date, grade or prediction.",
         "1 repetition is left out: without an interval.",
     )
@@ -241,10 +241,10 @@ def test_example_in_the_documents(
     figures = srs_eval.tables(names["finding"])[0].frame()["log loss"]
     assert len(figures) >= 2
     assert figures.between(0.1, 2).all()
-    told = capsys.readouterr().out
-    assert "SuperMemo" in told
-    assert "FSRS-6" in told
-    assert "log loss" in told
+    said = capsys.readouterr().out
+    assert "SuperMemo" in said
+    assert "FSRS-6" in said
+    assert "log loss" in said
 
 
 def test_all_models_take_it(tmp_path: Path) -> None:
@@ -260,11 +260,11 @@ def test_ankis_sm2_is_no_rival_where_it_never_scheduled(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text(text_of(long_history()))
     log = load_log(path)
-    assert log.receipt.app_name == "SuperMemo"
-    told = [*srs_eval.compare(log)]
+    assert log.import_summary.app_name == "SuperMemo"
+    said = [*srs_eval.compare(log)]
     text = " ".join(
         f"{shown.line([each])} {' '.join(shown.sentences(each))} {srs_eval.tables(each)}"
-        for each in told
+        for each in said
     )
     assert "SuperMemo" in text
     assert "SM-2" not in text

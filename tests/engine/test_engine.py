@@ -65,7 +65,7 @@ def test_events_come_in_order(log: ReviewLog) -> None:
     events = list(evaluate(log, MODELS, jobs=1, use_cache=False))
     assert isinstance(events[0], Prepared)
     assert events[0].configurations == tuple(resolve(MODELS))
-    assert events[0].judged > 0
+    assert events[0].evaluated > 0
     for configuration in events[0].configurations:
         mine = [e for e in events[1:] if e.configuration == configuration]  # type: ignore[union-attr]
         assert isinstance(mine[0], Started)
@@ -73,7 +73,7 @@ def test_events_come_in_order(log: ReviewLog) -> None:
         progress = [e for e in mine if isinstance(e, Progress)]
         assert [e.fraction for e in progress] == sorted(e.fraction for e in progress)
         assert progress[-1].fraction == 1.0
-        assert len(mine[-1].result.p) == mine[-1].result.size == events[0].judged
+        assert len(mine[-1].result.p) == mine[-1].result.size == events[0].evaluated
 
 
 def test_figures_do_not_depend_on_the_number_of_workers(log: ReviewLog) -> None:
@@ -96,17 +96,17 @@ def test_a_user_with_too_little_is_skipped_with_the_reason() -> None:
     assert "usable reviews" in outcome.reason
 
 
-def test_nothing_left_to_judge_is_no_failure() -> None:
+def test_nothing_left_to_evaluate_is_no_failure() -> None:
     protocol = Protocol(secs=True, no_test_same_day=True)
     outcome = finals(
         list(evaluate(HOSTILE["only same-day reviews"](), "FSRS-6-dry-run", protocol, jobs=0))
     )
     (only,) = outcome.values()
     assert isinstance(only, Skipped)
-    assert only.reason == "no reviews of later days to judge"
+    assert only.reason == "no reviews of later days to evaluate"
 
 
-def test_a_person_is_told_a_sentence_not_an_exception(
+def test_a_person_is_said_a_sentence_not_an_exception(
     log: ReviewLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""One ranking for every view: groups, the floor, places, ties and what they say."""
+"""One ranking for every view: groups, the baseline, places, ties and what they say."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import (
     ORDERS,
     Group,
-    judged_alike,
+    evaluated_alike,
     own_scheduler,
     ranking,
     rows_of,
-    with_floors,
+    with_baselines,
 )
 from srs_eval.engine.run import Finished
 from srs_eval.engine.session import Result, Session
@@ -40,7 +40,15 @@ from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.report import formats as words
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.conftest import shared_or_skip
-from tests.tui.app_world import MODELS, WatchedApp, make_log, make_result, on, to_receipt, until
+from tests.tui.app_world import (
+    MODELS,
+    WatchedApp,
+    make_log,
+    make_result,
+    on,
+    to_import_summary,
+    until,
+)
 from tools.simulated import simulate_learner, write_dataset
 
 TOO_FEW = (
@@ -94,8 +102,10 @@ def test_groups_are_identical_reviews_and_learners_stand_apart() -> None:
     assert {line.configuration.name for line in learners.lines} == {"MOVING-AVG"}
     assert learners.learns
     assert [line.configuration.name for line in others.lines] == ["FSRS-5-secs"]
-    assert others.lines[0].to_floor is others.lines[0].against_floor is None
-    assert learners.lines[0].to_floor is not None  # the floor was judged on the same reviews
+    assert others.lines[0].to_baseline is others.lines[0].against_baseline is None
+    assert (
+        learners.lines[0].to_baseline is not None
+    )  # the baseline was evaluated on the same reviews
     assert others.reviews < schedulers.reviews
     assert len({group.title for group in (schedulers, learners, others)}) == 3
 
@@ -111,8 +121,8 @@ def test_places_are_in_the_order_of_verdicts() -> None:
         guessing("HLR", now_and_then),
     ]
     (group,) = ranking(pairs)
-    told = [(line.configuration.name, line.place, line.standing) for line in group.lines]
-    assert told == [
+    said = [(line.configuration.name, line.place, line.standing) for line in group.lines]
+    assert said == [
         ("FSRS-6", 1, "best"),
         ("HLR", 2, "can't tell yet"),
         ("FSRS-5", 3, "worse"),
@@ -121,23 +131,23 @@ def test_places_are_in_the_order_of_verdicts() -> None:
     assert [line for _, lines in group.ties for line in lines] == list(group.lines)
 
 
-def test_the_floor_is_a_line_and_no_place() -> None:
+def test_the_baseline_is_a_line_and_no_place() -> None:
     first = ranking(PAIRS)[0]
     figures = [line.log_loss.estimate for line in first.lines]
     assert figures == sorted(figures)
-    floor = first.floor
-    assert floor is not None
-    assert floor.configuration.name == "AVG"
-    assert floor.standing is floor.to_floor is floor.against_floor is None
-    places = [line.place for line in first.lines if line is not floor]
+    baseline = first.baseline
+    assert baseline is not None
+    assert baseline.configuration.name == "AVG"
+    assert baseline.standing is baseline.to_baseline is baseline.against_baseline is None
+    places = [line.place for line in first.lines if line is not baseline]
     assert places == list(range(1, len(places) + 1))
     for line in first.lines:
-        if line is not floor:
-            assert line.to_floor is not None
-            assert line.against_floor is not None
-            difference = line.log_loss.estimate - floor.log_loss.estimate
-            assert line.to_floor.estimate == pytest.approx(difference)
-            assert line.against_floor == pytest.approx(difference / floor.log_loss.estimate)
+        if line is not baseline:
+            assert line.to_baseline is not None
+            assert line.against_baseline is not None
+            difference = line.log_loss.estimate - baseline.log_loss.estimate
+            assert line.to_baseline.estimate == pytest.approx(difference)
+            assert line.against_baseline == pytest.approx(difference / baseline.log_loss.estimate)
 
 
 def test_each_is_held_against_the_best_and_the_reference() -> None:
@@ -191,13 +201,13 @@ def test_standings_and_the_answer_in_words() -> None:
     assert standings["FSRS-6"] == "best"
     assert standings["FSRS-6-recency"] == "as good"
     assert standings["HLR"] == "worse"
-    assert standings["SM2"] == standings["DASH"] == "below the floor"
+    assert standings["SM2"] == standings["DASH"] == "below the baseline"
     assert standings["AVG"] is None
     assert group.answer == (
         "FSRS-6 predicts best; as good: FSRS-6 recency; worse: HLR; "
         "worse than the average: DASH and SM2."
     )
-    assert group.title == "Judged on 2,000 reviews of later days"
+    assert group.title == "Evaluated on 2,000 reviews of later days"
 
 
 @pytest.mark.parametrize(
@@ -249,7 +259,7 @@ def test_answers_about_few(pairs: list[Pair], answer: str) -> None:
     assert ranking(pairs)[0].answer == answer
 
 
-def test_models_that_learn_are_held_against_the_floor_beside_the_schedulers() -> None:
+def test_models_that_learn_are_held_against_the_baseline_beside_the_schedulers() -> None:
     """The average has no line among them, yet may have the lowest log loss."""
     pairs = [
         constant("MOVING-AVG", 0.7, 900),
@@ -274,30 +284,32 @@ def test_nothing_is_a_share_of_an_average_that_loses_nothing() -> None:
         )
         passed.append((configuration, made))
     assert 0 < passed[0][1].metrics.log_loss < 1e-12
-    assert [line.against_floor for line in ranking(passed)[0].lines] == [None, None]
+    assert [line.against_baseline for line in ranking(passed)[0].lines] == [None, None]
 
 
-def test_the_floor_stands_once_and_joins_learners_that_are_alone() -> None:
-    learner, floor = constant("MOVING-AVG", 0.8), constant("AVG", 0.7)
-    assert outline(ranking([floor, learner])) == [[(1, "MOVING-AVG"), (None, "AVG")]]
-    with_scheduler = outline(ranking([floor, learner, constant("HLR", 0.8)]))
+def test_the_baseline_stands_once_and_joins_learners_that_are_alone() -> None:
+    learner, baseline = constant("MOVING-AVG", 0.8), constant("AVG", 0.7)
+    assert outline(ranking([baseline, learner])) == [[(1, "MOVING-AVG"), (None, "AVG")]]
+    with_scheduler = outline(ranking([baseline, learner, constant("HLR", 0.8)]))
     assert with_scheduler == [[(1, "HLR"), (None, "AVG")], [(1, "MOVING-AVG")]]
-    assert outline(ranking([floor])) == [[(None, "AVG")]]
+    assert outline(ranking([baseline])) == [[(None, "AVG")]]
 
 
 def test_an_average_joins_each_set_of_reviews() -> None:
-    def floors(names: str, protocol: Protocol | None = None, leaves_out: bool = False) -> list[str]:
-        evaluated = with_floors(resolve(names, protocol), leaves_out=leaves_out)
-        return [each.name for each in evaluated if each.is_floor]
+    def baselines(
+        names: str, protocol: Protocol | None = None, leaves_out: bool = False
+    ) -> list[str]:
+        evaluated = with_baselines(resolve(names, protocol), leaves_out=leaves_out)
+        return [each.name for each in evaluated if each.is_baseline]
 
-    assert floors("FSRS-6,SM2,MOVING-AVG") == ["AVG"]
-    assert floors("FSRS-6,AVG,FSRS-7") == ["AVG-short-secs", "AVG"]
-    assert floors("FSRS-6", Protocol(n_splits=3)) == ["AVG"]
-    both = floors("FSRS-6,SM2,Ebisu-v2", leaves_out=True)
+    assert baselines("FSRS-6,SM2,MOVING-AVG") == ["AVG"]
+    assert baselines("FSRS-6,AVG,FSRS-7") == ["AVG-short-secs", "AVG"]
+    assert baselines("FSRS-6", Protocol(n_splits=3)) == ["AVG"]
+    both = baselines("FSRS-6,SM2,Ebisu-v2", leaves_out=True)
     assert sorted(both) == ["AVG", "AVG-known_decks"]
-    assert floors("SM2", leaves_out=True) == ["AVG-known_decks"]
-    assert floors("SM2-short,AVG-known_decks", leaves_out=True) == ["AVG-known_decks"]
-    (average, _) = with_floors(resolve("FSRS-6", Protocol(n_splits=3)), leaves_out=False)
+    assert baselines("SM2", leaves_out=True) == ["AVG-known_decks"]
+    assert baselines("SM2-short,AVG-known_decks", leaves_out=True) == ["AVG-known_decks"]
+    (average, _) = with_baselines(resolve("FSRS-6", Protocol(n_splits=3)), leaves_out=False)
     assert average.protocol.n_splits == 3
 
 
@@ -326,13 +338,13 @@ ROWS = select_rows(LOG, "benchmark").rows
 def test_rows_are_what_the_protocol_says_decides_them(protocol: Protocol) -> None:
     if protocol.no_test_same_day and not protocol.secs:
         protocol = replace(protocol, no_test_same_day=False)  # refused by `resolve`
-    judged, expected = (
-        prepare_trials(LOG, ROWS, each) for each in (protocol, protocol.judged_rows())
+    evaluated, expected = (
+        prepare_trials(LOG, ROWS, each) for each in (protocol, protocol.evaluated_rows())
     )
     assert np.array_equal(
-        judged.review_th[judged.test_index], expected.review_th[expected.test_index]
+        evaluated.review_th[evaluated.test_index], expected.review_th[expected.test_index]
     )
-    assert protocol.judged_rows().judged_rows() == protocol.judged_rows()
+    assert protocol.evaluated_rows().evaluated_rows() == protocol.evaluated_rows()
 
 
 # --- a learner whose deleted cards some models leave out ------------------------------
@@ -340,7 +352,7 @@ def test_rows_are_what_the_protocol_says_decides_them(protocol: Protocol) -> Non
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """User 1 has deleted cards, whose reviews SM2 is not judged on; user 2 has all."""
+    """User 1 has deleted cards, whose reviews SM2 is not evaluated on; user 2 has all."""
     folder = tmp_path_factory.mktemp("dataset")
     whole = simulate_learner(6, 1_500)
     whole = replace(whole, cards=replace(whole.cards, deleted=np.zeros_like(whole.cards.deleted)))
@@ -348,7 +360,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_models_judged_on_other_reviews_are_not_ranked_together(dataset: Path) -> None:
+def test_models_evaluated_on_other_reviews_are_not_ranked_together(dataset: Path) -> None:
     found = srs_eval.evaluate(
         open_dataset(str(dataset)).load(1), "SM2,Memrise,90%", jobs=0, use_cache=False
     )
@@ -356,10 +368,10 @@ def test_models_judged_on_other_reviews_are_not_ranked_together(dataset: Path) -
     assert {name for _, name in outline([common])[0]} == {"Memrise", "90%", "AVG"}
     assert {name for _, name in outline([without_deleted])[0]} == {"SM2", "AVG-known_decks"}
     assert without_deleted.reviews < common.reviews
-    (sm2,) = (line for line in without_deleted.lines if not line.is_floor)
-    assert sm2.to_floor is not None
-    assert without_deleted.floor is not None
-    assert np.array_equal(sm2.result.review_th, without_deleted.floor.result.review_th)
+    (sm2,) = (line for line in without_deleted.lines if not line.is_baseline)
+    assert sm2.to_baseline is not None
+    assert without_deleted.baseline is not None
+    assert np.array_equal(sm2.result.review_th, without_deleted.baseline.result.review_th)
     assert "known" in without_deleted.title
     assert "known" not in common.title
     assert set(found) == {"SM2", "Memrise", "90%"}  # the average was not asked for
@@ -402,7 +414,7 @@ async def test_every_view_shows_the_same_places(
         dataset, Options(models=models, jobs=0, user=user), state_folder=tmp_path / "state"
     )
     async with app.run_test(size=(160, 48)) as pilot:
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
         await pilot.press("enter")
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: not app.session.models.run.running)
@@ -447,14 +459,14 @@ def places_in(table: str, names: list[str]) -> list[tuple[int | None, str]]:
 # --- users of a data set --------------------------------------------------------------
 
 
-def test_users_judged_on_other_reviews_are_not_compared() -> None:
-    rows = Protocol().judged_rows()
+def test_users_evaluated_on_other_reviews_are_not_compared() -> None:
+    rows = Protocol().evaluated_rows()
     one, other = resolve("SM2,Memrise")
     sizes = [(one, rows, {101: 505, 102: 90}), (other, rows, {101: 560, 102: 90, 103: 7})]
-    assert judged_alike(sizes) == [([other, one], {102: 90})]
+    assert evaluated_alike(sizes) == [([other, one], {102: 90})]
     apart = [(each, rows, {101: users[101]}) for each, rows, users in sizes]
-    assert judged_alike(apart) == [([other], {101: 560}), ([one], {101: 505})]
-    assert judged_alike([]) == []
+    assert evaluated_alike(apart) == [([other], {101: 560}), ([one], {101: 505})]
+    assert evaluated_alike([]) == []
 
 
 def test_one_user_has_the_same_groups_as_a_run() -> None:
@@ -468,32 +480,32 @@ def test_one_user_has_the_same_groups_as_a_run() -> None:
             for each in resolve(names)
             if each.name in found
         ]
-        alike = {frozenset(each.name for each in members) for members, _ in judged_alike(sizes)}
+        alike = {frozenset(each.name for each in members) for members, _ in evaluated_alike(sizes)}
         groups: dict[int, set[str]] = {}
         for group in found.groups:
             there = groups.setdefault(group.reviews, set())
             there |= {line.configuration.name for line in group.lines}
         assert all(any(names <= each for each in alike) for names in groups.values())
-        assert all(group.floor is not None for group in found.groups if not group.learns)
+        assert all(group.baseline is not None for group in found.groups if not group.learns)
         if len(groups) > 1:
             apart.append(user)
-    assert apart == [111]  # SM2 is judged on 445 of its 665 reviews
+    assert apart == [111]  # SM2 is evaluated on 445 of its 665 reviews
 
 
-def test_the_floor_without_deleted_cards_is_judged_on_the_reviews_of_sm2() -> None:
+def test_the_baseline_without_deleted_cards_is_evaluated_on_the_reviews_of_sm2() -> None:
     log = open_dataset(str(shared_or_skip("golden", "dataset"))).load(111)
     found = srs_eval.evaluate(log, "SM2,Ebisu-v2,FSRS-6-dry-run", jobs=0, use_cache=False)
     (group,) = (each for each in found.groups if "known" in each.title)
     names = {line.configuration.name for line in group.lines}
     assert names == {"SM2", "Ebisu-v2", "AVG-known_decks"}
     assert group.reviews == 445
-    assert group.floor is not None
-    floor = group.floor.result
-    assert all(np.array_equal(line.result.review_th, floor.review_th) for line in group.lines)
-    trials = Session(log).trials(group.floor.configuration.protocol)
+    assert group.baseline is not None
+    baseline = group.baseline.result
+    assert all(np.array_equal(line.result.review_th, baseline.review_th) for line in group.lines)
+    trials = Session(log).trials(group.baseline.configuration.protocol)
     expected = [np.full(len(fold.test), trials.y[fold.train].mean()) for fold in trials.folds]
-    np.testing.assert_array_equal(floor.p, np.concatenate(expected))
-    assert all((line.against_floor is None) == line.is_floor for line in group.lines)
+    np.testing.assert_array_equal(baseline.p, np.concatenate(expected))
+    assert all((line.against_baseline is None) == line.is_baseline for line in group.lines)
 
 
 @pytest.mark.parametrize(
@@ -507,20 +519,20 @@ def test_the_floor_without_deleted_cards_is_judged_on_the_reviews_of_sm2() -> No
     ],
 )
 def test_a_share_of_the_average_says_which_way_it_is(share: float | None, shown: str) -> None:
-    assert words.against_floor(share) == shown
+    assert words.against_baseline(share) == shown
 
 
 @pytest.mark.parametrize(
-    ("models", "has_floor"), [("90%,Memrise", True), ("90%", False), ("AVG", True)]
+    ("models", "has_baseline"), [("90%,Memrise", True), ("90%", False), ("AVG", True)]
 )
 def test_what_a_batch_compares_stands_on_the_average(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], models: str, has_floor: bool
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], models: str, has_baseline: bool
 ) -> None:
     write_dataset({1: simulate_learner(1, 300)}, tmp_path / "data")
     batch = ["batch", "--dataset", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
     assert main([*batch, "--models", models, "--jobs", "1"]) == 0
-    assert ("\naverage" in capsys.readouterr().out) == has_floor
-    assert (tmp_path / "out" / "result" / "AVG.jsonl").exists() == has_floor
+    assert ("\naverage" in capsys.readouterr().out) == has_baseline
+    assert (tmp_path / "out" / "result" / "AVG.jsonl").exists() == has_baseline
 
 
 def test_a_batch_tells_of_the_users_that_were_asked_for(
@@ -549,7 +561,7 @@ def test_ties_hold_every_line_once_under_its_verdict() -> None:
     assert [line.configuration.name for line in first.ties[1][1]][-2:] == ["AVG", "SM2"]
 
 
-def test_the_floor_stands_where_it_falls() -> None:
+def test_the_baseline_stands_where_it_falls() -> None:
     few = [constant("HLR", 0.7, 900), constant("SM2", 0.5, 900), constant("AVG", 0.79, 900)]
     assert [words for words, _ in ranking(few)[0].ties] == [
         "nearest to the average",
@@ -585,8 +597,8 @@ def test_what_the_learner_schedules_with(
     enabled: bool | None, presets: dict[int, Preset], own: str | None
 ) -> None:
     made_up = make_log()
-    receipt = replace(made_up.receipt, fsrs_enabled=enabled)
-    log = replace(made_up, receipt=receipt, presets=presets)
+    import_summary = replace(made_up.import_summary, fsrs_enabled=enabled)
+    log = replace(made_up, import_summary=import_summary, presets=presets)
     assert own_scheduler(log) == own
     assert own is None or resolve(own)[0].name == own
 

@@ -206,7 +206,7 @@ def test_leaving_a_block_waits_for_nothing() -> None:
     assert not multiprocessing.active_children()
 
 
-def test_what_cannot_start_is_told_once() -> None:
+def test_what_cannot_start_is_said_once() -> None:
     with pool_of(2, initializer=raise_at_start) as pool:
         futures = []
         with contextlib.suppress(WorkersCannotStart):  # as soon as that is known

@@ -171,9 +171,9 @@ def test_words_and_titles_of_every_configuration() -> None:
     assert resolve("AVG-secs")[0].words == "average secs"
 
 
-def test_rows_that_are_judged_together() -> None:
+def test_rows_that_are_evaluated_together() -> None:
     def rows(name: str) -> Protocol:
-        return replace(resolve(name)[0].protocol.judged_rows(), known_decks_only=False)
+        return replace(resolve(name)[0].protocol.evaluated_rows(), known_decks_only=False)
 
     assert rows("FSRS-6") == rows("SM2-short") == rows("FSRS-6-binary") == Protocol()
     assert rows("FSRS-6-recency-deck") == rows("SM2-secs-equalize_test_with_non_secs") == Protocol()
@@ -183,7 +183,7 @@ def test_rows_that_are_judged_together() -> None:
     apart = ("FSRS-6", "FSRS-7", "SM2-secs", "FSRS-6-secs-no_test_same_day")
     apart += ("FSRS-6-train_equals_test", "FSRS-7-short-secs-train_equals_test")
     assert len({rows(name) for name in apart}) == len(apart)
-    assert resolve("SM2")[0].protocol.judged_rows().known_decks_only
+    assert resolve("SM2")[0].protocol.evaluated_rows().known_decks_only
 
 
 @given(st.text(max_size=40))
@@ -288,7 +288,7 @@ def test_what_2026_means_by_a_name() -> None:
     assert found.name == "FSRS-rs"
 
 
-def test_what_a_published_name_leaves_open_is_told() -> None:
+def test_what_a_published_name_leaves_open_is_said() -> None:
     lstm = "LSTM-short-secs-equalize_test_with_non_secs"
     assert "taken for HLR-short-secs" in left_open("HLR-secs")
     assert "not taken for LSTM" in left_open(lstm, "2026")

@@ -403,10 +403,14 @@ def test_names() -> None:
     assert standard.protocol.short
     assert standard.protocol.secs
     assert standard.protocol.recency
-    assert standard.protocol.judged_rows() == resolve("FSRS-6-secs")[0].protocol.judged_rows()
+    assert standard.protocol.evaluated_rows() == resolve("FSRS-6-secs")[0].protocol.evaluated_rows()
     equalized = "FSRS-7-short-secs-recency-equalize_test_with_non_secs"
-    days = resolve("FSRS-6")[0].protocol.judged_rows()
-    assert resolve(equalized)[0].protocol.judged_rows() == days != standard.protocol.judged_rows()
+    days = resolve("FSRS-6")[0].protocol.evaluated_rows()
+    assert (
+        resolve(equalized)[0].protocol.evaluated_rows()
+        == days
+        != standard.protocol.evaluated_rows()
+    )
     assert {standard.name, equalized} <= {each.name for each in resolve("fsrs")}
     assert resolve("FSRS-7-default")[0].name == "FSRS-7-dry-run-short-secs"
     assert resolve("FSRS-7-dry-run")[0].parameters == 0
@@ -431,7 +435,7 @@ def test_names() -> None:
 
 
 # Figures of srs-benchmark's own code (fsrs-optimizer 6.1.6, torch 2.13, pandas 2.2.3) on
-# golden's data: judged reviews, log loss and AUC; then five parameters of the last fold.
+# golden's data: evaluated reviews, log loss and AUC; then five parameters of the last fold.
 EQUALIZED = "FSRS-7-short-secs-recency-equalize_test_with_non_secs"
 FIGURES = {
     ("FSRS-7-short-secs-recency", 102): (1830, 0.263817, 0.748788),

@@ -567,7 +567,7 @@ HOSTILE: dict[str, Sequence[Sequence[tuple[float, int]]]] = {
 @pytest.mark.parametrize("secs", [False, True])
 def test_hostile_data(data: str, secs: bool) -> None:
     session = Session(make_log(HOSTILE[data]))
-    judged = 0
+    evaluated = 0
     for name in (*CASES, "FSRS-5-disable_short_term", "FSRS-6-one-step"):
         for short in (False, True):
             (configuration,) = resolve(name, Protocol(rows="anki", secs=secs, short=short))
@@ -578,14 +578,14 @@ def test_hostile_data(data: str, secs: bool) -> None:
                 except NotEnoughData as reason:
                     assert str(reason)  # noqa: PT017 - one of two right outcomes
                     continue
-            judged += 1
+            evaluated += 1
             assert np.isfinite(result.metrics.log_loss), name
             assert ((result.p >= 0) & (result.p <= 1)).all(), name
             assert result.parameters is not None
             assert np.isfinite(list(result.parameters.values())).all(), name
     reviewed_once = data == "one review per card"
     same_day_in_days = data == "only same-day reviews" and not secs
-    assert bool(judged) != (reviewed_once or same_day_in_days)
+    assert bool(evaluated) != (reviewed_once or same_day_in_days)
 
 
 # Golden

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import FloatArray, ImportReceipt, ReviewLog, Rows
+from srs_eval.data.reviews import FloatArray, ImportSummary, ReviewLog, Rows
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.metrics import log_loss
@@ -463,7 +463,7 @@ def test_upstream(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["LogisticRegression", "SBD"])
-def test_names_and_judged_rows(name: str) -> None:
+def test_names_and_evaluated_rows(name: str) -> None:
     (configuration,) = resolve(name)
     assert configuration.name == f"{name}-short-secs-recency"
     equalized = resolve(f"{name}-short-secs-recency-equalize_test_with_non_secs")[0]
@@ -515,7 +515,7 @@ def log_of(card_id: Any, rating: Any, elapsed_days: Any) -> ReviewLog:
     n = len(card)
     seconds = np.where(days < 0, -1, np.maximum(days, 0) * 86_400 + 60)
     rows = Rows(card, np.arange(n), rating, np.zeros(n, np.int64), np.full(n, 900), days, seconds)
-    return ReviewLog(ImportReceipt("", "made", n), rows=rows)
+    return ReviewLog(ImportSummary("", "made", n), rows=rows)
 
 
 def test_fsrs_rs_gives_a_reason_where_the_package_would_abort(

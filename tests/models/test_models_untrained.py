@@ -21,9 +21,9 @@ from srs_eval import metrics
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import Cards, Deck, FloatArray, ImportReceipt, ReviewLog, Rows
+from srs_eval.data.reviews import Cards, Deck, FloatArray, ImportSummary, ReviewLog, Rows
 from srs_eval.data.trials import Trials, prepare_trials, rmse_bin_ids
-from srs_eval.models import Context, Model, all_models, anki_sm2, ebisu, floor, sm2
+from srs_eval.models import Context, Model, all_models, anki_sm2, baseline, ebisu, sm2
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.training.trie import card_steps
 from tests.conftest import shared_or_skip
@@ -77,7 +77,7 @@ def make_log(cards: Sequence[Sequence[tuple[float, int]]]) -> ReviewLog:
     nothing = np.zeros(len(rows), np.int64)
     ids = np.arange(len(cards))
     return ReviewLog(
-        ImportReceipt("made", "made", len(rows)),
+        ImportSummary("made", "made", len(rows)),
         rows=Rows(card_id, nothing, rating, nothing, nothing + 1000, days, seconds),
         cards=Cards(ids, ids, np.ones(len(ids), np.int64), np.zeros(len(ids), np.bool_)),
         decks={1: Deck(1, "One", 1)},
@@ -112,14 +112,14 @@ def test_equal_to_golden(name: str) -> None:
     for line in lines:
         trials = trials_of(dataset.load(line["user"]), configuration.protocol)
         p = predictions(model, trials)
-        judged = trials.test_index
-        y = trials.y[judged]
+        evaluated = trials.test_index
+        y = trials.y[evaluated]
         figures, user = line["metrics"], line["user"]
         assert len(p) == line["size"], user
         assert_allclose(metrics.log_loss(y, p), figures["LogLoss"], rtol=0, atol=2e-6)
         assert_allclose(np.sqrt(np.mean((y - p) ** 2)), figures["RMSE"], rtol=0, atol=1e-6)
         bins = rmse_bin_ids(
-            trials.bin_delta_t[judged], trials.bin_i[judged], trials.bin_lapses[judged]
+            trials.bin_delta_t[evaluated], trials.bin_i[evaluated], trials.bin_lapses[evaluated]
         )
         assert_allclose(metrics.rmse_bins(y, p, bins), figures["RMSE(bins)"], rtol=0, atol=1e-6)
         auc = metrics.auc(y, p)
@@ -228,7 +228,7 @@ def test_anki_by_hand() -> None:
 
 
 def test_moving_average_by_hand() -> None:
-    # 12 reviews: folds of two, the first two are not judged but followed.
+    # 12 reviews: folds of two, the first two are not evaluated but followed.
     log = make_log([[(0, 3), *[(1, rating) for rating in [3, 1, 3, 3, 3, 3, 3, 3, 3, 3, 3, 1]]]])
     p = predictions(all_models()["MOVING-AVG"], trials_of(log, Protocol(rows="anki")))
     x = 1.2 + 0.3 * (1 - 0.7685247834990175)  # 1.2694426
@@ -251,11 +251,11 @@ def test_average_of_nothing_is_a_reason() -> None:
     trials = one_card([(1, 3)] * 12)
     no_past = tuple(replace(fold, train=fold.train[:0]) for fold in trials.folds)
     with pytest.raises(NotEnoughData, match="no reviews to average"):
-        floor._average(replace(trials, folds=no_past), CONTEXT)
+        baseline._average(replace(trials, folds=no_past), CONTEXT)
 
 
 def test_rmse_bins_exploit_by_hand() -> None:
-    # Twelve cards reviewed twice: one bin. Judged are the last ten.
+    # Twelve cards reviewed twice: one bin. Evaluated are the last ten.
     ratings = [3, 3, 3, 1, 3, 1, 3, 3, 3, 3, 3, 3]
     log = make_log([[(0, 3), (1, rating)] for rating in ratings])
     trials = trials_of(log, Protocol(rows="anki"))
@@ -377,7 +377,9 @@ def test_names() -> None:
 
 
 def test_import_nothing_heavy() -> None:
-    modules = "srs_eval.models." + ", srs_eval.models.".join(["floor", "sm2", "anki_sm2", "ebisu"])
+    modules = "srs_eval.models." + ", srs_eval.models.".join(
+        ["baseline", "sm2", "anki_sm2", "ebisu"]
+    )
     heavy = '{"numba", "scipy", "torch", "pandas", "sklearn", "pyarrow", "ebisu"}'
     program = f"import sys, {modules}; print({heavy} & set(sys.modules))"
     answer = subprocess.run(
@@ -418,19 +420,19 @@ PROTOCOLS = {
 @pytest.mark.parametrize("data", HOSTILE)
 def test_hostile_data(data: str) -> None:
     log = make_log(HOSTILE[data])
-    judged = 0
+    evaluated = 0
     for protocol in PROTOCOLS.values():
         try:
             trials = trials_of(log, protocol)
         except NotEnoughData:
             continue
-        judged += 1
+        evaluated += 1
         for name in UNTRAINED:
             p = predictions(all_models()[name], trials)
             assert p.shape == trials.test_index.shape, (name, protocol)
             assert p.dtype == np.float64
             assert ((p >= 0) & (p <= 1)).all(), (name, protocol)  # false for NaN
-    assert judged
+    assert evaluated
 
 
 def test_only_same_day_reviews_and_one_review_per_card_are_too_little() -> None:

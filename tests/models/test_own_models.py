@@ -542,9 +542,9 @@ def test_ctrl_c_still_interrupts(
     while not there.exists() and time.monotonic() < until:
         time.sleep(0.02)
     process.send_signal(number)
-    _, told = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=30)
     assert process.returncode == code
-    assert "Interrupted" in told
+    assert "Interrupted" in said
 
 
 # What cannot stand in MODELS

@@ -1,4 +1,4 @@
-"""The presets' own parameters among the models: as Anki runs them, never ahead by flattery."""
+"""The presets' own parameters among the models: as Anki runs them, never ahead in-sample."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
         key: replace(preset, fsrs_parameters={5: MINE[:19]} if key == mine else {}, modified_s=None)
         for key, preset in found.presets.items()
     }
-    receipt = replace(found.receipt, fsrs_enabled=True)
-    return replace(found, presets=presets, receipt=receipt, optimized_before_s=None)
+    import_summary = replace(found.import_summary, fsrs_enabled=True)
+    return replace(found, presets=presets, import_summary=import_summary, optimized_before_s=None)
 
 
 def test_a_run_tells_that_its_kernels_are_there(
@@ -75,14 +75,14 @@ def test_predictions_are_those_of_the_presets_parameters(log: ReviewLog) -> None
     assert np.array_equal(session.run(fitted).review_th, result.review_th)
 
 
-def test_who_has_seen_the_reviews_is_told(log: ReviewLog) -> None:
-    """Reviews after the preset's last change, and of presets on defaults, are nobody's flattery."""
+def test_who_has_seen_the_reviews_is_said(log: ReviewLog) -> None:
+    """Reviews after the preset's last change, and of presets on defaults, are held out."""
     session = Session(log)
     trials = session.trials(OWN.protocol)
     index = trials.test_index
     first = most(log)
     of_first = trials.partition[index] == first
-    assert session.run(OWN).flattered == of_first.sum() > 0
+    assert session.run(OWN).in_sample == of_first.sum() > 0
     assert log.entries is not None
     entry = session.selection(OWN.protocol).entry_index[trials.review_th[index] - 1]
     time_s = log.entries.time_ms[entry] / 1000
@@ -90,31 +90,31 @@ def test_who_has_seen_the_reviews_is_told(log: ReviewLog) -> None:
     preset = replace(log.presets[first], modified_s=changed)
     later = replace(log, presets={**log.presets, first: preset})
     found = Session(later).run(OWN)
-    assert found.flattered == (of_first & (time_s <= changed)).sum() < of_first.sum()
-    assert any("flatters" in note for note in found.notes)
+    assert found.in_sample == (of_first & (time_s <= changed)).sum() < of_first.sum()
+    assert any("is optimistic" in note for note in found.notes)
     before = replace(preset, modified_s=int(time_s.min()) - 1)
     fair = Session(replace(log, presets={**log.presets, first: before})).run(OWN)
-    assert fair.flattered == 0
-    assert not any("flatters" in note for note in fair.notes)
+    assert fair.in_sample == 0
+    assert not any("is optimistic" in note for note in fair.notes)
 
 
-def test_what_is_flattered_has_no_place_and_moves_nobody() -> None:
-    """Even with the lowest log loss: the best of those that are judged fairly stays the best."""
+def test_what_is_in_sample_has_no_place_and_moves_nobody() -> None:
+    """Even with the lowest log loss: the best of those that are evaluated fairly stays the best."""
     names = ("AVG", "DASH", "FSRS-6", "FSRS-6-recency")
     fair = [(resolve(name)[0], make_result(name)) for name in names]
     best = make_result("FSRS-6-recency")
-    perfect = replace(best, p=np.where(best.y > 0, 0.99, 0.01), flattered=10)
+    perfect = replace(best, p=np.where(best.y > 0, 0.99, 0.01), in_sample=10)
     perfect = replace(perfect, metrics=replace(perfect.metrics, log_loss=0.01005))
     (without,) = ranking(fair)
     (group,) = ranking([*fair, (OWN, perfect)])
     own = next(line for line in group.lines if line.configuration is OWN)
-    assert (own.place, own.standing, own.verdict_words) == (None, None, "flattered")
+    assert (own.place, own.standing, own.verdict_words) == (None, None, "in-sample")
     assert own.to_best is not None
     assert own.to_best.estimate < 0
     assert group.best is not None
     assert group.best.configuration.name == "FSRS-6-recency"
-    assert group.floor is not None
-    assert group.floor.configuration.is_floor
+    assert group.baseline is not None
+    assert group.baseline.configuration.is_baseline
     places = {line.configuration.name: (line.place, line.standing) for line in group.lines}
     del places["FSRS-6-own"]
     assert places == {
@@ -122,9 +122,9 @@ def test_what_is_flattered_has_no_place_and_moves_nobody() -> None:
     }
     assert [line for _, lines in group.ties for line in lines if line is own] == [own]
     assert "your parameters" not in group.answer
-    (judged,) = ranking([*fair, (OWN, replace(perfect, flattered=0))])
-    assert judged.best is not None
-    assert judged.best.configuration is OWN
+    (evaluated,) = ranking([*fair, (OWN, replace(perfect, in_sample=0))])
+    assert evaluated.best is not None
+    assert evaluated.best.configuration is OWN
 
 
 def test_they_stand_beside_fsrs_where_a_preset_holds_some(log: ReviewLog) -> None:
@@ -154,14 +154,16 @@ def test_the_name_is_one_of_presets_already() -> None:
 
 
 def test_a_version_has_one_name_everywhere(log: ReviewLog) -> None:
-    """17 numbers are FSRS-4.5's in the receipt as in the answers."""
+    """17 numbers are FSRS-4.5's in the import summary as in the answers."""
     old = {4: fsrs4dot5._DEFAULT}
     presets = {key: replace(each, fsrs_parameters=old) for key, each in log.presets.items()}
-    receipt = io.StringIO()
+    import_summary = io.StringIO()
     of_old = inspect_log(replace(log, presets=presets))
-    Console(width=120, file=receipt).print(render_inspection(of_old))
+    Console(width=120, file=import_summary).print(render_inspection(of_old))
     assert version_of(fsrs4dot5._DEFAULT) == "FSRS-4.5"
-    assert receipt.getvalue().count("FSRS-4") == receipt.getvalue().count("FSRS-4.5") > 0
+    assert (
+        import_summary.getvalue().count("FSRS-4") == import_summary.getvalue().count("FSRS-4.5") > 0
+    )
 
 
 def test_what_anki_can_schedule_with() -> None:

@@ -103,9 +103,9 @@ def redrawn(seed: int, scheduler: str) -> tuple[FloatArray, FloatArray, FloatArr
     trials, z = learner(seed, scheduler)
     answers = timeline(trials)
     y = (np.random.default_rng(seed).random(len(z)) < 1 / (1 + np.exp(-z))).astype(np.float64)
-    judged = answers.trial >= 0
+    evaluated = answers.trial >= 0
     rating = answers.rating.copy()
-    rating[judged] = np.where(y[answers.trial[judged]] > 0, 3, 1)
+    rating[evaluated] = np.where(y[answers.trial[evaluated]] > 0, 3, 1)
     return features_from(answers._replace(rating=rating), z, len(z)), y, z
 
 
@@ -143,7 +143,7 @@ def test_features_have_names_and_bounds() -> None:
 
 
 def test_features_by_hand() -> None:
-    """Three cards on two days; the second day's first judged review failed."""
+    """Three cards on two days; the second day's first evaluated review failed."""
     answers = _Timeline(
         *(
             np.array(column)
@@ -177,7 +177,9 @@ def test_features_by_hand() -> None:
         [0, r0 / (h0 + 1), (r0 + r1) / (h0 + h1 + 1)]
     )
     assert of("state: run of failures") == pytest.approx([0, math.log(2), 0])
-    assert of("session: judged reviews today") == pytest.approx([-0.5, math.log(2) / 4 - 0.5, -0.5])
+    assert of("session: evaluated reviews today") == pytest.approx(
+        [-0.5, math.log(2) / 4 - 0.5, -0.5]
+    )
     assert of("state: days off") == pytest.approx([math.log(2) / 2] * 3)
     assert of("card: last was Again") == [1, 0, 0]
     assert of("card: first was Easy") == [0, 0, 1]
@@ -207,9 +209,9 @@ def test_timeline_is_the_log_in_order() -> None:
     answers = timeline(trials)
     assert (np.diff(answers.day) >= 0).all()
     np.testing.assert_array_equal(answers.trial[answers.trial >= 0], np.arange(len(trials)))
-    judged = answers.trial >= 0
-    np.testing.assert_array_equal(answers.rating[judged], trials.rating)
-    np.testing.assert_array_equal(answers.elapsed_days[judged], trials.elapsed_days)
+    evaluated = answers.trial >= 0
+    np.testing.assert_array_equal(answers.rating[evaluated], trials.rating)
+    np.testing.assert_array_equal(answers.elapsed_days[evaluated], trials.elapsed_days)
     first = np.unique(answers.card, return_index=True)[1]
     assert (np.diff(first) > 0).all()  # numbered in order of appearance
 
@@ -290,11 +292,11 @@ def test_state_1_follows_its_formula() -> None:
 
 def test_the_base_is_fsrs6_recency() -> None:
     session = Session(simulate_learner(15, 600).log())
-    judged = session.run(resolve("FSRS-6-recency")[0])
+    evaluated = session.run(resolve("FSRS-6-recency")[0])
     trials = session.trials(OWN_FLAGS)
     z = base_logits(trials, fsrs6, Context())
-    np.testing.assert_allclose(1 / (1 + np.exp(-z[trials.test_index])), judged.p, atol=1e-9)
-    np.testing.assert_array_equal(judged.review_th, trials.review_th[trials.test_index])
+    np.testing.assert_allclose(1 / (1 + np.exp(-z[trials.test_index])), evaluated.p, atol=1e-9)
+    np.testing.assert_array_equal(evaluated.review_th, trials.review_th[trials.test_index])
 
 
 def test_names_and_group() -> None:

@@ -27,7 +27,7 @@ def test_a_batch_and_its_report(
     batch = ["batch", "--dataset", str(simulated_dataset), "--models", "AVG,90%,SM2,MOVING-AVG"]
     batched = main_here(*batch, "--out", out)
     assert batched.returncode == 0, batched.stderr
-    told = batched.stdout
+    said = batched.stdout
     made = {name: tmp_path / name for name in ("r.html", "r.md", "csv")}
     report = ["report", str(out), "--baseline", str(out), "--columns", "logloss,ICI,smECE,seconds"]
     report += ["--html", str(made["r.html"]), "--md", str(made["r.md"])]
@@ -55,11 +55,11 @@ def test_a_batch_and_its_report(
     (average,) = (each for each in means if each["model"] == "average")
     assert float(average["log loss ↓"]) == pytest.approx(expected)
     assert average["place"] == ""
-    # A batch has told the first table of each set of judged reviews.
+    # A batch has told the first table of each set of evaluated reviews.
     assert main(["report", str(out)]) == 0
     shown = capsys.readouterr().out
-    assert 0 < told.count("Judged on") == told.count("Weighted by the number of reviews")
-    for table in told.split("Weighted by the number of reviews\n")[1:]:
+    assert 0 < said.count("Evaluated on") == said.count("Weighted by the number of reviews")
+    for table in said.split("Weighted by the number of reviews\n")[1:]:
         assert table.partition("\n\n")[0].partition("\n2 columns more")[0] in shown
 
 
@@ -106,7 +106,7 @@ def test_averages_of_a_batch(
     for mode, keys in (("deck", ["user", "deck_id"]), ("card", ["user", "card_id"])):
         by_group = loss.groupby([rows[key] for key in keys]).mean()
         assert float(average[f"by {mode}"]) == pytest.approx(by_group.mean(), abs=1e-6)
-    # By users it is the table's own figure, as models that learn while judged stand apart.
+    # By users it is the table's own figure, as models that learn while evaluated stand apart.
     means = csv.DictReader((tmp_path / "csv" / "1-means-by-users.csv").open(encoding="utf-8"))
     (of_table,) = (each for each in means if each["model"] == "average")
     assert float(average["by user"]) == pytest.approx(float(of_table["log loss ↓"]), abs=1e-6)
@@ -169,7 +169,7 @@ def test_averages_are_over_the_same_users(tmp_path: Path) -> None:
     assert set(groups.values()) == {(20, 1)}
     assert len(groups) == 3  # SM2 has none
     loss = {row[0]: row[1:] for row in tables["averages-LogLoss"].rows}
-    assert loss["average"][1] is None  # the floor has no place
+    assert loss["average"][1] is None  # the baseline has no place
     assert [loss[name][1] for name in ("DASH", "HLR")] == [1, 2]
     assert loss["average"][0] == loss["DASH"][0]
     (raw / "HLR.jsonl").write_text(predicted({2: 19, 3: 29}, 0.7))
@@ -202,7 +202,7 @@ def test_a_folder_named_twice_is_one(tmp_path: Path) -> None:
     assert [each.label for each in found.files] == ["DASH", "HLR"]
 
 
-def test_results_without_metrics_are_told(tmp_path: Path) -> None:
+def test_results_without_metrics_are_said(tmp_path: Path) -> None:
     bare = json.dumps({"metrics": {}, "user": 1, "size": 2})
     with pytest.raises(InputError, match="no line holds a metric"):
         dataset_report([write_results(tmp_path, {"DASH": [bare]})])
@@ -241,7 +241,7 @@ def test_options_of_the_other_action_are_refused(
         (["{r}", "--csv"], "take a folder"),
     ],
 )
-def test_bad_input_is_told_in_a_sentence(
+def test_bad_input_is_said_in_a_sentence(
     arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write_results(tmp_path / "r", {"AVG": many(0.4)})

@@ -19,7 +19,7 @@ from srs_eval.report.files import _as_json, _markdown
 from tests.report.helpers import line, many, write_results
 
 
-def test_only_what_judges_the_same_reviews_is_compared(tmp_path: Path) -> None:
+def test_only_what_evaluates_the_same_reviews_is_compared(tmp_path: Path) -> None:
     folder = write_results(
         tmp_path,
         {
@@ -115,23 +115,25 @@ def test_the_lead_names_who_can_be_the_best_by_the_metric(tmp_path: Path) -> Non
     assert "DASH has the lowest mean log loss" in text
     assert "By AUC none but HLR can be the best" in text
     text = led(write_results(tmp_path / "b", {"AVG": many(0.2), "DASH": many(0.3)}))
-    assert "than the floor. The floor has a lower mean log loss by reviews and by users." in text
+    assert (
+        "than the baseline. The baseline has a lower mean log loss by reviews and by users." in text
+    )
     assert "By log loss none but average can be the best" in text
 
 
-@pytest.mark.parametrize(("users", "told"), [(1, False), (2, False), (7, False), (8, True)])
-def test_few_users_tell_nothing(users: int, told: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("users", "said"), [(1, False), (2, False), (7, False), (8, True)])
+def test_few_users_tell_nothing(users: int, said: bool, tmp_path: Path) -> None:
     files = {"DASH": many(0.3, users=users), "HLR": many(0.5, users=users)}
     folder = write_results(tmp_path / "new", files)
     text = led(folder)
-    assert ("none but DASH can be the best" in text) == told
-    assert ("Can't tell yet" in text) != told
+    assert ("none but DASH can be the best" in text) == said
+    assert ("Can't tell yet" in text) != said
     (comparison,) = compare(read_folders([folder])[0].files)
     p_values = [each.set_p_value for each in comparison.tables[0].lines]
-    assert all(map(math.isnan, p_values)) != told
+    assert all(map(math.isnan, p_values)) != said
     old = write_results(tmp_path / "old", {"DASH": many(0.4, users=users)})
     (change,) = changes(read_folders([folder])[0].files, read_folders([old])[0].files)
-    assert change.verdict("users") == ("better" if told else "can't tell")
+    assert change.verdict("users") == ("better" if said else "can't tell")
 
 
 @pytest.mark.filterwarnings("error")
@@ -146,7 +148,7 @@ def test_a_metric_that_not_all_models_have(metric: str, tmp_path: Path) -> None:
     assert f"which can be the best by {metric}: 0 of 9 users have it for all models" in text
 
 
-def test_few_shared_users_are_told_first(tmp_path: Path) -> None:
+def test_few_shared_users_are_said_first(tmp_path: Path) -> None:
     folder = write_results(tmp_path, {"DASH": many(0.3), "HLR": many(0.4), "AVG": many(0.5)[:1]})
     assert "over 1 user only, of 30" in led(folder)
     assert "average has results of 1 user;" in led(folder)
@@ -157,7 +159,7 @@ def test_few_shared_users_are_told_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fingerprint", ["a" * 64, "b" * 64])
-def test_results_on_data_sets_that_differ_are_told(fingerprint: str, tmp_path: Path) -> None:
+def test_results_on_data_sets_that_differ_are_said(fingerprint: str, tmp_path: Path) -> None:
     folders = []
     for name, of in (("a", "a" * 64), ("b", fingerprint)):
         folder = write_results(tmp_path / name, {"DASH": many(0.3), "HLR": many(0.4)})
@@ -183,7 +185,7 @@ def test_users_without_reviews_weigh_nothing(tmp_path: Path) -> None:
     nobody = {
         name: [line(user, 0.3 + user / 99, 0) for user in range(9)] for name in ("DASH", "HLR")
     }
-    assert "Judged on 0" in led(write_results(tmp_path / "a", nobody))
+    assert "Evaluated on 0" in led(write_results(tmp_path / "a", nobody))
     one = {name: [*lines[1:], line(9, 0.4, 70)] for name, lines in nobody.items()}
     (comparison,) = compare(read_folders([write_results(tmp_path / "b", one)])[0].files)
     means = [table.lines[0].means["LogLoss"] for table in comparison.tables]
@@ -192,7 +194,7 @@ def test_users_without_reviews_weigh_nothing(tmp_path: Path) -> None:
     assert means[1].low < means[1].estimate < means[1].high
 
 
-def test_a_bias_is_judged_by_its_size(tmp_path: Path) -> None:
+def test_a_bias_is_evaluated_by_its_size(tmp_path: Path) -> None:
     def biased(bias: float) -> list[str]:
         return [
             json.dumps(

@@ -87,11 +87,11 @@ def test_names_are_left_out_of_what_is_known(
     log: ReviewLog, known: tuple[Finding, ...], asked: list[str], tmp_path: Path
 ) -> None:
     named = json.dumps(exported(log, tmp_path, known=known), ensure_ascii=False)
-    told = json.dumps(exported(log, tmp_path, known=known, anonymous=True), ensure_ascii=False)
+    said = json.dumps(exported(log, tmp_path, known=known, anonymous=True), ensure_ascii=False)
     assert "parameters" in asked  # anew: of the log without names
     names = {log.name_of_preset(key) for key in log.presets} - {"Default"}
     names |= {deck.name for deck in log.decks.values()} - {"Default"}
     assert any(name in named for name in names)
     for name in names:
-        assert not re.search(rf"\b{re.escape(name)}\b", told), name
-    assert "preset 1" in told
+        assert not re.search(rf"\b{re.escape(name)}\b", said), name
+    assert "preset 1" in said

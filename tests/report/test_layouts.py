@@ -78,7 +78,9 @@ NASTY = '<script>alert("1")</script> | `a` *b* & ü'
 
 
 def nasty_document() -> Document:
-    draw = pictures.intervals([NASTY, "b"], [("x", [(1, 0.5, 1.5), (2, 1, 3)])], "u", floors=[1.2])
+    draw = pictures.intervals(
+        [NASTY, "b"], [("x", [(1, 0.5, 1.5), (2, 1, 3)])], "u", baselines=[1.2]
+    )
     table = Table(
         "t",
         NASTY,
@@ -102,8 +104,8 @@ def nasty_document() -> Document:
 
 ODD = {
     "one user": {"AVG": [line(1, 0.3)], "DASH": [line(1, 0.2)]},
-    "the floor alone": {"AVG": many(0.3)},
-    "learning while judged": {"MOVING-AVG": many(0.3)},
+    "the baseline alone": {"AVG": many(0.3)},
+    "learning while evaluated": {"MOVING-AVG": many(0.3)},
     "no AUC": {"AVG": [line(user, 0.3 + user / 100, auc=None) for user in range(5)]},
     "no difference": {name: [line(user, 0.3) for user in range(5)] for name in ("HLR", "DASH")},
     "certain of all": {name: [line(user, 0.0) for user in range(3)] for name in ("HLR", "DASH")},
@@ -210,18 +212,18 @@ def test_commands_in_sentences_are_code() -> None:
     assert "See <code>srs-eval compare --json</code>, &lt;not&gt; `a`." in shown
 
 
-def test_each_weighting_has_a_floor_of_its_own(tmp_path: Path) -> None:
-    floor = [line(user, 0.6 + 0.05 * user, size=1_000 * (1 + user)) for user in range(4)]
+def test_each_weighting_has_a_baseline_of_its_own(tmp_path: Path) -> None:
+    baseline = [line(user, 0.6 + 0.05 * user, size=1_000 * (1 + user)) for user in range(4)]
     others = [line(user, 0.5, size=1_000 * (1 + user)) for user in range(4)]
-    folder = write_results(tmp_path, {"AVG": floor, "DASH": others})
+    folder = write_results(tmp_path, {"AVG": baseline, "DASH": others})
     (picture,) = (each for each in dataset_report([folder]).pictures() if each.name == "means")
     figure = picture.draw()
     lines = figure.axes[0].lines
-    floors = [each for each in lines if each.get_linestyle() == "--"]
-    by_users, by_reviews = (float(each.get_xdata()[0]) for each in floors)
+    baselines = [each for each in lines if each.get_linestyle() == "--"]
+    by_users, by_reviews = (float(each.get_xdata()[0]) for each in baselines)
     assert by_users == pytest.approx(0.675)
     assert by_reviews == pytest.approx(0.7)
-    assert len({each.get_color() for each in floors}) == 2
+    assert len({each.get_color() for each in baselines}) == 2
 
 
 def test_the_best_share_of_precision_is_the_highest(tmp_path: Path) -> None:

@@ -50,7 +50,10 @@ def test_a_learners_report_in_every_form_without_names(
     for title in ("Answers", "Calibration", "Over time", "Your days", "What was read"):
         assert f">{title}<" in html
     text = (exported / "r.md").read_text(encoding="utf-8")
-    assert text.index("## Answers") < text.index("Judged on") or "Judged on" in text.split("##")[0]
+    assert (
+        text.index("## Answers") < text.index("Evaluated on")
+        or "Evaluated on" in text.split("##")[0]
+    )
     assert text.rstrip().split("## ")[-1].startswith("Metric card")
     tables = json.loads((exported / "r.json").read_text(encoding="utf-8"))["tables"]
     rows = {each["model"]: each for each in tables["ranking"]["rows"]}
@@ -59,9 +62,9 @@ def test_a_learners_report_in_every_form_without_names(
     assert [each["model"] for each in written_rows] == list(rows)
     assert float(written_rows[0]["log loss"]) == rows[written_rows[0]["model"]]["log loss"]
     recalled = tables["months"]["rows"]
-    judged = re.search(r"Judged on ([\d,]+) reviews", html)
-    assert judged
-    assert sum(each["reviews"] for each in recalled) == int(judged[1].replace(",", ""))
+    evaluated = re.search(r"Evaluated on ([\d,]+) reviews", html)
+    assert evaluated
+    assert sum(each["reviews"] for each in recalled) == int(evaluated[1].replace(",", ""))
     assert {each.stem for each in (exported / "png").iterdir()} >= {"ranking", "calibration"}
     log = load_log(collection)
     names = {deck.name for deck in log.decks.values()} | {p.name for p in log.presets.values()}
@@ -114,7 +117,7 @@ def test_a_ranking_of_what_has_finished_so_far_says_so(
 ) -> None:
     log = simulate_learner(5, 3000).log()
     run = Run.of(resolve("AVG,90%,MOVING-AVG"))
-    told = "so far: 2 of 3 models have finished"
+    said = "so far: 2 of 3 models have finished"
     nothing_asked.setattr("srs_eval.report.learner.own_scheduler", lambda _: "90%")
 
     def report() -> str:
@@ -122,16 +125,16 @@ def test_a_ranking_of_what_has_finished_so_far_says_so(
 
     for event in evaluate(log, resolve("AVG,MOVING-AVG"), use_cache=False, jobs=0):
         run.apply(event)
-    assert report().lower().count(told) == 1
+    assert report().lower().count(said) == 1
     for event in evaluate(log, resolve("90%"), use_cache=False, jobs=0):
         run.apply(event)
     assert "so far" not in report().lower()
     assert "| ★ **always 90 %** |" in report()
 
 
-def test_costs_are_told_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_costs_are_said_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> None:
     log = make_log()
-    off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
+    off = replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
     found = make_costs("Default")
     found = replace(found, schedule="SM-2", as_now=make_costs("Default", scale=2.0).first[0])
     monkeypatch.setattr("srs_eval.report.learner._answers", lambda *_: make_answers()[:1])
@@ -144,7 +147,7 @@ def test_costs_are_told_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> N
     assert "FSRS is off" not in report
 
 
-def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_is_said_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
     path = tmp_path / "collection.anki2"
@@ -155,7 +158,7 @@ def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.Mo
     assert "Traceback" not in done.stderr
 
 
-def test_parameters_to_paste_are_told_once(nothing_asked: pytest.MonkeyPatch) -> None:
+def test_parameters_to_paste_are_said_once(nothing_asked: pytest.MonkeyPatch) -> None:
     w = tuple(0.5 + k for k in range(21))
     (optimize,) = (each for each in make_answers() if each.act == "optimize")
     answer = replace(optimize, subject="Words", parameters=w)

@@ -127,20 +127,20 @@ def test_all_views_say_the_same(
     screen = app.first_screen
     assert only_panes(printed) == only_panes(panes_printed(screen))
     ran = main_here("run", path, "--models", "AVG", "--jobs", "0")
-    assert only_panes(ran.stdout.partition("Judged on")[0]) == only_panes(printed)
+    assert only_panes(ran.stdout.partition("Evaluated on")[0]) == only_panes(printed)
     if screen.copied is not None:
         copied = said_by([screen.copied])
         assert copied.items() <= by_json.items()
 
     document = learner_report(log, Run(), Protocol(), tell=lambda *_: None)
-    told = " ".join(" ".join(words_of(document)).split())
+    said = " ".join(" ".join(words_of(document)).split())
     for each in in_json:
         for sentence in each["sentences"]:
             assert sentence in text
         if (each["question"], each["subject"]) in both:
-            assert each["sentences"][0].rstrip(".") in told
+            assert each["sentences"][0].rstrip(".") in said
     left = "nothing is left to schedule"
-    assert {text.count(left), told.count(left)} == {int("suspended" in path.name)}
+    assert {text.count(left), said.count(left)} == {int("suspended" in path.name)}
     assert document.panes is not None
     assert document.panes.panes == screen.panes
     assert document.panes.copied == screen.copied

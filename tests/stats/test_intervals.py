@@ -120,7 +120,7 @@ def test_students_t_is_scipys() -> None:
     assert Interval(0.1, 0.0, errors=((0.0, 5),)).p_value == 0
 
 
-def _judged(seed: int, days: int = 60, count: int = 1_500) -> Result:
+def _evaluated(seed: int, days: int = 60, count: int = 1_500) -> Result:
     random = np.random.default_rng(seed)
     p = np.round(random.uniform(0.5, 0.99, count), 2)  # many ties
     y = (random.random(count) < p).astype(float)

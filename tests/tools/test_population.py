@@ -343,9 +343,9 @@ def test_cards_of_a_topic_belong_together() -> None:
         mine = replace(character, topic=topic, topic_spread=(2.0, 2.0), spread=(0.1, 0.1))
         log = simulate_learner(3, 2500, incidents=False, character=mine).log()
         trials = prepare_trials(log, select_rows(log).rows, Protocol(short=True))
-        judged = len(trials.test_index)
+        evaluated = len(trials.test_index)
         share = trials.y[trials.test_index].mean()
-        found.append(likeness(log, trials, np.full(judged, share)))
-        assert found[-1].judged == judged
+        found.append(likeness(log, trials, np.full(evaluated, share)))
+        assert found[-1].evaluated == evaluated
         assert found[-1].success == share
     assert found[1].begun_together > found[0].begun_together + 0.2

@@ -144,7 +144,7 @@ def test_collection_is_imported_as_it_was_simulated(
     log = srs_eval.load(simulated_collection)
     expected = simulated_learner.log()
     assert log.fingerprint() == expected.fingerprint()
-    assert log.receipt.entries_read == len(simulated_learner.entries)
+    assert log.import_summary.entries_read == len(simulated_learner.entries)
     assert dict(log.presets) == dict(expected.presets)
     assert dict(log.decks) == dict(expected.decks)
     used = [preset for preset in log.presets.values() if len(preset.parameters_in_force) == 21]

@@ -38,7 +38,7 @@ from srs_eval.advice.findings import (
 from srs_eval.advice.questions import TASKS
 from srs_eval.advice.workload.estimate import RETENTIONS, Question, Workload
 from srs_eval.app import Options, SrsEvalApp
-from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportReceipt, Preset, ReviewLog
+from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportSummary, Preset, ReviewLog
 from srs_eval.data.trials import rmse_bin_ids
 from srs_eval.engine import session as engine
 from srs_eval.engine.run import Event, Failed, Finished, Prepared, Progress, Skipped, Started
@@ -52,7 +52,7 @@ REVIEWS = 3_000
 NOW = 1_717_200_000.0  # 1 June 2024
 
 # Name, how well it separates (0: not at all), how far it is off, and whether same-day
-# reviews are judged too.
+# reviews are evaluated too.
 MODELS = {
     "AVG": (0.0, 0.0, False),
     "MOVING-AVG": (0.3, 0.0, False),
@@ -80,7 +80,7 @@ def make_log() -> ReviewLog:
     kind[::97] = 4
     cards = np.arange(1_000, 1_190)
     return ReviewLog(
-        receipt=ImportReceipt(
+        import_summary=ImportSummary(
             path="collection.anki2",
             format="Anki collection, schema 18",
             entries_read=n,
@@ -166,7 +166,7 @@ def make_result(name: str) -> Result:
             bin=bins,
         ),
         seconds=0.4,
-        flattered=1_200 if name in OWN else 0,
+        in_sample=1_200 if name in OWN else 0,
         notes=("may have been fitted to 1,200 of these 3,000 reviews",) if name in OWN else (),
     )
 
@@ -245,7 +245,7 @@ def make_answers() -> list[Finding]:
         sm2 = Candidate("sm2", interval(now + 0.06, 0.02), interval(0.06, 0.015))
         defaults = Candidate("defaults", interval(now + 0.02, 0.023), interval(0.02, 0.01), "worse")
         optimized = Candidate("optimized", interval(now - gain, 0.021))
-        judged = (
+        evaluated = (
             Candidate("now", interval(now, 0.024)),
             replace(refit, belief=Belief(better, gain, gain - half, gain + half)),
             replace(defaults, belief=Belief(0.05, -0.02, -0.03, -0.01)),
@@ -261,7 +261,7 @@ def make_answers() -> list[Finding]:
             interval=refit.difference,
             parameters=None if keeps else fsrs6.DEFAULT,
             reviews=2_300,
-            probabilities={each.name: each.belief.probability for each in judged if each.belief},
+            probabilities={each.name: each.belief.probability for each in evaluated if each.belief},
             evidence=OfPreset(
                 current="FSRS-6",
                 stored=True,
@@ -269,7 +269,7 @@ def make_answers() -> list[Finding]:
                 fsrs_is_off=False,
                 since=2_300,
                 growth=1.0,
-                candidates=judged,
+                candidates=evaluated,
                 held_out=(optimized, defaults, sm2),
                 reference="optimized",
             ),
@@ -352,15 +352,15 @@ class MadeUpAnswers:
             if cancel.is_set():
                 return
             yield tuple(each for each in answers if each.question == question), (question,)
-        told = {each.question for each in answers}
-        yield (), tuple(each for task in TASKS for each in task if each not in told)
+        said = {each.question for each in answers}
+        yield (), tuple(each for task in TASKS for each in task if each not in said)
 
 
-async def to_receipt(pilot: Any) -> None:
+async def to_import_summary(pilot: Any) -> None:
     """From the answers of a file that is being opened to what was read from it."""
     await until(pilot, on(pilot.app, "AnswersScreen"))
     await pilot.press("i")
-    await until(pilot, on(pilot.app, "ReceiptScreen"))
+    await until(pilot, on(pilot.app, "ImportSummaryScreen"))
 
 
 class WatchedApp(SrsEvalApp):
@@ -373,11 +373,11 @@ class WatchedApp(SrsEvalApp):
         self.opened: list[str] = []
         """The classes of the screens in the order of their opening, of those closed again, too."""
 
-        self.told: list[str] = []
+        self.said: list[str] = []
         """What it has told in passing, also what is seen no more."""
 
     def notify(self, message: str, **named: Any) -> None:
-        self.told.append(message)
+        self.said.append(message)
         super().notify(message, **named)
 
     def push_screen(self, screen: Any, *arguments: Any, **named: Any) -> Any:

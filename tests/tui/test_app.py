@@ -20,7 +20,7 @@ from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.evaluate import evaluate
-from srs_eval.engine.ranking import with_floors
+from srs_eval.engine.ranking import with_baselines
 from srs_eval.engine.run import Finished, Prepared, Progress, Run, Stage, Started
 from srs_eval.models.configurations import in_words, resolve
 from srs_eval.tui.config import Config, Recent, State, load_state, save_state
@@ -39,7 +39,7 @@ from tests.tui.app_world import (
     make_app,
     on,
     text_of,
-    to_receipt,
+    to_import_summary,
     type_at_once,
     until,
 )
@@ -50,7 +50,7 @@ FILE = Path("collection.anki2")
 
 async def to_results(pilot: Any, app: SrsEvalApp) -> None:
     """From the start with a path to the finished ranking."""
-    await to_receipt(pilot)
+    await to_import_summary(pilot)
     await pilot.press("enter")
     await until(pilot, on(app, "RunScreen"))
     await until(pilot, lambda: not app.session.models.run.running)
@@ -67,11 +67,13 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, on(app, "OpenScreen"))
         await pilot.press(*"x.anki2", "enter")
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
         await until(pilot, lambda: "count as reviews" in text_of(app))
-        receipt = text_of(app)
-        assert "3,901 of 4,000 entries count as reviews (197 cards); 99 are left out" in receipt
-        assert "not an answer (manual, reset or rescheduled)" in receipt
+        import_summary = text_of(app)
+        assert (
+            "3,901 of 4,000 entries count as reviews (197 cards); 99 are left out" in import_summary
+        )
+        assert "not an answer (manual, reset or rescheduled)" in import_summary
         await pilot.press("enter")
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: not app.session.models.run.running)
@@ -81,8 +83,8 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
         assert ranked.index("average") < ranked.index("SM2")
         assert ranked[-2:] == ["moving average", "FSRS-5 secs"]
         shown = text_of(app)
-        assert "3,000 judged" in shown
-        assert "the floor" in shown
+        assert "3,000 evaluated" in shown
+        assert "the baseline" in shown
         headings = ("─ best ─", "─ worse ─", "═ know how today is going", "═ other reviews ═")
         assert all(heading in shown for heading in headings)
         await until(pilot, lambda: "off on average" in text_of(app))
@@ -104,7 +106,7 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
         await pilot.press("s")
         assert app.screen.pair == ["FSRS-6-recency", "FSRS-6"]  # type: ignore[attr-defined]
         await pilot.press("escape", "escape")
-        await until(pilot, on(app, "ReceiptScreen"))
+        await until(pilot, on(app, "ImportSummaryScreen"))
         await pilot.press("escape")
         await until(pilot, on(app, "AnswersScreen"))
         await pilot.press("ctrl+o")
@@ -119,7 +121,7 @@ async def test_whole_way_by_mouse(tmp_path: Path) -> None:
         await until(pilot, lambda: "mine.anki2" in text_of(app))
         choices = app.screen.query_one(OptionList)
         await pilot.click(choices, offset=(5, 2))
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
         await pilot.click("#evaluate")
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: not app.session.models.run.running)
@@ -141,7 +143,7 @@ async def test_ranking_fills_while_models_finish(tmp_path: Path) -> None:
     now = SimpleNamespace(seconds=100.0)
     app = make_app(tmp_path, FILE, evaluate=engine, monotonic=lambda: now.seconds)
     async with app.run_test(size=(80, 24)) as pilot:
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
         await pilot.press("enter")
         await until(pilot, engine.holding.is_set)
         now.seconds += 20
@@ -168,7 +170,7 @@ async def test_cancel_keeps_what_is_done_and_runs_again(tmp_path: Path, by: str)
     engine = MadeUpEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
         await pilot.press("enter")
         await until(pilot, engine.holding.is_set)
         await until(pilot, lambda: "40%" in text_of(app))
@@ -196,11 +198,11 @@ async def test_an_evaluation_goes_on_behind_other_screens(tmp_path: Path) -> Non
     engine = MadeUpEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
         await pilot.press("enter")
         await until(pilot, engine.holding.is_set)
         await pilot.press("escape")
-        await until(pilot, on(app, "ReceiptScreen"))
+        await until(pilot, on(app, "ImportSummaryScreen"))
         engine.go.set()
         await until(pilot, lambda: not app.session.models.run.running)
         assert len(app.session.models.run.results()) == len(MODELS)
@@ -209,7 +211,7 @@ async def test_an_evaluation_goes_on_behind_other_screens(tmp_path: Path) -> Non
         assert len(engine.asked) == 1
 
 
-async def test_broken_file_is_told_kindly_and_another_opens(tmp_path: Path) -> None:
+async def test_broken_file_is_said_kindly_and_another_opens(tmp_path: Path) -> None:
     broken = tmp_path / "broken.anki2"
     broken.write_bytes(b"SQLite format 3\0" + b"\x10" * 40)
     good = tmp_path / "good.anki2"
@@ -229,7 +231,7 @@ async def test_broken_file_is_told_kindly_and_another_opens(tmp_path: Path) -> N
         app.screen.query_one(Input).focus()
         app.screen.query_one(Input).value = str(good)
         await pilot.press("enter")
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
     assert load_state(tmp_path / "state").recent[0].path == str(good)
 
 
@@ -264,12 +266,12 @@ async def test_engine_that_refuses_or_breaks(tmp_path: Path) -> None:
     ):
         app = make_app(tmp_path, FILE, evaluate=MadeUpEngine(error=error))
         async with app.run_test(size=(80, 24)) as pilot:
-            await to_receipt(pilot)
+            await to_import_summary(pilot)
             await pilot.press("enter")
             await until(pilot, on(app, "Refusal"))
             await until(pilot, lambda app=app, words=words: words in text_of(app))
             await pilot.press("escape")
-            await until(pilot, on(app, "ReceiptScreen"))
+            await until(pilot, on(app, "ImportSummaryScreen"))
 
 
 async def test_failed_and_skipped_models_say_why(tmp_path: Path) -> None:
@@ -297,7 +299,7 @@ async def test_marked_models_are_compared(tmp_path: Path) -> None:
         await until(pilot, on(app, "CompareScreen"))
         assert app.screen.pair == ["FSRS-6-dry-run", "DASH"]  # type: ignore[attr-defined]
         app.screen.query_one("#right-model", Select).value = "FSRS-5-secs"
-        await until(pilot, lambda: "Judged on different reviews" in text_of(app))
+        await until(pilot, lambda: "Evaluated on different reviews" in text_of(app))
 
 
 async def test_a_table_is_behind_every_chart_and_bins_are_chosen_and_kept(tmp_path: Path) -> None:
@@ -358,7 +360,7 @@ async def test_tiny_windows_ask_for_room(tmp_path: Path) -> None:
                 ("P", "ChooseScreen"),
                 ("x", "ExportScreen"),
                 ("g", "JumpScreen"),
-                ("i", "ReceiptScreen"),
+                ("i", "ImportSummaryScreen"),
                 ("m", "RunScreen"),
                 ("mf", "FamiliesScreen"),
                 ("mv", "CompareScreen"),
@@ -513,7 +515,7 @@ async def test_leaving_while_models_run(tmp_path: Path, key: str) -> None:
     engine = MadeUpEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
         await pilot.press("enter")
         await until(pilot, engine.holding.is_set)
         await pilot.press(key)
@@ -583,7 +585,7 @@ async def test_rows_and_models_are_chosen(tmp_path: Path) -> None:
     engine = MadeUpEngine()
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
         await pilot.press("R")
         await until(pilot, lambda: "rows: anki" in text_of(app))
         assert app.session.models.protocol == Protocol(rows="anki")
@@ -593,9 +595,9 @@ async def test_rows_and_models_are_chosen(tmp_path: Path) -> None:
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: not app.session.models.run.running)
     asked = engine.asked[-1]  # all models have been asked for behind the answers
-    assert "AVG" in asked  # the floor joins
+    assert "AVG" in asked  # the baseline joins
     wanted = resolve("fsrs,FSRS-6-own")  # what a preset holds joins FSRS-6
-    assert sorted(asked) == sorted(each.name for each in with_floors(wanted, leaves_out=False))
+    assert sorted(asked) == sorted(each.name for each in with_baselines(wanted, leaves_out=False))
 
 
 async def test_one_deck_only(tmp_path: Path) -> None:
@@ -623,7 +625,7 @@ async def test_one_deck_only(tmp_path: Path) -> None:
 async def test_hostile_names_are_shown_as_they_are(tmp_path: Path) -> None:
     app = make_app(tmp_path, tmp_path / "[red]x [b] $a.anki2")
     async with app.run_test(size=(160, 48)) as pilot:
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
         await until(pilot, lambda: "[red]x [b] $a.anki2" in text_of(app))
         tabs = app.screen.query_one("TabbedContent")
         tabs.active = "per-deck"  # type: ignore[attr-defined]
@@ -642,7 +644,7 @@ async def test_real_engine_gives_the_same_figures(tmp_path: Path) -> None:
     }
     app = WatchedApp(path, Options(models=names, jobs=1), state_folder=tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
         await pilot.press("enter")
         await until(pilot, lambda: on(app, "RunScreen")() and not app.session.models.run.running)
         await until(pilot, lambda: "3 of 3 models finished" in text_of(app))
@@ -662,7 +664,7 @@ async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "simulated learner" in text_of(app))
         await pilot.press("enter")
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
         await until(pilot, lambda: "demo: a simulated learner" in text_of(app))
     app.session.shut_down()
     assert load_state(tmp_path).recent == ()
@@ -789,7 +791,7 @@ def test_run_app_refuses_unknown_models() -> None:
         run_app(models="FSRS-66")
 
 
-def test_preparing_is_told_and_expected() -> None:
+def test_preparing_is_said_and_expected() -> None:
     average, fsrs = configurations(["AVG", "FSRS-6"])
     evaluation = Run()
     evaluation.apply(Prepared(100, 50, (average, fsrs), frozenset({fsrs.name})), 0.0)

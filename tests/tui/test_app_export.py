@@ -67,8 +67,8 @@ async def test_a_report_is_written_where_one_is(here: Path, tmp_path: Path) -> N
         assert "8 of 8 models" in text_of(app)
         await pilot.press("tab", "enter")
         await until(pilot, lambda: (here / "srs-eval-report.html").exists())
-        told = f"Written: {here / 'srs-eval-report.html'}"
-        await until(pilot, lambda: told in app.told)
+        stated = f"Written: {here / 'srs-eval-report.html'}"
+        await until(pilot, lambda: stated in app.said)
     (asked,) = written.asked
     assert asked["log"] is app.session.log
     assert sorted(asked["run"].results()) == sorted(app.session.models.run.results())
@@ -210,7 +210,7 @@ async def test_the_open_collection_is_never_a_target(here: Path, tmp_path: Path)
         await until(pilot, lambda: "is not overwritten" in refusal(app))
 
 
-async def test_what_cannot_be_written_is_told(here: Path, tmp_path: Path) -> None:
+async def test_what_cannot_be_written_is_said(here: Path, tmp_path: Path) -> None:
     def full(*_: Any, **__: Any) -> Sequence[Path]:
         from srs_eval.data.errors import InputError
 
@@ -240,7 +240,7 @@ async def test_a_report_says_how_far_it_is_and_can_be_cancelled(here: Path, tmp_
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: "report 2 of 9" in text_of(app))
         await pilot.press("x")
-        await until(pilot, lambda: "one at a time" in " ".join(app.told))
+        await until(pilot, lambda: "one at a time" in " ".join(app.said))
         assert type(app.screen).__name__ == "RunScreen"
         await pilot.press("c")
         await until(pilot, lambda: not app.session.reports.said)
@@ -249,7 +249,7 @@ async def test_a_report_says_how_far_it_is_and_can_be_cancelled(here: Path, tmp_
     assert not list(here.iterdir())
 
 
-async def test_which_models_are_ranked_in_a_report_is_told(here: Path, tmp_path: Path) -> None:
+async def test_which_models_are_ranked_in_a_report_is_said(here: Path, tmp_path: Path) -> None:
     engine = MadeUpEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:

@@ -36,7 +36,7 @@ from srs_eval.tui.config import Recent, State, load_state, save_state
 from srs_eval.tui.screens.base import Keys
 from srs_eval.tui.screens.compare import CompareScreen
 from srs_eval.tui.screens.dialogs import JumpScreen
-from srs_eval.tui.screens.import_summary import ReceiptScreen
+from srs_eval.tui.screens.import_summary import ImportSummaryScreen
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.tui.app_world import (
@@ -50,7 +50,7 @@ from tests.tui.app_world import (
     make_result,
     on,
     text_of,
-    to_receipt,
+    to_import_summary,
     type_at_once,
     until,
 )
@@ -88,7 +88,7 @@ async def test_every_footer_fits_80_columns_with_its_last_key(
         "AnswersScreen": (),
         "EvidenceScreen": ("enter",),
         "CostsScreen": ("escape", "w"),
-        "ReceiptScreen": ("escape", "i"),
+        "ImportSummaryScreen": ("escape", "i"),
         "RunScreen": ("escape", "m"),
         "CompareScreen": ("v",),
         "DetailsScreen": ("escape", "enter"),
@@ -128,7 +128,7 @@ async def test_tables_of_a_file_are_scrolled_to_what_there_is_no_room_for(tmp_pa
 
     app = make_app(tmp_path, FILE, load=load)
     async with app.run_test(size=(60, 20)) as pilot:
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
         await pilot.press("n")
         await until(pilot, lambda: " preset " in text_of(app).splitlines()[7])
         assert re.search(r"Vocabulary.*….*young +Default +\d+ +2,\d+", text_of(app))
@@ -144,14 +144,14 @@ async def test_tables_of_a_file_are_scrolled_to_what_there_is_no_room_for(tmp_pa
         assert re.search("benchmark +anki +own retention", text_of(app))
 
 
-async def test_a_preset_without_reviews_is_told_by_its_name(tmp_path: Path) -> None:
+async def test_a_preset_without_reviews_is_said_by_its_name(tmp_path: Path) -> None:
     def load(path: Path, **_: Any) -> ReviewLog:
         log = make_log()
         return replace(log, presets={3: Preset(3, "Never used", {}, 0.9), **log.presets})
 
     app = make_app(tmp_path, FILE, load=load)
     async with app.run_test(size=(100, 30)) as pilot:
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
         await pilot.press("n", "n")
         table = app.screen.query_one("#presets", DataTable)
         places = [str(row[0]) for row in map(table.get_row_at, range(table.row_count))]
@@ -200,10 +200,10 @@ async def test_a_narrow_table_of_calibration_tells_both_ends_of_an_interval(tmp_
         assert row[2:] == [interval, str(int(graph.count[last]))]
 
 
-async def test_tabs_of_the_receipt_have_keys(tmp_path: Path) -> None:
+async def test_tabs_of_the_import_summary_have_keys(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
         tabs = app.screen.query_one(TabbedContent)
         seen = []
         for _ in range(4):
@@ -351,7 +351,7 @@ async def test_ones_own_scheduler_is_starred_pinned_and_compared_first(tmp_path:
         table.choose("FSRS-6-own")
         await pilot.press("d")
         await until(pilot, on(app, "DetailsScreen"))
-        await until(pilot, lambda: "no place, for it is flattered" in text_of(app))
+        await until(pilot, lambda: "no place, for it is in-sample" in text_of(app))
         await pilot.press("escape")
         await until(pilot, on(app, "RunScreen"))
         table.choose("SM2")
@@ -367,13 +367,13 @@ async def test_intervals_are_drawn_where_there_is_room(tmp_path: Path) -> None:
         await until(pilot, lambda: text_of(app).count("●") >= 3)
         drawn = [line for line in text_of(app).splitlines() if "├" in line and "┤" in line]
         assert len(drawn) == 8
-        floor = next(line for line in drawn if "the floor" in line).index("═", 30)
-        assert drawn[0][floor] == "┊"
+        baseline = next(line for line in drawn if "the baseline" in line).index("═", 30)
+        assert drawn[0][baseline] == "┊"
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: "├" not in text_of(app).split("╮")[0])
 
 
-async def test_names_are_short_and_what_is_told_once_stands_below(tmp_path: Path) -> None:
+async def test_names_are_short_and_what_is_said_once_stands_below(tmp_path: Path) -> None:
     assert max(len(each.words) for each in resolve("all")) <= 24
     name = "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user"
     engine = MadeUpEngine(skipping=["DASH", "SM2"])
@@ -472,7 +472,7 @@ async def test_a_key_that_never_gets_through_keeps_no_others(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("error", [None, NotEnoughData("no review is left")])
-async def test_rows_that_cannot_be_judged_are_told_and_left_again(
+async def test_rows_that_cannot_be_evaluated_are_said_and_left_again(
     tmp_path: Path, error: Exception | None
 ) -> None:
     """Of all models that they are left out, or by a refusal, behind which R would be no more."""
@@ -505,7 +505,7 @@ async def test_a_screen_opens_with_its_footer(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, on(app, "AnswersScreen"))
-        await app.push_screen(ReceiptScreen())  # not a moment more
+        await app.push_screen(ImportSummaryScreen())  # not a moment more
         assert all(each in footer(app) for each in ("Models", "Rows", "Back", "Quit"))
 
 
@@ -553,7 +553,7 @@ async def test_after_cancelling_the_footer_offers_to_go_on(tmp_path: Path) -> No
     engine = MadeUpEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
         await pilot.press("enter")
         await until(pilot, engine.holding.is_set)
         await pilot.press("d")  # the best one so far; what runs can be cancelled there, too
@@ -578,7 +578,7 @@ async def test_lines_by_j_and_k_and_parts_by_letters(tmp_path: Path) -> None:
         await pilot.press("j", "j", "k")
         assert table.chosen == app.session.models.run.ranked()[1].configuration.name
         await pilot.press("escape")
-        await until(pilot, on(app, "ReceiptScreen"))
+        await until(pilot, on(app, "ImportSummaryScreen"))
         await pilot.press("g")
         await until(pilot, on(app, "JumpScreen"))
         targets = list(screen_of(app, JumpScreen)._targets.items())

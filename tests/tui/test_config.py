@@ -22,7 +22,7 @@ from srs_eval.tui.screens.answers import AnswersScreen
 from srs_eval.tui.screens.dialogs import help_on
 from tests.cli.program import program
 from tests.conftest import PATIENCE
-from tests.tui.app_world import MadeUpEngine, make_app, on, text_of, to_receipt, until
+from tests.tui.app_world import MadeUpEngine, make_app, on, text_of, to_import_summary, until
 from tests.tui.test_app import FILE, to_results
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
@@ -99,7 +99,7 @@ def test_what_is_wrong_is_one_sentence(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and devices among the files")
 @pytest.mark.parametrize("what", ["a pipe", "a device", "a folder"])
-def test_what_is_no_file_is_told_and_not_waited_for(what: str, tmp_path: Path) -> None:
+def test_what_is_no_file_is_said_and_not_waited_for(what: str, tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     if what == "a pipe":
         os.mkfifo(path)
@@ -199,7 +199,7 @@ async def test_keys_theme_and_threshold_hold_in_the_app(tmp_path: Path) -> None:
         assert any(each.endswith("(2)") and "numbers behind" in each for each in help_texts)
 
 
-def test_a_theme_that_is_not_there_is_told(
+def test_a_theme_that_is_not_there_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InputError, match="there is no theme 'nrd', only"):
@@ -207,16 +207,16 @@ def test_a_theme_that_is_not_there_is_told(
     monkeypatch.setenv("SRS_EVAL_CONFIG_DIR", str(tmp_path))
     path = write(tmp_path, 'theme = "nrd"')
     assert main(["config"]) == 2
-    told = capsys.readouterr()
-    assert f"{path}: there is no theme 'nrd', only" in told.err
-    assert told.out == ""
+    stated = capsys.readouterr()
+    assert f"{path}: there is no theme 'nrd', only" in stated.err
+    assert stated.out == ""
 
 
 async def test_the_palette_tells_first_what_is_possible_here(tmp_path: Path) -> None:
     engine = MadeUpEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(100, 40)) as pilot:
-        await to_receipt(pilot)
+        await to_import_summary(pilot)
         await pilot.press("enter")
         await until(pilot, engine.holding.is_set)
         commands = list(app.get_system_commands(app.screen))

@@ -68,8 +68,8 @@ def recorded(
         work = slowness * (WORK_S.get(name, 0.06))
         if work > 0.5 * slowness:
             for part in range(1, 100):
-                told = Progress(each, part / 100)
-                events.append((begins + work * part / 100, number, told, False))
+                stated = Progress(each, part / 100)
+                events.append((begins + work * part / 100, number, stated, False))
         took = slowness * WORK_S.get(name, 0.06)
         result = replace(make_result("DASH"), configuration=each.name, seconds=took)
         events.append((begins + work, number, Finished(each, result), True))
@@ -79,7 +79,7 @@ def said(
     evaluation: Run, events: Iterator[tuple[float, Event]]
 ) -> list[tuple[float, float, float]]:
     """(seconds gone, said to be left, left), four times a second, while a fifth is left."""
-    listed, told = list(events), []
+    listed, stated = list(events), []
     end, open_ = listed[-1][0], deque(listed)
     for quarter in range(4, int(4 * end)):
         now = quarter / 4
@@ -89,10 +89,10 @@ def said(
         if end - now > end / 5:
             left = seconds_left(evaluation, now)
             assert left is not None
-            told.append((now, left, end - now))
+            stated.append((now, left, end - now))
     while open_:
         evaluation.apply(open_[0][1], open_.popleft()[0])
-    return told
+    return stated
 
 
 def all_compiled() -> frozenset[str]:
@@ -106,12 +106,12 @@ def all_compiled() -> frozenset[str]:
 @pytest.mark.parametrize("slowness", [0.5, 2.5])
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("missing", [all_compiled(), frozenset()], ids=["first", "warm"])
-def test_recorded_runs_are_told_within_a_factor_of_two(
+def test_recorded_runs_are_said_within_a_factor_of_two(
     missing: frozenset[str], workers: int, slowness: float
 ) -> None:
     """From the third second on."""
     events = recorded(resolve("all"), missing, workers=workers, slowness=slowness)
-    told = [each for each in said(Run(), events) if each[0] > 3 * max(slowness, 1)]
-    assert len(told) > 5
-    for now, left, true in told:
+    stated = [each for each in said(Run(), events) if each[0] > 3 * max(slowness, 1)]
+    assert len(stated) > 5
+    for now, left, true in stated:
         assert true / 2 < left < true * 2, (now, left, true)

@@ -20,12 +20,12 @@ intervals = st.builds(Interval, losses, halves)
 
 @given(st.lists(intervals, min_size=1, max_size=12), st.integers(8, 80), st.booleans())
 def test_every_line_has_the_width_of_the_scale(
-    drawn: list[Interval], width: int, has_floor: bool
+    drawn: list[Interval], width: int, has_baseline: bool
 ) -> None:
-    floor = drawn[0] if has_floor else None
-    scale = common_scale(drawn, width, floor)
+    baseline = drawn[0] if has_baseline else None
+    scale = common_scale(drawn, width, baseline)
     assert scale is not None
-    line = None if floor is None else floor.estimate
+    line = None if baseline is None else baseline.estimate
     assert len(axis(scale, line, "").plain) == width
     for each in drawn:
         text = whisker(each, scale, "●", "", line, "").plain
@@ -42,27 +42,27 @@ def test_dots_keep_their_order(drawn: list[Interval], width: int) -> None:
     assert dots == sorted(dots)
 
 
-def test_the_floor_is_a_line_and_what_is_far_beyond_is_left_off() -> None:
-    floor, best, lost = Interval(0.5, 0.02), Interval(0.4, 0.02), Interval(3.0, 0.1)
-    scale = common_scale([best, floor, lost], 40, floor)
+def test_the_baseline_is_a_line_and_what_is_far_beyond_is_left_off() -> None:
+    baseline, best, lost = Interval(0.5, 0.02), Interval(0.4, 0.02), Interval(3.0, 0.1)
+    scale = common_scale([best, baseline, lost], 40, baseline)
     assert scale is not None
     assert scale.high < 0.6
-    text = whisker(best, scale, "●", "", floor.estimate, "").plain
+    text = whisker(best, scale, "●", "", baseline.estimate, "").plain
     assert text.index("├") < text.index("●") < text.index("┤") < text.index("┊")
     assert text.index("┊") == scale.column(0.5)
     assert whisker(lost, scale, "●", "", None, "").plain.strip() == "▸"
 
 
 def test_the_scale_is_that_of_the_data_and_a_crossed_line_is_seen() -> None:
-    floor, best, worse = Interval(0.36, 0.03), Interval(0.31, 0.017), Interval(0.40, 0.03)
+    baseline, best, worse = Interval(0.36, 0.03), Interval(0.31, 0.017), Interval(0.40, 0.03)
     crossing = Interval(0.35, 0.02)
-    scale = common_scale([best, worse, crossing, floor], 40, floor)
+    scale = common_scale([best, worse, crossing, baseline], 40, baseline)
     assert scale is not None
-    drawn = whisker(best, scale, "●", "", floor.estimate, "").plain
+    drawn = whisker(best, scale, "●", "", baseline.estimate, "").plain
     assert drawn.index("┤") - drawn.index("├") >= 13
-    assert len(axis(scale, floor.estimate, "").plain.replace("┊", " ").split()) >= 4
-    assert whisker(crossing, scale, "●", "", floor.estimate, "").plain[scale.column(0.36)] == "┼"
-    assert "▸" in whisker(worse, scale, "×", "", floor.estimate, "").plain
+    assert len(axis(scale, baseline.estimate, "").plain.replace("┊", " ").split()) >= 4
+    assert whisker(crossing, scale, "●", "", baseline.estimate, "").plain[scale.column(0.36)] == "┼"
+    assert "▸" in whisker(worse, scale, "×", "", baseline.estimate, "").plain
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.36, 0.52), (0.1, 2.5), (0.4361, 0.4372), (12, 99)])

@@ -25,8 +25,8 @@ BREAK = 14  # days without an answer
 class Likeness:
     """One learner's figures; NaN where there is nothing to take them from."""
 
-    judged: int
-    success: float  # share of the judged reviews
+    evaluated: int
+    success: float  # share of the evaluated reviews
     interval: float  # days, median
     same_day: float  # share of all answers that are the card's second or later one that day
     hard: float  # share of the answers that were not Again
@@ -67,7 +67,7 @@ def likeness(log: ReviewLog, trials: Trials, p: FloatArray) -> Likeness:
     ln = np.log(np.where(timed, np.clip(milliseconds, 100, 60_000), 1.0))
     passed = (rating[last] > 1) & timed[last]
     return Likeness(
-        judged=len(index),
+        evaluated=len(index),
         success=float(y.mean()),
         interval=float(np.median(trials.delta_t[index])),
         same_day=float(np.mean(again & (trials.history_elapsed_days == 0))),

@@ -2,7 +2,7 @@
 
 `data/population.json` sums up the per-user fits that srs-benchmark publishes for 9,999 users
 of anki-revlogs-10k: per model, quantiles of every parameter and how the parameters go together
-(correlation of normal scores), along with the number of judged reviews and the share of
+(correlation of normal scores), along with the number of evaluated reviews and the share of
 successes. `draw` draws a learner's parameters from that (a Gaussian copula), `draw_character`
 a whole learner, with one of several kinds of memory and habits of their own, and
 `population_learner` simulates them. Networks are pretrained on such learners, see
@@ -53,7 +53,7 @@ class Drawn:
     """One learner's draw for one model."""
 
     parameters: FloatArray
-    size: float  # judged reviews
+    size: float  # evaluated reviews
     success: float  # share of them that were recalled
 
 
@@ -68,7 +68,7 @@ def summarise(folder: str | Path) -> dict[str, Any]:
     """The content of population.json, from a folder with srs-benchmark's published results.
 
     Reads `AVG.jsonl.gz` and one file for each of `MODELS`; figures have 4 significant digits,
-    correlations 3 decimals. Users with fewer than 1,000 judged reviews are left out. Raises
+    correlations 3 decimals. Users with fewer than 1,000 evaluated reviews are left out. Raises
     InputError where a file is missing or no such file.
     """
     folder = Path(folder)
@@ -97,9 +97,9 @@ def summarise(folder: str | Path) -> dict[str, Any]:
         }
     return {
         "source": SOURCE,
-        "note": "Per model: quantiles of each parameter, then of the number of judged reviews and "
-        "of the share of successes, at the levels given; correlation of their normal scores. "
-        f"Users with at least {LEAST_REVIEWS:,} judged reviews.",
+        "note": "Per model: quantiles of each parameter, then of the number of evaluated "
+        "reviews and of the share of successes, at the levels; correlation of their normal scores. "
+        f"Users with at least {LEAST_REVIEWS:,} evaluated reviews.",
         "users": users,
         "levels": list(LEVELS),
         "models": models,

@@ -67,7 +67,7 @@ def histories(
 
 
 def trials_of(history: ReviewLog) -> Trials:
-    """The trials that STATE-FSRS-6 is judged on; raises NotEnoughData."""
+    """The trials that STATE-FSRS-6 is evaluated on; raises NotEnoughData."""
     return prepare_trials(history, select_rows(history).rows, resolve("STATE-FSRS-6")[0].protocol)
 
 

@@ -226,7 +226,7 @@ def _recurrent(
         steps=len(parts) * (settings.epochs or recipe.epochs),
     )
     scratch = networks._scratch(network, batches, len(w))
-    judged = _trained_on(validation)
+    evaluated = _trained_on(validation)
 
     def epoch(number: int) -> None:
         visits = random.permutation(len(parts))
@@ -236,8 +236,8 @@ def _recurrent(
     def log_loss() -> float:
         if not np.isfinite(w).all():
             return math.inf
-        p = networks.predict_network(network, w, validation, judged)
-        return _loss(validation.y[judged], p)
+        p = networks.predict_network(network, w, validation, evaluated)
+        return _loss(validation.y[evaluated], p)
 
     return Course(epoch, log_loss, lambda: _tensors(w, network.shapes))
 
@@ -268,7 +268,7 @@ def _nn17(
         steps=len(parts) * (settings.epochs or recipe.epochs),
     )._replace(lower=np.array(model.lower, np.float64), upper=np.array(model.upper, np.float64))
     scratch = recurrent._scratch(model, (batches,))
-    judged = _trained_on(validation)
+    evaluated = _trained_on(validation)
 
     def epoch(number: int) -> None:
         visits = random.permutation(len(parts))
@@ -278,8 +278,8 @@ def _nn17(
     def log_loss() -> float:
         if not np.isfinite(w).all():
             return math.inf
-        found = recurrent.predict_recurrent(model, validation, w[:p].tolist(), judged)
-        return _loss(validation.y[judged], found)
+        found = recurrent.predict_recurrent(model, validation, w[:p].tolist(), evaluated)
+        return _loss(validation.y[evaluated], found)
 
     return Course(epoch, log_loss, lambda: _tensors(w[:p], nn17.SHAPES))
 
@@ -313,8 +313,8 @@ def _transformer(
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
         optimizer, T_max=count * (settings.epochs or recipe.epochs)
     )
-    judged = _trained_on(validation)
-    judged = judged[:: -(-len(judged) // 30_000)]
+    evaluated = _trained_on(validation)
+    evaluated = evaluated[:: -(-len(evaluated) // 30_000)]
 
     def epoch(number: int) -> None:
         some = random.choice(rows, per_epoch, replace=False)
@@ -339,8 +339,8 @@ def _transformer(
         return {name: each.cpu().numpy().copy() for name, each in network.state_dict().items()}
 
     def log_loss() -> float:
-        p = transformer.predict(validation, networks.flat(tensors()), judged, Context())
-        return _loss(validation.y[judged], p) if np.isfinite(p).all() else math.inf
+        p = transformer.predict(validation, networks.flat(tensors()), evaluated, Context())
+        return _loss(validation.y[evaluated], p) if np.isfinite(p).all() else math.inf
 
     return Course(epoch, log_loss, tensors)
 
@@ -350,7 +350,7 @@ def _transformer(
 META_RATE = 5e-4
 TASKS, TASKS_AT_ONCE = 4, 6  # per learner and round; per step
 LONGEST_TASK = 2_500  # reviews to tune on
-JUDGED_AFTER_TUNING = 8  # validation learners
+EVALUATED_AFTER_TUNING = 8  # validation learners
 MIXTURE_TASKS, MIXTURE_META_RATE = 8, 2e-3  # the same of GRU-503
 
 
@@ -378,7 +378,7 @@ def _lstm(
     steps = len(made) * (settings.epochs or recipe.epochs)
     warm_up = min(200, 1 + steps // 4)
     done = 0
-    judged = _trained_on(validation)
+    evaluated = _trained_on(validation)
 
     def epoch(number: int) -> None:
         nonlocal done
@@ -401,8 +401,8 @@ def _lstm(
         return lstm.Weights(tensors, mean, deviation)
 
     def log_loss() -> float:
-        p = lstm.recall(weights(), validation, judged, Context(device=settings.device))
-        return _loss(validation.y[judged], p) if np.isfinite(p).all() else math.inf
+        p = lstm.recall(weights(), validation, evaluated, Context(device=settings.device))
+        return _loss(validation.y[evaluated], p) if np.isfinite(p).all() else math.inf
 
     return Course(epoch, log_loss, lambda: lstm_file(weights()))
 
@@ -459,9 +459,9 @@ def meta_train(
     context = Context(device=settings.device)
     random = np.random.default_rng([settings.seed, 99])
     weights = lstm_weights(pretrained.tensors)
-    judged = validation[:JUDGED_AFTER_TUNING]
+    evaluated = validation[:EVALUATED_AFTER_TUNING]
     joint = best = weights
-    before = least = tuned_loss(weights, judged, context)
+    before = least = tuned_loss(weights, evaluated, context)
     log.info("LSTM after tuning: log loss %.4f", least)
     meta = {
         name: torch.nn.Parameter(torch.from_numpy(each.copy()))
@@ -493,7 +493,7 @@ def meta_train(
                 log.info("LSTM step %d/%d", done, steps)
         tensors = {name: each.detach().numpy().copy() for name, each in meta.items()}
         weights = replace(weights, tensors=tensors)
-        loss = tuned_loss(weights, judged, context)
+        loss = tuned_loss(weights, evaluated, context)
         log.info(
             "LSTM round %d/%d: log loss after tuning %.4f%s (%.0f s)",
             number + 1,
@@ -506,7 +506,7 @@ def meta_train(
             best, least = weights, loss
     if best is not joint:
         best = replace(joint, tensors=halfway(joint.tensors, best.tensors))
-        least = tuned_loss(best, judged, context)
+        least = tuned_loss(best, evaluated, context)
         log.info("LSTM halfway: log loss after tuning %.4f", least)
         if least > before:
             best, least = joint, before
@@ -599,7 +599,7 @@ def _mixture(
     )
     steps = len(parts) * (settings.epochs or recipe.epochs)
     warm_up = min(200, 1 + steps // 4)
-    judged = _trained_on(validation)
+    evaluated = _trained_on(validation)
 
     def epoch(number: int) -> None:
         visits = random.permutation(len(parts))
@@ -612,7 +612,7 @@ def _mixture(
     def log_loss() -> float:
         if not np.isfinite(w).all():
             return math.inf
-        return _loss(validation.y[judged], gru_503.recall(weights, validation, judged))
+        return _loss(validation.y[evaluated], gru_503.recall(weights, validation, evaluated))
 
     def tensors() -> Tensors:
         return mixture_file(replace(weights, values=w.copy()))
@@ -674,8 +674,8 @@ def meta_train_mixture(
     """
     random = np.random.default_rng([settings.seed, 98])
     best = weights = mixture_weights(pretrained.tensors)
-    judged = validation[: 2 * JUDGED_AFTER_TUNING]
-    least = tuned_mixture_loss(weights, judged)
+    evaluated = validation[: 2 * EVALUATED_AFTER_TUNING]
+    least = tuned_mixture_loss(weights, evaluated)
     log.info("GRU-503 after tuning: log loss %.4f", least)
     count = rounds * MIXTURE_TASKS * len(learners)
     mean, square = np.zeros(len(weights.values)), np.zeros(len(weights.values))
@@ -696,7 +696,7 @@ def meta_train_mixture(
             square = 0.99 * square + 0.01 * np.square(gradient)
             step = mean / (1 - 0.9**done) / (np.sqrt(square / (1 - 0.99**done)) + 1e-8)
             weights = _after(weights, tuned, weights.values - rate * step)
-        loss = tuned_mixture_loss(weights, judged)
+        loss = tuned_mixture_loss(weights, evaluated)
         log.info(
             "GRU-503 round %d/%d: log loss after tuning %.4f%s",
             number + 1,

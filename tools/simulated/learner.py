@@ -16,7 +16,7 @@ from srs_eval.data.reviews import (
     Deck,
     Entries,
     FloatArray,
-    ImportReceipt,
+    ImportSummary,
     IntArray,
     Preset,
     ReviewLog,
@@ -82,7 +82,7 @@ class SimulatedLearner:
         kept = ~self.cards.deleted
         next_day = FIRST_DAY_S + self.days * DAY_S
         return ReviewLog(
-            receipt=ImportReceipt(
+            import_summary=ImportSummary(
                 path=f"simulated learner {self.seed}",
                 format="simulated learner",
                 entries_read=len(self.entries),

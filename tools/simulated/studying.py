@@ -274,7 +274,7 @@ class Simulation:
         chance = self.random.random((2, len(cards)))
         draw = chance[0]
         if habits.first_tells:
-            draw = self._told_by_strength(cards, draw)
+            draw = self._said_by_strength(cards, draw)
         first = 1 + np.searchsorted(np.cumsum(habits.first)[:-1], draw, side="right")
         shaky = habits.hard_when_unsure * (1 - np.nan_to_num(recall, nan=1.0))
         hard = habits.hard * np.nan_to_num(self.memory.difficulty(cards)) / 5 * (1 + 6 * shaky)
@@ -287,7 +287,7 @@ class Simulation:
         known = np.where(chance[0] < recall, passed, 1)
         return recall, np.where(seen, known, first)
 
-    def _told_by_strength(self, cards: IntArray, chance: FloatArray) -> FloatArray:
+    def _said_by_strength(self, cards: IntArray, chance: FloatArray) -> FloatArray:
         """Uniform draws that go together with the cards' strengths."""
         from scipy.special import ndtr, ndtri
 

@@ -89,8 +89,8 @@ class _Known:
         """Whether an answer is to come; that of one preset is none yet of all."""
         if question not in self.waiting:
             return False
-        told = {each.subject for each in self.of(question)}
-        return not told & {ALL_REVIEWS, "all presets"}
+        stated = {each.subject for each in self.of(question)}
+        return not stated & {ALL_REVIEWS, "all presets"}
 
     @property
     def presets(self) -> list[Finding]:
@@ -286,7 +286,7 @@ def _remembered(known: _Known) -> Pane:
         level = "look"
     if whole.recalled.reviews < FEWEST_SHOWN:
         few = counted(whole.recalled.reviews, "review")
-        why, level = f"Of {few} on a later day: too few to judge.", "not yet"
+        why, level = f"Of {few} on a later day: too few to evaluate.", "not yet"
     if why:
         items.append(Line(why, level, spare=1))
     shown = tuple(
@@ -464,10 +464,10 @@ def _sharing(finding: Finding, evidence: Sharing) -> str:
 
 
 def _row(finding: Finding, known: _Known) -> Row:
-    told = next((e for e in known.of("retention") if e.subject == finding.subject), None)
+    stated = next((e for e in known.of("retention") if e.subject == finding.subject), None)
     remembered = ""
-    if told is not None and isinstance(told.evidence, Retention):
-        part, desired = told.evidence.parts[0], told.evidence.desired
+    if stated is not None and isinstance(stated.evidence, Retention):
+        part, desired = stated.evidence.parts[0], stated.evidence.desired
         remembered = f"{_of_100(part.recalled.estimate)} of {_of_100(desired or part.expected)}"
     stays_off = known.fit is not None and known.fit.act == "SM-2"
     act = "leave" if stays_off else what_to_do(finding)

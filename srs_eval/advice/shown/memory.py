@@ -18,6 +18,7 @@ from srs_eval.advice.findings import (
     of,
 )
 from srs_eval.advice.sentences import (
+    difference_in_words,
     has_a_figure,
     in_groups,
     lacks,
@@ -27,7 +28,6 @@ from srs_eval.advice.sentences import (
     share_range,
     signed,
     spanned,
-    told,
     what_lacks,
 )
 from srs_eval.advice.tables import Table
@@ -74,8 +74,8 @@ def retention_line(findings: Sequence[Finding]) -> str:
             said = [f"{abs(100 * part.estimate):.1f} points {lost} {why}" for part, why in parts]
             beside = [": ".join([*beside, ", ".join(said)])]
         figure = f"{percent(recalled.estimate)} " if has_a_figure(recalled) else ""
-        told = f"{figure}({', '.join(beside)})" if beside else figure
-        groups[_DESIRED[found.says]].append((finding.subject, told.strip()))
+        difference_in_words = f"{figure}({', '.join(beside)})" if beside else figure
+        groups[_DESIRED[found.says]].append((finding.subject, difference_in_words.strip()))
     return in_groups({says: names for says, names in groups.items() if names})
 
 
@@ -189,7 +189,7 @@ def time_sentences(finding: Finding) -> list[str]:
     return [
         first,
         f"The log loss of FSRS-6 on its {counted(finding.reviews, 'review')} is "
-        f"{told(finding.interval, 3)} than that of the months before.",
+        f"{difference_in_words(finding.interval, 3)} than that of the months before.",
         "The more is recalled, the lower log loss is anyway.",
     ]
 
@@ -240,7 +240,7 @@ def habit_sentences(finding: Finding) -> list[str]:
     return [
         first,
         f"That makes the log loss of {counted(finding.reviews, 'held-out review')} "
-        f"{told(finding.interval)}.",
+        f"{difference_in_words(finding.interval)}.",
         "It says that errors come together, not why; no scheduler can know it ahead.",
     ]
 

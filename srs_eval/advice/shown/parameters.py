@@ -126,7 +126,7 @@ def _more(evidence: OfPreset) -> tuple[str, ...]:
     if evidence.gone:
         said.append(
             f"Most of what you reviewed is {evidence.gone}: nothing is left to schedule, and "
-            "presets cannot be judged. This is about all of your reviews and FSRS's defaults."
+            "presets cannot be evaluated. This is about all of your reviews and FSRS's defaults."
         )
     elif not evidence.known:
         said.append("The file does not say which parameters are in force: the defaults stand here.")
@@ -147,7 +147,7 @@ def _chosen_of(finding: Finding) -> Candidate:
 def tables(finding: Finding) -> tuple[Table, ...]:
     """Candidates on reviews since the last change; on all held-out ones those not told yet."""
     evidence = finding.evidence
-    made, told = [], set()
+    made, stated = [], set()
     if isinstance(evidence, OfPreset):
         in_force = "current" if evidence.stored else "FSRS's defaults, in force"
         names = {NOW: "FSRS's defaults" if evidence.fsrs_is_off else in_force}
@@ -163,12 +163,12 @@ def tables(finding: Finding) -> tuple[Table, ...]:
         columns = ("candidate", "log loss", "minus current", "verdict", "better, of 100")
         made.append(Table(f"{finding.subject}: {reviews}", columns, tuple(rows)))
         if not evidence.stored and finding.reviews:  # the held-out reviews are the same
-            told = {each.name for each in evidence.candidates} - {evidence.reference}
+            stated = {each.name for each in evidence.candidates} - {evidence.reference}
     if isinstance(evidence, OfPreset | OfAll) and evidence.held_out:
         held_out = tuple(
             (named(each.name), each.log_loss, each.difference, each.verdict or "")
             for each in evidence.held_out
-            if each.name not in told
+            if each.name not in stated
         )
         log_loss = evidence.held_out[0].log_loss
         count = 0 if log_loss is None else log_loss.reviews

@@ -73,15 +73,15 @@ def _change(finding: Finding) -> str:
         if against.verdict != "better":
             by = f"better than SM-2, as nearly everybody; on your own reviews so far {by}"
         return f"Turn FSRS on, {how} ({sure}): it would predict you {by}{alone}."
-    told = {
+    stated = {
         "better": f"Yes, {how}{alone}: it would predict you {by}.",
         "worse": f"No: it would predict you {by}.",
         "as good": f"As you like: it would predict you as well as {name}.",
         "can't tell yet": f"Can't tell yet: so far {by}.",
     }[against.verdict]
     if finding.missing is not None and against.verdict == "can't tell yet":
-        told = f"Can't tell yet: {lacks(finding.missing)}."
-    return f"Change to FSRS? {told}"
+        stated = f"Can't tell yet: {lacks(finding.missing)}."
+    return f"Change to FSRS? {stated}"
 
 
 def _how_well(finding: Finding) -> str:
@@ -103,33 +103,19 @@ def _how_well(finding: Finding) -> str:
     }[found.says]
 
 
-def fit_line(findings: Sequence[Finding]) -> str:
-    """ "better than SuperMemo SM-15 (16 … 31 %); better than your average (…), once optimized"."""
-    found = of(findings[0], Fit)
-    kinds = {each.kind for each in found.against}
-    other = "brought along" if "brought along" in kinds else "older scheduler"
-    told = [_against(each) for kind in (other, "average") for each in found.of(kind)]
-    return f"{'; '.join(told)}, once optimized"
-
-
-def _against(each: Against) -> str:
-    bounds = _range(each.saved, 1 if each.saved.estimate >= 0 else -1)
-    return f"{_THAN[each.verdict]} {_name(each)} {bounds}".rstrip()
-
-
 def fit_sentences(finding: Finding) -> list[str]:
     """Whether to change to FSRS, how well it predicts, on what that rests."""
     found = of(finding, Fit)
-    told = [each for each in (_change(finding), _how_well(finding)) if each]
-    told += [
+    stated = [each for each in (_change(finding), _how_well(finding)) if each]
+    stated += [
         f"Optimized, it is {_share(older.saved, 'the older scheduler (SM-2)')}."
         for older in found.of("older scheduler")
         if found.now is None and enough_to_tell(older.difference)
     ]
     if found.now is not None and found.says in ("no better", "worse"):
-        told[0] += " Expect little of it."
+        stated[0] += " Expect little of it."
     if finding.missing is not None:
-        told.append(what_lacks(finding.missing))
+        stated.append(what_lacks(finding.missing))
     days = found.log_loss.days
     own = ""
     if found.by == "stored":
@@ -137,11 +123,11 @@ def fit_sentences(finding: Finding) -> list[str]:
             " Your parameters may have been fitted to them: what you have now looks better here "
             "than on the reviews since, by which each preset is told what to do."
         )
-    told.append(
+    stated.append(
         f"That is by log loss on {counted(finding.reviews, 'review')} of {counted(days, 'day')}; "
         f"optimized means fitted to the reviews before.{own}"
     )
-    return told
+    return stated
 
 
 def fit_tables(finding: Finding) -> list[Table]:
@@ -214,9 +200,9 @@ def models_sentences(finding: Finding) -> list[str]:
     said = []
     for each in found.models:
         if each.is_own and each.difference is not None and each.verdict is not None:
-            told = figures(each.difference, "held-out review")
+            stated = figures(each.difference, "held-out review")
             says = f"{_THAN[each.verdict]} FSRS-6 fitted to these reviews"
-            said.append(f"“{each.name}” predicts {says}: {told}.")
+            said.append(f"“{each.name}” predicts {says}: {stated}.")
     best = found.models[0].log_loss
     assert best is not None
     said.append(f"“{found.says}” has the lowest log loss on the {reviews}, {best.estimate:.4f}.")

@@ -205,7 +205,7 @@ def workload(
     question = question or Question()
     _check(question)
     refuse_without_presets(log)
-    is_off = log.receipt.fsrs_enabled is False and parameters is None
+    is_off = log.import_summary.fsrs_enabled is False and parameters is None
     log = log if preset is None else only_preset(log, preset)
     if is_off or parameters is not None:  # whatever is stored
         bare = {key: replace(each, fsrs_parameters={}) for key, each in log.presets.items()}
@@ -217,7 +217,7 @@ def workload(
     group = next(iter(learner.groups))
     stored = learner.log.presets.get(group)
     if stored is None:
-        raise InputError(f"{log.receipt.path} does not say how these cards are scheduled.")
+        raise InputError(f"{log.import_summary.path} does not say how these cards are scheduled.")
     index = np.flatnonzero(learner.trials.partition == group)
     if len(index) < FEWEST_REVIEWS:
         few = f"{learner.name_of(group)} has {counted(len(index), 'review')} of later days"

@@ -125,7 +125,8 @@ def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
     schedule, grid = log.schedule, log.day_grid
     if schedule is None or grid is None or log.entries is None:
         raise InputError(
-            f"{log.receipt.path} does not say when cards are due: give a collection or a package."
+            f"{log.import_summary.path} does not say when cards are due: give a collection or "
+            "a package."
         )
     of_preset = log.preset_of(log.deck_of(schedule.card_id)) == preset
     active = of_preset & (schedule.queue != _SUSPENDED)

@@ -227,7 +227,7 @@ def _without_dates(
         start += push
     else:
         day = np.maximum.accumulate(day)  # intervals and order contradict each other
-    told = elapsed_seconds is not None
+    said = elapsed_seconds is not None
     seconds = delta_t * DAY_S if elapsed_seconds is None else elapsed_seconds[order]
     rows = Rows(
         card_id=card_id,
@@ -238,9 +238,9 @@ def _without_dates(
         elapsed_days=np.where(is_first, -1, delta_t),
         elapsed_seconds=np.where(is_first, -1, seconds),
     )
-    whole = "" if told else ", and intervals are whole days"
+    whole = "" if said else ", and intervals are whole days"
     return Table(
-        "FSRS-Anki-20k (CSV)" if told else "older table of srs-benchmark (CSV)",
+        "FSRS-Anki-20k (CSV)" if said else "older table of srs-benchmark (CSV)",
         rows=rows,
         notes=(
             "The file holds no dates: days are the earliest that its intervals allow" + whole + ".",

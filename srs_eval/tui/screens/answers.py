@@ -12,7 +12,7 @@ from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from srs_eval.advice.overview import UNTOLD, Line, Overview
+from srs_eval.advice.overview import CANT_TELL, Line, Overview
 from srs_eval.advice.tables import FirstScreen
 from srs_eval.data.errors import counted
 from srs_eval.report import formats as words
@@ -28,10 +28,10 @@ def show_basis(screen: AppScreen) -> None:
     """In the top line: what the answers rest on."""
     session = screen.session
     for line in screen.query(ProtocolLine):
-        if session.receipt is not None:
-            kept = session.receipt.rows[session.overview.rows]
-            last = session.receipt.last_review
-            fsrs = session.receipt.fsrs_enabled
+        if session.import_summary is not None:
+            kept = session.import_summary.rows[session.overview.rows]
+            last = session.import_summary.last_review
+            fsrs = session.import_summary.fsrs_enabled
             facts = [
                 f"{words.count(kept.kept)} reviews",
                 *([f"last on {last[:10]}"] if last else []),
@@ -96,7 +96,10 @@ class AnswersScreen(AppScreen, actions="answers"):
         session, rows = self.session, self.overview.rows
         if rows != "anki":
             return (3, 4)
-        few = session.receipt is not None and session.receipt.rows[rows].kept < FEWEST_REVIEWS
+        few = (
+            session.import_summary is not None
+            and session.import_summary.rows[rows].kept < FEWEST_REVIEWS
+        )
         return (3,) if few else ()
 
     def _repaint(self) -> None:
@@ -157,7 +160,7 @@ class AnswersScreen(AppScreen, actions="answers"):
             return ""
         day = time.strftime("%Y-%m-%d", time.localtime(session.earlier.at))
         entries = session.earlier.entries
-        new = 0 if session.receipt is None else session.receipt.entries_read - entries
+        new = 0 if session.import_summary is None else session.import_summary.entries_read - entries
         since = f", {counted(new, 'review')} ago" if new > 0 else ""
         return f"As of {day}{since} · "
 
@@ -200,7 +203,7 @@ class AnswersScreen(AppScreen, actions="answers"):
 
     def action_untold(self) -> None:
         """What can't be told yet."""
-        untold = (line for line in self.overview.lines if line.question == UNTOLD)
+        untold = (line for line in self.overview.lines if line.question == CANT_TELL)
         self._show(next(untold, None))
 
     def action_costs(self) -> None:
@@ -232,13 +235,13 @@ class AnswersScreen(AppScreen, actions="answers"):
             return
         from srs_eval.tui.screens.dialogs import ChooseScreen
 
-        screen = ChooseScreen(session.whole[1], self.overview.rows, session.judged_only)
-        self.app.push_screen(screen, session.judge_only)
+        screen = ChooseScreen(session.whole[1], self.overview.rows, session.evaluated_only)
+        self.app.push_screen(screen, session.evaluate_only)
 
-    def action_receipt(self) -> None:
-        from srs_eval.tui.screens.import_summary import ReceiptScreen
+    def action_import_summary(self) -> None:
+        from srs_eval.tui.screens.import_summary import ImportSummaryScreen
 
-        self.app.push_screen(ReceiptScreen())
+        self.app.push_screen(ImportSummaryScreen())
 
     def action_again(self) -> None:
         self.session.ask()

@@ -188,13 +188,13 @@ class AppScreen(Forgetful, Screen[Any]):
         if self.lacks("ProtocolLine"):
             return
         line = self.query_one(ProtocolLine)
-        if session.log is None or session.receipt is None:
+        if session.log is None or session.import_summary is None:
             line.show("")
             return
         facts = []
         counts = session.models.counts()
         if counts is not None:
-            facts = [f"{words.count(counts[0])} reviews", f"{words.count(counts[1])} judged"]
+            facts = [f"{words.count(counts[0])} reviews", f"{words.count(counts[1])} evaluated"]
         line.show(session.file_name, *facts, f"rows: {words.protocol(session.models.protocol)}")
 
     def show_export(self) -> None:

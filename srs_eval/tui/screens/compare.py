@@ -9,7 +9,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Select, Static
 
 from srs_eval.advice.findings import missing
-from srs_eval.advice.sentences import lacks, told
+from srs_eval.advice.sentences import difference_in_words, lacks
 from srs_eval.data.errors import counted
 from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval
 from srs_eval.metrics import FACTS
@@ -70,7 +70,7 @@ class CompareScreen(AppScreen, actions="compare"):
         difference = log_loss_difference(left, right)
         names = [in_words(result.configuration) for result in (left, right)]
         if difference is None:
-            return Text("Judged on different reviews: their figures can't be compared.", "bold")
+            return Text("Evaluated on different reviews: their figures can't be compared.", "bold")
         says = verdict(difference, equivalence=self.session.config.equivalence)
         head = {
             "better": f"{names[0]} predicts better",
@@ -83,7 +83,7 @@ class CompareScreen(AppScreen, actions="compare"):
         basis = f"{counted(left.size, 'review')} of {counted(difference.days, 'day')}"
         return Text.assemble(
             (head, "bold"),
-            f"{why}\nlog loss, left against right: {told(difference)}",
+            f"{why}\nlog loss, left against right: {difference_in_words(difference)}",
             (f" on {basis}", "dim"),
         )
 

@@ -66,8 +66,8 @@ class CostsScreen(AppScreen, actions="costs"):
         if self.lacks("#drawn"):
             return
         self.query_one("#box").border_subtitle = found.doing
-        told = stacked([Text(found.preset, "bold underline"), evidence(found.finding)])
-        self.query_one("#all", Static).update(told)
+        stated = stacked([Text(found.preset, "bold underline"), evidence(found.finding)])
+        self.query_one("#all", Static).update(stated)
         self.query_one(CostsChart).show(found)
 
     def update_now(self) -> None:

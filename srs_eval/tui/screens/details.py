@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from srs_eval.advice.findings import missing
-from srs_eval.advice.sentences import lacks, told
+from srs_eval.advice.sentences import difference_in_words, lacks
 from srs_eval.advice.shown.predicted import Curves
 from srs_eval.advice.tables import Table
 from srs_eval.engine.ranking import REFERENCE
@@ -60,10 +60,10 @@ class DetailsScreen(AppScreen, actions="details"):
         )
         facts = self.query_one("#facts")
         facts.border_title = escape(line.configuration.words)
-        against = f"{words.against_floor(line.against_floor).strip()} than the average"
+        against = f"{words.against_baseline(line.against_baseline).strip()} than the average"
         lines = [f"log loss {words.loss(line.log_loss, 4)} (95 %)"]
-        if line.is_floor:
-            lines.append("the floor: what the average alone predicts")
+        if line.is_baseline:
+            lines.append("the baseline: what the average alone predicts")
         elif line.place is None:
             lines.append(f"no place, for it is {line.verdict_words} · {against}")
         else:
@@ -73,11 +73,11 @@ class DetailsScreen(AppScreen, actions="details"):
             standing = f"{line.standing} ({why})" if why else line.standing
             lines.append(f"place {line.place}, {standing} · {against}")
         if line.to_best is not None:
-            lines.append(f"against the best: {told(line.to_best)}")
+            lines.append(f"against the best: {difference_in_words(line.to_best)}")
         if line.to_reference is not None and line.to_reference is not line.to_best:
-            lines.append(f"against {REFERENCE}: {told(line.to_reference)}")
+            lines.append(f"against {REFERENCE}: {difference_in_words(line.to_reference)}")
         lines.append(
-            f"{words.count(result.size)} reviews judged · "
+            f"{words.count(result.size)} reviews evaluated · "
             + ("from the cache" if result.cached else f"{result.seconds:.1f} s")
         )
         if line.configuration.title != line.configuration.words:

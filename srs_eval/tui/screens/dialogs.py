@@ -117,21 +117,21 @@ class ChooseScreen(Dialog):
 
     BINDINGS: ClassVar[list[Any]] = [
         ("escape", "close", "Close"),
-        Binding("enter", "judge", "Judge", priority=True),
+        Binding("enter", "evaluate", "Evaluate", priority=True),
     ]
 
-    def __init__(self, receipt: Inspection, rows: str, chosen: Chosen) -> None:
-        super().__init__("Judge only", "Space chooses, Enter judges, Esc leaves all as it is")
-        self._receipt, self._rows, self._chosen = receipt, rows, chosen
+    def __init__(self, import_summary: Inspection, rows: str, chosen: Chosen) -> None:
+        super().__init__("Evaluate only", "Space chooses, Enter evaluates, Esc leaves all as it is")
+        self._import_summary, self._rows, self._chosen = import_summary, rows, chosen
 
     def content(self) -> ComposeResult:
         yield SelectionList(
-            *self._part("preset", self._receipt.presets, self._chosen[0]),
-            *self._part("deck", self._receipt.decks, self._chosen[1]),
+            *self._part("preset", self._import_summary.presets, self._chosen[0]),
+            *self._part("deck", self._import_summary.decks, self._chosen[1]),
         )
         with Horizontal():
-            yield Static("None chosen: all are judged.")
-            yield Button("Judge", variant="primary", compact=True)
+            yield Static("None chosen: all are evaluated.")
+            yield Button("Evaluate", variant="primary", compact=True)
 
     def _part(
         self, what: str, reports: Collection[PresetReport | DeckReport], chosen: Collection[str]
@@ -151,9 +151,9 @@ class ChooseScreen(Dialog):
         ]
 
     def on_button_pressed(self) -> None:
-        self.action_judge()
+        self.action_evaluate()
 
-    def action_judge(self) -> None:
+    def action_evaluate(self) -> None:
         found: dict[str, list[str]] = {"preset": [], "deck": []}
         for key in self.query_one(SelectionList).selected:
             what, _, number = key.partition(" ")
@@ -181,14 +181,14 @@ class FamiliesScreen(Dialog):
                     Text(f"{each.letter}  {each.meaning}"), family, family not in self._hidden
                 )
                 for family, each in words.FAMILIES.items()
-                if family in self._there and family != "floor"
+                if family in self._there and family != "baseline"
             )
         )
-        yield Static("The letters stand before the models' names. The floor is always shown.")
+        yield Static("The letters stand before the models' names. The baseline is always shown.")
 
     def action_close(self) -> None:
         chosen = self.query_one(SelectionList).selected
-        hidden = [each for each in words.FAMILIES if each in self._there and each != "floor"]
+        hidden = [each for each in words.FAMILIES if each in self._there and each != "baseline"]
         kept = [each for each in self._hidden if each not in self._there]
         self.dismiss((*kept, *(each for each in hidden if each not in chosen)))
 

@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from srs_eval.advice.overview import UNTOLD, Line
+from srs_eval.advice.overview import CANT_TELL, Line
 from srs_eval.advice.questions import OF_PRESETS, REGISTRY
 from srs_eval.tui.screens.answers import show_basis
 from srs_eval.tui.screens.base import AppScreen
@@ -49,7 +49,7 @@ class EvidenceScreen(AppScreen, actions="evidence"):
         parts: list[Text | WidthDependent] = []
         for answer in line.answers:
             about = REGISTRY[answer.question]
-            if about.is_beside or line.question == UNTOLD:
+            if about.is_beside or line.question == CANT_TELL:
                 parts.append(Text(about.title, "bold underline"))
             elif len(line.answers) > 1 and line.question != OF_PRESETS:
                 parts.append(Text(answer.subject, "bold underline"))

@@ -1,4 +1,4 @@
-"""The import receipt: what was read, what counts, what was left out and why."""
+"""The import import_summary: what was read, what counts, what was left out and why."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from srs_eval.tui.screens.base import AppScreen
 _NAME = 24  # columns that a name gets, however little room there is
 
 
-class ReceiptScreen(AppScreen, actions="receipt"):
+class ImportSummaryScreen(AppScreen, actions="import_summary"):
     """Shown after a file is read; Enter or the button starts the evaluation."""
 
     def content(self) -> ComposeResult:
@@ -60,36 +60,39 @@ class ReceiptScreen(AppScreen, actions="receipt"):
         self.query_one("#reasons").focus()
 
     @property
-    def _receipt(self) -> Inspection:
-        assert self.session.receipt is not None
-        return self.session.receipt
+    def _import_summary(self) -> Inspection:
+        assert self.session.import_summary is not None
+        return self.session.import_summary
 
     def _show(self) -> None:
-        receipt = self._receipt
+        import_summary = self._import_summary
         rule = self.session.models.protocol.rows
-        kept = receipt.rows[rule]
+        kept = import_summary.rows[rule]
         dropped = sum(kept.dropped.values())
         span = ""
-        if receipt.first_review and receipt.last_review:
-            span = f", {receipt.first_review[:10]} to {receipt.last_review[:10]}"
+        if import_summary.first_review and import_summary.last_review:
+            span = f", {import_summary.first_review[:10]} to {import_summary.last_review[:10]}"
         facts = Text.assemble(
-            (f"{words.count(kept.kept)} of {words.count(receipt.entries_read)} entries", "bold"),
+            (
+                f"{words.count(kept.kept)} of {words.count(import_summary.entries_read)} entries",
+                "bold",
+            ),
             f" count as reviews ({words.count(kept.cards)} cards)",
             f"; {words.count(dropped)} are left out\n" if dropped else "\n",
-            (f"{receipt.format}{span}\nDays: {receipt.day_boundaries}", "dim"),
+            (f"{import_summary.format}{span}\nDays: {import_summary.day_boundaries}", "dim"),
         )
         self.query_one("#facts", Static).update(facts)
         names = ("reasons", "decks", "presets")
-        for name, table in zip(names, summary_tables(receipt), strict=True):
+        for name, table in zip(names, summary_tables(import_summary), strict=True):
             self._fill(self.query_one(f"#{name}", DataTable), table)
-        notes = [f"• {note}" for note in receipt.notes]
-        if receipt.deleted_cards:
+        notes = [f"• {note}" for note in import_summary.notes]
+        if import_summary.deleted_cards:
             notes.append(
-                f"• {words.count(receipt.deleted_cards)} cards are deleted; their "
-                f"{words.count(receipt.entries_of_deleted_cards)} entries are still in the file."
+                f"• {words.count(import_summary.deleted_cards)} cards are deleted; their "
+                f"{words.count(import_summary.entries_of_deleted_cards)} entries are still there."
             )
-        if receipt.fsrs_enabled is not None:
-            notes.append(f"• FSRS is {'on' if receipt.fsrs_enabled else 'off'}.")
+        if import_summary.fsrs_enabled is not None:
+            notes.append(f"• FSRS is {'on' if import_summary.fsrs_enabled else 'off'}.")
         if kept.kept < 1000:
             notes.append("• Fewer than 1,000 reviews: figures will be uncertain.")
         text = "\n".join(notes) or "Nothing out of the ordinary."
@@ -145,11 +148,11 @@ class ReceiptScreen(AppScreen, actions="receipt"):
 
     @on(DataTable.RowSelected)
     def _row_chosen(self, event: DataTable.RowSelected) -> None:
-        """A preset's or a deck's row judges that alone; other rows evaluate what there is."""
-        receipt, kind = self._receipt, event.data_table.id
+        """A preset's or a deck's row evaluates that alone; other rows evaluate what there is."""
+        import_summary, kind = self._import_summary, event.data_table.id
         reports: Mapping[str | None, Sequence[PresetReport | DeckReport]] = {
-            "presets": receipt.presets,
-            "decks": receipt.decks,
+            "presets": import_summary.presets,
+            "decks": import_summary.decks,
         }
         if kind not in reports:
             self.action_ranking()
@@ -159,7 +162,7 @@ class ReceiptScreen(AppScreen, actions="receipt"):
             self.notify("These reviews belong to no preset or deck that still exists.", timeout=3)
             return
         one = (str(chosen.id),)
-        self.session.judge_only((one, ()) if kind == "presets" else ((), one))
+        self.session.evaluate_only((one, ()) if kind == "presets" else ((), one))
 
     @on(Button.Pressed, "#evaluate")
     def action_ranking(self) -> None:

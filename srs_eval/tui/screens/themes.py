@@ -18,7 +18,7 @@ class Palette:
     """Colours (#rrggbb) that carry a meaning; none of them carries it alone."""
 
     yours: str
-    floor: str
+    baseline: str
     families: Mapping[str, str]
 
 

@@ -160,7 +160,7 @@ def _dots(
             cells[place] = chr(_BRAILLE + dots), curve.style
 
 
-DOTS = {"best": "●", "as good": "●", "can't tell yet": "◌", "worse": "○", "below the floor": "×"}
+DOTS = {"best": "●", "as good": "●", "can't tell yet": "◌", "worse": "○", "below the baseline": "×"}
 """A verdict's dot, at the estimate between whiskers: none rests on colour."""
 
 
@@ -182,7 +182,7 @@ def common_scale(
 ) -> Scale | None:
     """A scale for all intervals; None without any.
 
-    One that lies well beyond `reference` (the floor, say) is left off, for it would press all
+    One that lies well beyond `reference` (the baseline, say) is left off, for it would press all
     others together.
     """
     shown = [each for each in intervals if math.isfinite(each.estimate)]

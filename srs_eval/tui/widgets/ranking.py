@@ -49,7 +49,7 @@ class RankingTable(OptionList):
         self._rows: list[tuple[str | None, Text]] = []  # models by name; None for headings
         self._sizes: dict[str, int] = {}
         self._scale: Scale | None = None
-        self._floor: float | None = None
+        self._baseline: float | None = None
         self._own: str | None = None
 
     # --- what is shown
@@ -123,14 +123,14 @@ class RankingTable(OptionList):
         """Columns, their heading, and the scale of the drawn intervals, for this width."""
         names = max((len(each.words) for each in everyone), default=0) + 2
         self._sizes = _sizes(self.size.width - 1, names, state.order)
-        floor = next((group.floor for group in groups if group.floor is not None), None)
-        self._scale = self._floor = None
+        baseline = next((group.baseline for group in groups if group.baseline is not None), None)
+        self._scale = self._baseline = None
         if "drawn" in self._sizes:
             lines = [line for group in groups for line in group.lines]
-            losses = [line.log_loss for line in lines if line.standing != "below the floor"]
-            limit = None if floor is None else floor.log_loss
+            losses = [line.log_loss for line in lines if line.standing != "below the baseline"]
+            limit = None if baseline is None else baseline.log_loss
             self._scale = common_scale(losses, self._sizes["drawn"] - 2, limit)
-            self._floor = None if floor is None else floor.log_loss.estimate
+            self._baseline = None if baseline is None else baseline.log_loss.estimate
         self.heading = self._in_columns(
             {each: self._column_heading(each, state) for each in self._sizes}
         )
@@ -144,7 +144,7 @@ class RankingTable(OptionList):
         if key == "drawn":
             if self._scale is None:
                 return Text("")
-            return Text.assemble(" ", axis(self._scale, self._floor, self._palette.floor))
+            return Text.assemble(" ", axis(self._scale, self._baseline, self._palette.baseline))
         arrow = ("↑" if state.backwards else "↓") if state.order == key else ""
         text = {"place": "", "family": "", "vs average": words.THAN_AVERAGE}.get(key, key) + arrow
         if key in ("RMSE(bins)", "params"):
@@ -181,22 +181,22 @@ class RankingTable(OptionList):
 
     def _finished(self, line: Ranked) -> Text:
         metrics, colours = line.result.metrics, self._palette
-        is_floor = line.is_floor
-        cells = self._begin(line.configuration, str(line.place or ("═" if is_floor else "")))
+        is_baseline = line.is_baseline
+        cells = self._begin(line.configuration, str(line.place or ("═" if is_baseline else "")))
         if line.standing in ("best", "as good"):
             cells["model"].stylize("bold")
         if line.result.notes:
             cells["model"].append("*")
         family = colours.families.get(line.configuration.model.family, "")
         own = line.configuration.name == self._own
-        style = colours.floor if is_floor else colours.yours if own else family
+        style = colours.baseline if is_baseline else colours.yours if own else family
         if self._scale is not None:
-            dot = "═" if is_floor else DOTS[line.standing or "can't tell yet"]
+            dot = "═" if is_baseline else DOTS[line.standing or "can't tell yet"]
             drawn = whisker(
-                line.log_loss, self._scale, dot, style, self._floor, f"dim {colours.floor}"
+                line.log_loss, self._scale, dot, style, self._baseline, f"dim {colours.baseline}"
             )
             cells["drawn"] = Text.assemble(" ", drawn)
-        against = "the floor" if is_floor else words.against_floor(line.against_floor)
+        against = "the baseline" if is_baseline else words.against_baseline(line.against_baseline)
         cells |= {
             "log loss": Text(words.loss(line.log_loss)),
             "vs average": Text(against),
@@ -205,9 +205,9 @@ class RankingTable(OptionList):
             "params": Text(f"{line.configuration.parameters:>7,}"),
             "verdict": Text(line.verdict_words),
         }
-        if is_floor:
+        if is_baseline:
             for cell in cells.values():
-                cell.stylize(colours.floor)
+                cell.stylize(colours.baseline)
         return self._in_columns(cells)
 
     def _unfinished(self, model: ModelRun, left: float) -> Text:
@@ -299,7 +299,7 @@ def _sizes(width: int, names: int, order: str) -> dict[str, int]:
 
 
 def _wanted(configuration: Configuration, state: State) -> bool:
-    if configuration.model.family in state.hidden and not configuration.is_floor:
+    if configuration.model.family in state.hidden and not configuration.is_baseline:
         return False
     return all(map(configuration.matches, state.filter.split()))
 

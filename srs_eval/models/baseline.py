@@ -1,4 +1,4 @@
-"""The floor: what one gets without a model of memory, and how to game a metric.
+"""The baseline: what one gets without a model of memory, and how to game a metric.
 
 AVG and 90% are constants, MOVING-AVG follows the last outcomes, RMSE-BINS-EXPLOIT
 knows how RMSE(bins) is computed. A memory model that is not better than these
@@ -29,7 +29,7 @@ def _average(trials: Trials, context: Context) -> FloatArray:
     p = [np.empty(0)]
     for fold in trials.folds:
         if not len(fold.train):
-            raise NotEnoughData("no reviews to average before the first judged one")
+            raise NotEnoughData("no reviews to average before the first evaluated one")
         p.append(np.full(len(fold.test), trials.y[fold.train].mean()))
     return np.concatenate(p)
 
@@ -50,7 +50,7 @@ def _moving_average(trials: Trials, context: Context) -> FloatArray:
 
         p = 1 / (1 + e^-x),  x <- x + 0.3 (y - p),  x_0 = 1.2
 
-    It follows the outcomes of all reviews in order, those before the first judged
+    It follows the outcomes of all reviews in order, those before the first evaluated
     one too, and sees neither cards nor intervals. Returns (k,) for `trials.test_index`.
     """
     x = _MOVING_AVERAGE_START
@@ -67,15 +67,15 @@ def _rmse_bins_exploit(trials: Trials, context: Context) -> FloatArray:
 
         p = clip(sum of y in the bin + share of successes - sum of p in the bin, 0, 1)
 
-    Sums are over the judged reviews before, so it learns from the outcomes it is
-    judged on, one by one: RMSE(bins) is next to nothing, log loss is ruinous. The
+    Sums are over the evaluated reviews before, so it learns from the outcomes it is
+    evaluated on, one by one: RMSE(bins) is next to nothing, log loss is ruinous. The
     very first prediction is 0.5 and, as upstream, never enters its bin's sum.
     Returns (k,) for `trials.test_index`.
     """
-    judged = trials.test_index
-    outcomes = trials.y[judged].tolist()
+    evaluated = trials.test_index
+    outcomes = trials.y[evaluated].tolist()
     bins = rmse_bin_ids(
-        trials.bin_delta_t[judged], trials.bin_i[judged], trials.bin_lapses[judged]
+        trials.bin_delta_t[evaluated], trials.bin_i[evaluated], trials.bin_lapses[evaluated]
     ).tolist()
     sum_of_y = dict.fromkeys(bins, 0.0)
     sum_of_p = dict.fromkeys(bins, 0.0)
@@ -98,7 +98,7 @@ _untrained = partial(Model, parameters=0, flags=UNTRAINED_FLAGS, compiles="never
 MODELS = (
     _untrained(
         name="AVG",
-        family="floor",
+        family="baseline",
         inputs="-",
         source="open-spaced-repetition/srs-benchmark other.py `baseline`",
         online=_average,
@@ -108,7 +108,7 @@ MODELS = (
     ),
     _untrained(
         name="90%",
-        family="floor",
+        family="baseline",
         inputs="-",
         source="open-spaced-repetition/srs-benchmark other.py `ConstantModel`",
         predict=_ninety_percent,
@@ -134,6 +134,6 @@ MODELS = (
         source="open-spaced-repetition/srs-benchmark other.py `RMSEBinsExploit`, `get_bin`",
         online=_rmse_bins_exploit,
         seconds_per_10k=0.0065,
-        note="Shows that RMSE(bins) can be gamed: it learns from the outcomes it is judged on.",
+        note="Shows that RMSE(bins) can be gamed: it learns from the outcomes it is evaluated on.",
     ),
 )

@@ -1,0 +1,287 @@
+"""RWKV: a network trained on the reviews of thousands of other people, and frozen.
+
+It has 92 inputs a review and five states: of the card, its deck, note and preset, and of the
+learner. RWKV-Instant is asked just before a review and knows all earlier reviews of the collection,
+as STATE does. RWKV-Curve is the forgetting curve that the network drew when the card was last
+answered: a scheduler could go by it. srs-benchmark called them RWKV-P and RWKV in 2025.
+
+The weights are the person's own file: none are shipped, nor fetched. docs/models/rwkv.md.
+
+Source: srs-benchmark rwkv/; github.com/Expertium/rwkv-state-quant, gpu_train/rwkv/run_as_rnn.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from srs_eval.data.errors import NotInstalled
+from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows
+from srs_eval.data.trials import Trials
+from srs_eval.models import Context, Model
+from srs_eval.training.rwkv_inputs import SEED, inputs, lacking, reviews_of
+from srs_eval.training.rwkv_network import predictions
+from srs_eval.training.rwkv_weights import Network, network, read_tensors
+
+NEEDED = "weights of your own: `srs-eval models weights` tells where to get them"
+_OWN_FILE = "SRS_EVAL_RWKV_WEIGHTS"
+"""Names the file that is taken without --weights; empty: none is looked for."""
+_SUFFIXES = (".safetensors", ".pth")
+_LEAST = 1e-5  # probability, as srs-benchmark has it
+
+
+class _Known(NamedTuple):
+    """A public file of weights."""
+
+    name: str
+    sha256: str
+    parameters: int
+    users: range  # of anki-revlogs-10k that it was trained on
+    address: str
+
+
+_ZAGUK = "https://raw.githubusercontent.com/zaguk/rwkv-srs/main/tests/fixtures/models"
+_EXPERTIUM = "https://raw.githubusercontent.com/Expertium/rwkv-state-quant/main/reference"
+_OSR = "https://raw.githubusercontent.com/open-spaced-repetition/srs-benchmark/main/pretrain"
+_LARGE, _FIRST, _SECOND, _SOME = 2_762_884, range(101, 5000), range(5000, 10001), range(1000, 2500)
+KNOWN = tuple(
+    _Known(name, sha256, parameters, users, f"{folder}/{name}")
+    for name, sha256, parameters, users, folder in (
+        (
+            "RWKV_trained_on_5000_10000.safetensors",
+            "0b1566d8159464fc512c8cb49525aefd3f84c9baaacdf0ea2e8d7a398729d91a",
+            *(_LARGE, _SECOND, _ZAGUK),
+        ),
+        (
+            "RWKV_trained_on_101_4999.safetensors",
+            "fa35cd87ee3589ad7457d54f844c90cb94d19d56e5104df04aa5fb0dcf28c4e9",
+            *(_LARGE, _FIRST, _ZAGUK),
+        ),
+        (
+            "RWKV_trained_on_5000_10000.pth",
+            "8fb7fea081b38623ffc0d84ed18303cf5d62b42b9105e91112264a34286beeeb",
+            *(_LARGE, _SECOND, _OSR),
+        ),
+        (
+            "RWKV_trained_on_101_4999.pth",
+            "82d60a4de2e26b4064b86359874e458d1546c0e9651c5dbdf9b8f449a9b97114",
+            *(_LARGE, _FIRST, _OSR),
+        ),
+        (
+            "champ_h2k16.safetensors",
+            "a8104c4abebbbd9e9c706f21c1baa5819bc062849fde2cc3c275b69abdf9ba7a",
+            *(193_724, _SOME, _EXPERTIUM),
+        ),
+        (
+            "champ_decay15.safetensors",
+            "e7d27ccd1e8f48d2b0b551eff045546667b491240e974c50d44c7db1e66e9056",
+            *(192_800, _SOME, _EXPERTIUM),
+        ),
+    )
+)
+"""Those on more people first, as they are taken."""
+
+
+class Weights(NamedTuple):
+    """A file of weights."""
+
+    path: Path
+    sha256: str
+    known: _Known | None
+
+
+# Where the person's weights are
+
+
+def found_weights(context: Context | None = None) -> list[Weights]:
+    """Of --weights, else of the usual places of this machine, in the order of `KNOWN`.
+
+    In the usual places only what is known counts.
+    """
+    named, given = list[Path](), context.weights if context else None
+    if given is not None:
+        named = [given] if given.is_file() else _in_folder(given, "RWKV*", "champ_*")
+    chosen = os.environ.get(_OWN_FILE)
+    named = named or ([Path(chosen)] if chosen else [])
+    paths = named or (_usual_places() if chosen is None else [])
+    found: dict[str, Weights] = {}
+    for path in paths:
+        with suppress(OSError):
+            about = path.stat()
+            sha256 = _digest(path, about.st_mtime_ns, about.st_size)
+            known = next((each for each in KNOWN if each.sha256 == sha256), None)
+            if known or named:
+                found.setdefault(sha256, Weights(path, sha256, known))
+    order = {each.sha256: place for place, each in enumerate(KNOWN)}
+    return sorted(found.values(), key=lambda each: order.get(each.sha256, -1))
+
+
+def _in_folder(folder: Path, *patterns: str) -> list[Path]:
+    with suppress(OSError):
+        paths = (path for pattern in patterns for path in sorted(folder.glob(pattern)))
+        return [path for path in paths if path.suffix in _SUFFIXES and path.is_file()]
+    return []
+
+
+def _usual_places() -> Iterator[Path]:
+    """srs-eval's own data folder, add-ons of Anki (RWKV4Anki), a fork of Anki (JSchoreels)."""
+    yield from _in_folder(data_dir() / "rwkv", "*")
+    home = Path.home()
+    for base in anki_folders(home):
+        yield from _in_folder(base / "addons21", "*/vendor*/rwkv_srs/pretrained/*")
+    yield Path(os.environ.get("ANKI_RWKV_MODEL_PATH", ""))
+    programs = {
+        "win32": Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local"),
+        "darwin": home / "Library" / "Application Support",
+    }.get(sys.platform, home / ".local" / "share")
+    for library in ("lib/python*", "Lib"):
+        within = f"AnkiProgramFiles/.venv/{library}/site-packages/aqt/rwkv_inference/RWKV*"
+        yield from _in_folder(programs, within)
+
+
+@cache
+def _digest(path: Path, changed_ns: int, size: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _digest_of_all(context: Context) -> str:
+    """Of all weights that there are; "" for none."""
+    digests = "".join(each.sha256 for each in found_weights(context))
+    return hashlib.sha256(digests.encode()).hexdigest() if digests else ""
+
+
+def _weights_for(log: ReviewLog, context: Context) -> Weights:
+    """Weights that have not been trained on the learner.
+
+    Raises NotInstalled, which is a skip: there are none, or the learner is simulated.
+    """
+    found = found_weights(context)
+    if not found:
+        raise NotInstalled(f"RWKV needs {NEEDED}")
+    if log.import_summary.path == str(DEMO_FILE) and log.entries is not None:
+        raise NotInstalled("RWKV knows people: on the demo's simulated learner it says nothing")
+    for each in found:
+        if log.user is None or each.known is None or log.user not in each.known.users:
+            return each
+    seen = " and ".join(each.path.name for each in found)
+    raise NotInstalled(f"{seen} trained on user {log.user}: take weights that have not")
+
+
+@cache
+def _load_network(weights: Weights) -> Network:
+    """Raises InputError for a file that cannot be read, or holds another network."""
+    return network(read_tensors(weights.path), weights.path.name)
+
+
+def with_rwkv(models: str, context: Context) -> str:
+    """The models that are named, and RWKV where its file is given with --weights."""
+    given = context.weights
+    return f"{models},RWKV-Instant,RWKV-Curve" if given and given.is_file() else models
+
+
+# The two models
+
+
+def predicted(
+    log: ReviewLog,
+    rows: Rows,
+    asked: IntArray,
+    context: Context,
+    *,
+    instant: bool = True,
+    curve: bool = True,
+) -> tuple[FloatArray, FloatArray]:
+    """Recall at the rows `asked` (k,), ascending: RWKV-Instant's and RWKV-Curve's.
+
+    NaN for what is not wanted, and for the curve at a card's first row. Raises NotInstalled where
+    there are no weights that the learner is new to.
+    """
+    net = _load_network(_weights_for(log, context))
+    given, seconds = inputs(reviews_of(log, rows)), rows.elapsed_seconds[asked]
+    of_both = predictions(net, given, asked, seconds, context.tick, instant=instant, curve=curve)
+    return np.clip(of_both[0], _LEAST, 1 - _LEAST), np.clip(of_both[1], _LEAST, 1 - _LEAST)
+
+
+def _instant(trials: Trials, context: Context) -> FloatArray:
+    """RWKV-Instant for `trials.test_index` (k,)."""
+    log, rows = trials.source
+    asked = trials.review_th[trials.test_index] - 1
+    distinct, place = np.unique(asked, return_inverse=True)
+    return predicted(log, rows, distinct, context, curve=False)[0][place]
+
+
+def _curve(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+    """RWKV-Curve at the positions `index` (same shape)."""
+    log, rows = trials.source
+    weights = _weights_for(log, context)
+    of_all = trials.derived(_by_weights)
+    if weights.sha256 not in of_all:
+        asked = trials.review_th - 1
+        of_all[weights.sha256] = predicted(log, rows, asked, context, instant=False)[1]
+    return of_all[weights.sha256][index]
+
+
+def _by_weights(trials: Trials) -> dict[str, FloatArray]:
+    """RWKV-Curve at all trials, by the weights' digest; filled as it is asked for."""
+    return {}
+
+
+def _remarks(trials: Trials, context: Context) -> tuple[str, ...]:
+    log, rows = trials.source
+    weights = _weights_for(log, context)
+    of = f"weights {weights.path.name}"
+    if weights.known is None:
+        of += (
+            f", unknown to srs-eval (SHA-256 {weights.sha256[:8]}…): on whom they were trained, too"
+        )
+    without = lacking(reviews_of(log, rows))
+    said = f"without {without}, which the source does not tell: up to 0.008 worse than with"
+    return (of, said) if without else (of,)
+
+
+_SOURCE = "srs-benchmark rwkv/; Expertium/rwkv-state-quant gpu_train/rwkv"
+_FLAGS = frozenset({"short", "secs", "no_test_same_day", "equalize_test_with_non_secs"})
+
+MODELS = (
+    Model(
+        name="RWKV-Instant",
+        family="online",
+        inputs="FIL, G, SR, AT",
+        parameters=0,
+        source=_SOURCE,
+        online=_instant,
+        aliases={"RWKV-P": "RWKV-Instant"},
+        flags=_FLAGS,
+        weights=_digest_of_all,
+        remarks=_remarks,
+        seconds_per_10k=0.5,
+        seconds_to_compile=2.5,
+        kernels_of="RWKV-Curve",
+        note=f"Frozen; needs {NEEDED}. Knows every answer before; a scheduler cannot.",
+    ),
+    Model(
+        name="RWKV-Curve",
+        family="neural",
+        inputs="FIL, G, SR, AT",
+        parameters=0,
+        source=_SOURCE,
+        predict=_curve,
+        aliases={"RWKV": "RWKV-Curve"},
+        flags=_FLAGS,
+        weights=_digest_of_all,
+        remarks=_remarks,
+        seconds_per_10k=0.5,
+        seconds_to_compile=2.5,
+        note=f"Frozen; needs {NEEDED}. Codes of cards are drawn with seed {SEED}: another one "
+        "changes log loss by 0.001 or so.",
+    ),
+)

@@ -1,0 +1,216 @@
+"""What RWKV sees of every review of a collection: 92 numbers.
+
+24 features, 40 of random codes that tell cards, notes, decks and presets apart, and 28 of the
+day's place in cycles. The order, the formulas and their quirks are those of the network's authors
+(srs-benchmark rwkv/, Expertium/rwkv-state-quant gpu_train/rwkv/run_as_rnn.py): weights are worth
+nothing with others. docs/models/rwkv.md has the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srs_eval.data.reviews import MISSING, FloatArray, IntArray, ReviewLog, Rows, run_begins
+
+INPUTS = 92
+SEED = 2025
+"""Of the codes: another one changes the log loss of RWKV-Curve by about 0.001."""
+_STREAMS = (0, 2, 1, 3)  # the network's card, deck, note, preset among the codes' order
+_CODE_SIZES = (12, 12, 8, 8)  # of card, note, deck, preset
+_PERIODS = np.array([3, 7, 30, 100, 365, 3650, 36500])  # days
+_DAY_S = 86_400
+_QUERIED = [8, 9, 10, 11, 12, 22]  # of the answer: 0 before it is given
+_IS_QUERY = 23
+
+Array32 = NDArray[np.float32]
+
+
+class Reviews(NamedTuple):
+    """The reviews of a collection in their order (n,); MISSING where an id is not known."""
+
+    card: IntArray
+    note: IntArray
+    deck: IntArray
+    preset: IntArray
+    day: IntArray
+    elapsed_days: IntArray  # -1 for a card's first
+    elapsed_seconds: IntArray
+    duration_ms: IntArray
+    rating: IntArray
+    state: IntArray  # as in `Rows`
+
+
+def reviews_of(log: ReviewLog, rows: Rows) -> Reviews:
+    """The rows of a log with the ids of note, deck and preset, as far as it tells them."""
+    cards = log.cards
+    note = np.full(len(rows), MISSING)
+    if len(cards.card_id):
+        place = np.minimum(np.searchsorted(cards.card_id, rows.card_id), len(cards.card_id) - 1)
+        note = np.where(cards.card_id[place] == rows.card_id, cards.note_id[place], MISSING)
+    deck = log.deck_of(rows.card_id)
+    return Reviews(
+        *(rows.card_id, note, deck, log.preset_of(deck), rows.day_offset, rows.elapsed_days),
+        *(rows.elapsed_seconds, rows.duration_ms, rows.rating, rows.state),
+    )
+
+
+def lacking(reviews: Reviews) -> str:
+    """What is not known of any review: "answer times, notes"; "" where nothing lacks."""
+    absent = {
+        "times of day": reviews.elapsed_seconds % _DAY_S * (reviews.elapsed_seconds >= 0) == 0,
+        "answer times": reviews.duration_ms <= 0,
+        "notes": reviews.note == MISSING,
+        "decks": reviews.deck == MISSING,
+        "presets": reviews.preset == MISSING,
+    }
+    return ", ".join(name for name, mask in absent.items() if mask.all())
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Of n reviews; `at` makes the network's inputs of some of them."""
+
+    features: Array32  # (n, 24)
+    entities: IntArray  # (4, n): number of the card, deck, note and preset
+    codes: tuple[Array32, ...]  # (entities, 12 or 8) of card, note, deck, preset
+    cycles: Callable[[IntArray], Array32]  # (k, 28) of the reviews at k positions
+    before: IntArray  # (n,) position of the card's review before; its own for the first
+
+    def at(self, position: IntArray, query: NDArray[np.bool_]) -> Array32:
+        """Inputs (k, 92) of the reviews at k positions; where `query`, before their answer."""
+        features = self.features[position]
+        asked = np.flatnonzero(query)
+        features[asked[:, None], _QUERIED] = 0
+        features[asked, _IS_QUERY] = 1
+        entities = self.entities[_STREAMS, :]
+        codes = [code[number[position]] for code, number in zip(self.codes, entities, strict=True)]
+        return np.concatenate([features, *codes, self.cycles(position)], axis=1)
+
+
+def inputs(reviews: Reviews, seed: int = SEED, *, note_per_card: bool = True) -> Inputs:
+    """The inputs of all reviews.
+
+    `note_per_card`: each card whose note is not known has one of its own, as in the benchmark; else
+    all of them share one, as in the authors' row-by-row program.
+    """
+    card = _numbered(reviews.card)
+    missing = [ids == MISSING for ids in (reviews.note, reviews.deck, reviews.preset)]
+    note = _numbered(reviews.note)
+    if note_per_card:
+        note = _numbered(np.where(missing[0], note.max(initial=0) + 1 + card, note))
+    deck, preset = _numbered(reviews.deck), _numbered(reviews.preset)
+    day = reviews.day - reviews.day[:1].sum()
+    order = np.argsort(card, kind="stable")
+    begins = run_begins(card[order])
+    first_of_card = np.empty(len(card), np.int64)  # position of the card's first review
+    first_of_card[order] = order[np.flatnonzero(begins)][np.cumsum(begins) - 1]
+    before = np.empty(len(card), np.int64)  # position of its review before, or its own
+    before[order] = np.where(begins, order, np.roll(order, 1))
+
+    def cycles(position: IntArray) -> Array32:
+        turns = [
+            (2 * np.pi / _PERIODS) * (each[position, None] % _PERIODS)
+            for each in (day, day[first_of_card])
+        ]
+        waves = [wave(turn) for turn in turns for wave in (np.sin, np.cos)]
+        return np.stack(waves, axis=2).reshape(len(position), -1).astype(np.float32)
+
+    return Inputs(
+        features=_features(reviews, day, order, before, missing),
+        entities=np.stack([card, deck, note, preset]),
+        codes=_codes((card, note, deck, preset), seed),
+        cycles=cycles,
+        before=before,
+    )
+
+
+def _numbered(ids: IntArray) -> IntArray:
+    """0, 1, ... in place of the ids."""
+    return np.unique(ids, return_inverse=True)[1]
+
+
+def _codes(entities: tuple[IntArray, ...], seed: int) -> tuple[Array32, ...]:
+    """A code of each entity, drawn where it first comes: of a review's in the order given.
+
+    Sizes are `_CODE_SIZES`; torch.manual_seed(seed) and torch.randint draw the same.
+    """
+    drawn = np.zeros((len(entities[0]), 4), np.int64)
+    first = [np.unique(numbers, return_index=True)[1] for numbers in entities]
+    for column, (rows, size) in enumerate(zip(first, _CODE_SIZES, strict=True)):
+        drawn[rows, column] = size
+    ends = np.cumsum(drawn.ravel()).reshape(drawn.shape)
+    random = np.random.RandomState(seed)
+    stream = random.randint(0, 2**32, size=int(drawn.sum()), dtype=np.uint32)
+    values = (stream % 4).astype(np.float32) - np.float32(1.5)
+    return tuple(
+        values[ends[rows, column, None] - size + np.arange(size)]
+        for column, (rows, size) in enumerate(zip(first, _CODE_SIZES, strict=True))
+    )
+
+
+def _log(x: FloatArray | IntArray) -> FloatArray:
+    """ln(1.00001 + x); 0 where x is -1."""
+    found: FloatArray = np.log(np.maximum(1 + 1e-5 + x, 1e-5))
+    return np.where(x == -1, 0.0, found)
+
+
+def _day_phase(seconds: IntArray) -> tuple[FloatArray, FloatArray]:
+    angle = (seconds % _DAY_S) * 2 * np.pi / _DAY_S
+    return np.sin(angle), np.cos(angle)
+
+
+def _features(
+    reviews: Reviews,
+    day: IntArray,
+    order: IntArray,
+    before: IntArray,
+    missing: list[NDArray[np.bool_]],
+) -> Array32:
+    """The first 24 inputs (n, 24); `order` is by card, `before` the card's review before."""
+    n = len(day)
+    place = np.arange(n)
+    is_first = before == place
+
+    def so_far(values: IntArray) -> IntArray:
+        """Sum over the card up to and including each review: a first one counts -1."""
+        sums = np.cumsum(values[order])
+        starts = np.flatnonzero(is_first[order])
+        sums -= np.repeat(sums[starts] - values[order][starts], np.diff([*starts, n]))
+        found = np.empty_like(sums)
+        found[order] = sums
+        return found
+
+    seconds = reviews.elapsed_seconds
+    days_sum, seconds_sum = so_far(reviews.elapsed_days), so_far(seconds)
+    introduced = np.cumsum(is_first)  # cards, this review's included
+    new_since = np.where(is_first, 0, introduced - introduced[before])
+    others_since = np.where(is_first, 0, np.maximum(place - before - 1, 0))
+    morning = np.maximum.accumulate(np.where(run_begins(day), place, 0))
+    # Answer times that nobody measured are of mean length.
+    timed = (reviews.duration_ms > 0).any()
+    duration = (np.log(10 + np.maximum(reviews.duration_ms, 0)) - 8.9) / 1.07 if timed else 0 * day
+    columns = (
+        (_log(reviews.elapsed_days) - 1.51) / 1.62,
+        (_log(days_sum) - 2.14) / 2.25,
+        (_log(seconds) - 9.96) / 5.21,
+        *_day_phase(seconds),
+        (_log(seconds_sum) - 10.86) / 5.8,
+        *_day_phase(seconds_sum),
+        duration,
+        *(reviews.rating == rating for rating in (1, 2, 3, 4)),
+        *missing,
+        np.log(np.log(np.e + np.diff(day, prepend=0))),
+        (day % 7 - 3) / 3,
+        (np.log(3 + new_since) - 2.945) / 2.011,
+        (np.log(3 + others_since) - 4.64) / 2.59,
+        (np.log(3 + introduced - introduced[morning] + is_first[morning]) - 2.55) / 1.41,
+        (np.log(3 + place - morning) - 4.59) / 1.30,
+        reviews.state - 2,
+        np.zeros(n),
+    )
+    return np.stack(columns, axis=1).astype(np.float32)

@@ -1,0 +1,421 @@
+"""RWKV: inputs, network and models, beside what the authors' own program says."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.rwkv import SMALL, TINY, made_reviews, made_weights, ours
+from srs_eval.anki_import import load_log
+from srs_eval.data.errors import InputError
+from srs_eval.data.paths import DEMO_FILE
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import ReviewLog
+from srs_eval.data.rows import select_rows
+from srs_eval.engine.conformance import findings
+from srs_eval.engine.evaluate import attempt, demo_learner
+from srs_eval.engine.run import Finished, Skipped
+from srs_eval.engine.session import Session
+from srs_eval.metrics import log_loss
+from srs_eval.models import all_models, rwkv
+from srs_eval.models.configurations import resolve
+from srs_eval.training import rwkv_network
+from srs_eval.training.hyperparameters import Cancelled, Context
+from srs_eval.training.rwkv_inputs import Reviews, inputs, reviews_of
+from srs_eval.training.rwkv_network import predictions
+from srs_eval.training.rwkv_weights import network, read_tensors
+from tests.cli.program import main_here
+from tests.conftest import RWKV_WEIGHTS, shared_or_skip
+
+# By the authors' program in torch, of 60 made-up reviews and made-up weights:
+# python benchmarks/rwkv.py REFERENCE --oracle
+INSTANT = np.fromstring(
+    """
+    0.788943 0.780759 0.797174 0.860313 0.870159 0.751015 0.701874 0.760077 0.687646
+    0.775333 0.648879 0.947481 0.437619 0.792202 0.599610 0.411101 0.511478 0.329540
+    0.516447 0.604590 0.716037 0.782282 0.925603 0.778719 0.714137 0.679710 0.918373
+    0.862260 0.516462 0.910157 0.663200 0.884577 0.726035 0.681857 0.691939 0.622748
+    0.650602 0.581081 0.659920 0.459031 0.626530 0.605428 0.759067 0.605893 0.508485
+    0.716037 0.666968 0.724836 0.458200 0.896895 0.479200 0.611133 0.916964 0.397186
+    0.513096 0.644504 0.756253 0.886585 0.457321 0.536124
+    """,
+    sep=" ",
+)
+CURVE = np.fromstring(
+    """
+    0.805893 0.350673 0.907107 0.719252 0.832110 0.609570 0.763266 0.613504 0.613701
+    0.894953 0.428580 0.940833 0.489557 0.176632 0.791432 0.815945 0.977242 0.895187
+    0.883315 0.797344 0.995128 0.271585 0.991069 0.990062 0.901185 0.529927 0.894857
+    0.969431 0.335131 0.804866 0.457697 0.471693 0.722862 0.779415 0.749265 0.789102
+    0.952225 0.918224 0.670634 0.707700 0.435617 0.449332 0.767176 0.528015 0.560308
+    0.810797
+    """,
+    sep=" ",
+)
+
+
+def no_tick(done: float) -> None:
+    """Nobody watches."""
+
+
+@pytest.fixture
+def weights_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Made-up weights, found as a person's own."""
+    from safetensors.numpy import save_file
+
+    path = tmp_path / "mine.safetensors"
+    save_file(made_weights(TINY), path)
+    monkeypatch.setenv("SRS_EVAL_RWKV_WEIGHTS", str(path))
+    return path
+
+
+# The network
+
+
+@pytest.mark.parametrize("rows", [512, 7, 1])
+def test_the_authors_program_predicts_the_same(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many rows are computed at once: states and norms are carried over."""
+    monkeypatch.setattr(rwkv_network, "_ROWS", rows)
+    instant, curve = ours(made_weights(TINY), made_reviews(60))
+    np.testing.assert_allclose(instant, INSTANT, atol=5e-6)
+    np.testing.assert_allclose(curve[np.isfinite(curve)], CURVE, atol=5e-6)
+
+
+def test_what_is_asked_changes_nothing_else() -> None:
+    reviews, net = made_reviews(300), network(made_weights(SMALL), "made up")
+    given = inputs(reviews)
+    every = predictions(net, given, np.arange(300), reviews.elapsed_seconds, no_tick)
+    asked = np.arange(40, 280, 7)
+    seconds = reviews.elapsed_seconds[asked]
+    some = predictions(net, given, asked, seconds, no_tick)
+    for both, few in zip(every, some, strict=True):
+        np.testing.assert_allclose(few, both[asked], atol=2e-6)
+    alone, nothing = predictions(net, given, asked, seconds, no_tick, curve=False)
+    np.testing.assert_allclose(alone, some[0], atol=2e-6)
+    assert np.isnan(nothing).all()
+    nothing, alone = predictions(net, given, asked, seconds, no_tick, instant=False)
+    np.testing.assert_allclose(alone, some[1], atol=2e-6)
+    assert np.isnan(nothing).all()
+    none = predictions(net, given, asked[:0], seconds[:0], no_tick)
+    assert [len(each) for each in none] == [0, 0]
+
+
+def test_an_answer_is_not_known_before_it_is_given() -> None:
+    """Neither its grade nor its time nor its kind; nor anything of later reviews."""
+    reviews, at, weights = made_reviews(200), 150, made_weights(SMALL)
+    instant, curve = ours(weights, reviews)
+    changed = [each.copy() for each in reviews]
+    for column, value in ((7, 123), (8, 1 + reviews.rating[at:] % 4), (9, 2)):
+        changed[column][at:] = value
+    other_instant, other_curve = ours(weights, Reviews(*changed))
+    np.testing.assert_allclose(other_instant[: at + 1], instant[: at + 1], rtol=0, atol=0)
+    np.testing.assert_allclose(other_curve[: at + 1], curve[: at + 1], rtol=0, atol=0)
+    assert (np.abs(other_instant[at + 1 :] - instant[at + 1 :]) > 1e-4).mean() > 0.5
+
+
+def test_a_curve_far_beyond_its_points() -> None:
+    reviews = made_reviews(60)
+    net = network(made_weights(TINY), "made up")
+    asked = np.flatnonzero(reviews.elapsed_seconds >= 0)
+    for seconds in (0, 10**10, 10**13):
+        late = np.full(len(asked), seconds)
+        _, p = predictions(net, inputs(reviews), asked, late, no_tick, instant=False)
+        assert ((p >= 0) & (p <= 1)).all()
+
+
+def test_it_can_be_cancelled() -> None:
+    said = []
+
+    def tick(done: float) -> None:
+        said.append(done)
+        if done > 0.3:
+            raise Cancelled
+
+    reviews, net = made_reviews(2_000), network(made_weights(TINY), "made up")
+    with pytest.raises(Cancelled):
+        predictions(net, inputs(reviews), np.arange(2_000), reviews.elapsed_seconds, tick)
+    assert len(said) > 3
+    assert said == sorted(said)
+    assert said[-1] < 0.5
+
+
+def test_notes_that_are_not_known_are_one_a_card() -> None:
+    reviews = made_reviews(100)._replace(note=np.full(100, -1))
+    apart, shared = inputs(reviews), inputs(reviews, note_per_card=False)
+    assert len(np.unique(apart.entities[2])) == len(np.unique(reviews.card))
+    assert len(np.unique(shared.entities[2])) == 1
+    both = apart.at(np.arange(100), np.zeros(100, bool))
+    assert (both[:, 13] == 1).all()
+
+
+def test_answer_times_that_nobody_measured_are_of_mean_length() -> None:
+    reviews = made_reviews(50)._replace(duration_ms=np.zeros(50, np.int64))
+    assert (inputs(reviews).features[:, 8] == 0).all()
+
+
+# Files
+
+
+def test_files_of_torch_are_read_without_it(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="needs torch")
+    weights = made_weights(TINY)
+    tensors = {name: torch.from_numpy(each) for name, each in weights.items()}
+    # A view into a larger storage, and one that is transposed.
+    tensors["p_linear.bias"] = torch.cat([torch.zeros(3), tensors["p_linear.bias"]])[3:]
+    wide = tensors["w_linear.weight"]
+    tensors["w_linear.weight"] = wide.T.contiguous().T
+    path = tmp_path / "mine.pth"
+    torch.save(tensors, path)
+    found = read_tensors(path)
+    assert found.keys() == weights.keys()
+    for name, each in found.items():
+        np.testing.assert_array_equal(each, weights[name])
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return print, ("it ran",)
+
+
+def test_what_cannot_be_used_is_said_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import zipfile
+
+    weights = made_weights(TINY)
+    path = tmp_path / "evil.pth"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("evil/data.pkl", pickle.dumps({"prehead_norm.weight": Evil()}))
+    for wrong in (path, tmp_path / "absent.safetensors", tmp_path / "absent.pth"):
+        with pytest.raises(InputError, match="cannot be read as network weights"):
+            read_tensors(wrong)
+    assert capsys.readouterr().out == ""
+    torch = pytest.importorskip("torch", reason="needs torch")
+    content = io.BytesIO()
+    torch.save({"x": torch.zeros(4)}, content)
+    (tmp_path / "cut.pth").write_bytes(content.getvalue()[:-200])
+    with pytest.raises(InputError, match="cannot be read"):
+        read_tensors(tmp_path / "cut.pth")
+
+    def refused(words: str, **changed: np.ndarray) -> None:
+        made = {name.replace("__", "."): each for name, each in changed.items()}
+        with pytest.raises(InputError, match=words):
+            network({**weights, **made}, "mine")
+
+    refused("p_linear.weight", p_linear__weight=np.zeros((5, 64), np.float32))
+    refused("features2card.0.weight", features2card__0__weight=np.zeros((64, 91), np.float32))
+    refused("a further tensor, more", more=np.zeros(1, np.float32))
+    refused("float64", prehead_norm__bias=np.zeros(16))
+    refused("head_w.2", head_w__2__bias=np.full(16, np.nan, np.float32))
+    with pytest.raises(InputError, match="lacks the tensor prehead_norm"):
+        network({}, "mine")
+
+
+# The models
+
+
+def test_models_keep_to_the_rules(weights_file: Path) -> None:
+    """But one: the network is told of other cards between a card's answers."""
+    models = [all_models()[name] for name in ("RWKV-Instant", "RWKV-Curve")]
+    found = {(each.configuration, each.kind) for each in findings(models)}
+    notes = {(model.name, "not trained") for model in models}  # which weights they are
+    assert found - notes == {("RWKV-Curve", "learns")}
+
+
+def test_without_weights_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {each.name for each in resolve("all,online,neural,fast")}
+    assert not any(name.startswith("RWKV") for name in names)
+    (instant,) = resolve("RWKV-P")
+    assert instant.name == instant.words == "RWKV-Instant"
+    session = Session(demo_learner(2_000))
+    for configuration in resolve("RWKV,RWKV-Instant"):
+        outcome = attempt(session, configuration, Context())
+        assert isinstance(outcome, Skipped)
+        assert "srs-eval models weights" in outcome.reason
+    said = main_here("models")
+    assert said.stdout.count("needs weights of") == 2
+
+
+def test_weights_that_are_found_or_given(weights_file: Path, tmp_path: Path) -> None:
+    assert {"RWKV-Instant", "RWKV-Curve"} <= {each.name for each in resolve("all")}
+    assert rwkv.found_weights()[0].path == weights_file
+    assert [each.path for each in rwkv.found_weights(Context(weights=weights_file))] == [
+        weights_file
+    ]
+    folder = tmp_path / "some"
+    folder.mkdir()
+    assert rwkv.found_weights(Context(weights=folder))[0].path == weights_file
+    weights_file.rename(folder / "RWKV_small.safetensors")
+    (found,) = rwkv.found_weights(Context(weights=folder))
+    assert found.known is None
+    said = main_here("models", "weights")
+    assert said.returncode == 0
+    assert "No weights of RWKV were found" in said.stdout
+    for each in rwkv.KNOWN:
+        assert each.sha256 in said.stdout.split()
+        assert each.address in said.stdout.split()
+    assert main_here("models", "weights", "--json").returncode == 2
+
+
+def test_usual_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SRS_EVAL_RWKV_WEIGHTS")
+    monkeypatch.setenv("SRS_EVAL_DATA_DIR", str(tmp_path / "data"))
+    base = tmp_path / "Anki2"
+    monkeypatch.setenv("ANKI_BASE", str(base))
+    addon = base / "addons21" / "rwkv4anki" / "vendor" / "rwkv_srs" / "pretrained"
+    for folder in (addon, tmp_path / "data" / "rwkv", base / "User 1"):
+        folder.mkdir(parents=True)
+    (base / "User 1" / "collection.anki2").touch()
+    (addon / "RWKV_trained_on_101_4999.safetensors").write_bytes(b"one")
+    (tmp_path / "data" / "rwkv" / "mine.pth").write_bytes(b"two")
+    (tmp_path / "data" / "rwkv" / "other.pth").write_bytes(b"three")
+    (tmp_path / "data" / "rwkv" / "readme.txt").write_bytes(b"two")
+    fork = tmp_path / "fork.pth"
+    fork.write_bytes(b"four")
+    monkeypatch.setenv("ANKI_RWKV_MODEL_PATH", str(fork))
+    digests = [hashlib.sha256(each).hexdigest() for each in (b"four", b"one", b"two")]
+    known = tuple(rwkv._Known("", each, 1, range(1), "") for each in digests)
+    monkeypatch.setattr(rwkv, "KNOWN", known)
+    found = [each.path.name for each in rwkv.found_weights()]
+    assert found == ["fork.pth", "RWKV_trained_on_101_4999.safetensors", "mine.pth"]
+
+
+def test_a_user_of_its_training_is_refused(
+    weights_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (mine,) = rwkv.found_weights()
+    users = range(101, 5000)
+    known = rwkv._Known("mine", mine.sha256, 1, users, "")
+    monkeypatch.setattr(rwkv, "KNOWN", (known,))
+    for user, seen in ((101, True), (4999, True), (5000, False), (None, False)):
+        log = replace(demo_learner(2_000), user=user)
+        outcome = attempt(Session(log), resolve("RWKV-Curve")[0], Context())
+        assert isinstance(outcome, Skipped if seen else Finished)
+        if isinstance(outcome, Skipped):
+            assert outcome.reason.endswith(f"trained on user {user}: take weights that have not")
+
+
+def test_the_demo_says_why_it_has_none(weights_file: Path) -> None:
+    outcome = attempt(Session(load_log(DEMO_FILE)), resolve("RWKV-Curve")[0], Context())
+    assert isinstance(outcome, Skipped)
+    assert "simulated" in outcome.reason
+
+
+def test_results_say_what_the_source_lacks(weights_file: Path) -> None:
+    log = demo_learner(2_000)
+    (configuration,) = resolve("RWKV-Instant")
+    notes = Session(log).run(configuration).notes
+    assert len(notes) == 1
+    assert notes[0].startswith("weights mine.safetensors, unknown to srs-eval")
+    rows = select_rows(log).rows
+    bare = ReviewLog(
+        log.import_summary, rows=replace(rows, duration_ms=np.zeros(len(rows), np.int64))
+    )
+    result = Session(bare).run(configuration)
+    assert "without answer times, notes, decks, presets" in result.notes[1]
+
+
+def test_run_takes_a_file(
+    weights_file: Path, simulated_collection: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SRS_EVAL_RWKV_WEIGHTS", "")
+    done = main_here(
+        *("run", str(simulated_collection), "--weights", str(weights_file)),
+        *("--models", "AVG", "--jobs", "0", "--json", "-"),
+    )
+    assert done.returncode == 0, done.stderr
+    found = {each["configuration"]: each for each in json.loads(done.stdout)["results"]}
+    assert set(found) == {"AVG", "RWKV-Instant", "RWKV-Curve"}
+
+
+# With real weights
+
+
+@pytest.fixture(scope="module")
+def golden() -> tuple[ReviewLog, dict]:  # type: ignore[type-arg]
+    said = json.loads(shared_or_skip("golden", "rwkv-101.json").read_text())
+    return load_log(shared_or_skip("golden", "dataset"), user=101), said
+
+
+def test_inputs_of_the_golden_learner(golden: tuple[ReviewLog, dict]) -> None:  # type: ignore[type-arg]
+    log, said = golden
+    given = inputs(reviews_of(log, select_rows(log).rows))
+    for row, expected in said["features"]["rows"].items():
+        for kind, values in expected.items():
+            found = given.at(np.array([int(row)]), np.array([kind == "query"]))[0]
+            np.testing.assert_allclose(found, values, rtol=0, atol=1e-6)
+
+
+def test_predictions_for_the_golden_learner(golden: tuple[ReviewLog, dict]) -> None:  # type: ignore[type-arg]
+    log, said = golden
+    path = Path(RWKV_WEIGHTS)
+    if not RWKV_WEIGHTS or not path.is_file():
+        pytest.skip("needs RWKV's weights: SRS_EVAL_RWKV_WEIGHTS names champ_h2k16.safetensors")
+    rows, (weights,) = select_rows(log).rows, rwkv.found_weights(Context(weights=path))
+    assert weights.sha256 == said["weights_sha256"]
+    net, reviews = network(read_tensors(path), path.name), reviews_of(log, rows)
+    asked = np.array([each["review_th"] for each in said["predictions"]]) - 1
+    for seed, suffix in ((2025, ""), (5489, "_seed_5489")):
+        found = predictions(net, inputs(reviews, seed), asked, rows.elapsed_seconds[asked], no_tick)
+        for name, p in zip(("Instant", "Curve"), found, strict=True):
+            expected = [each[name + suffix] for each in said["predictions"]]
+            np.testing.assert_allclose(p, expected, rtol=0, atol=5e-6)
+    trials = Session(log).trials(Protocol())
+    for name in ("Instant", "Curve"):
+        (configuration,) = resolve(f"RWKV-{name}")
+        result = Session(log).run(configuration, Context(weights=path))
+        y = trials.y[trials.test_index]
+        assert log_loss(y, result.p) == pytest.approx(said["log_loss"][name], abs=2e-6)
+
+
+def test_frozen_figures_of_a_large_network(tmp_path: Path) -> None:
+    """Of github.com/zaguk/rwkv-srs, tests/release: weights, reviews and figures are made up there.
+
+    Its days begin at 0 and go on at 100: the slip of the authors' program."""
+    folder = os.environ.get("SRS_EVAL_RWKV_FIXTURE")
+    if not folder:
+        pytest.skip("needs tests/release of zaguk/rwkv-srs: SRS_EVAL_RWKV_FIXTURE names it")
+    path = tmp_path / "large.safetensors"
+    make = [sys.executable, str(Path(folder) / "model_fixture.py"), "--output", str(path)]
+    subprocess.run(make, check=True, capture_output=True)
+    net = network(read_tensors(path), path.name)
+    given = json.loads((Path(folder) / "fixtures" / "reviews.json").read_text())
+    expected = json.loads((Path(folder) / "fixtures" / "expected_outputs.json").read_text())
+
+    def reviews(rows: list[dict[str, float]]) -> Reviews:
+        names = ("card_id", "note_id", "deck_id", "preset_id", "day_offset", "elapsed_days")
+        names += ("elapsed_seconds", "duration", "rating", "state")
+        values = [[-1 if row.get(name) is None else row[name] for row in rows] for name in names]
+        columns = [
+            np.array(each, float if "d" in name else int)
+            for name, each in zip(names, values, strict=True)
+        ]
+        columns[4][0] = 0
+        return Reviews(*columns)  # its days have fractions
+
+    done = given["process_rows"]
+    first = reviews(done)
+    found = predictions(
+        net, inputs(first, given["seed"]), np.arange(8), first.elapsed_seconds, no_tick
+    )[0]
+    np.testing.assert_allclose(found, expected["default_simd"]["scalar_process"], atol=5e-5)
+    later = []
+    for row in given["prediction_rows"]:
+        more = reviews([*done, row])
+        asked = np.array([8])
+        later.append(
+            predictions(
+                net, inputs(more, given["seed"]), asked, more.elapsed_seconds[asked], no_tick
+            )[0][0]
+        )
+    np.testing.assert_allclose(later, expected["default_simd"]["scalar_predictions"], atol=5e-5)
