@@ -230,7 +230,7 @@ def _first(asked: Asked, known: Sequence[Finding] = ()) -> list[Finding]:
 def _show_compared(asked: Asked, answers: Sequence[Finding], console: Console) -> None:
     """What to do with each preset; without a terminal below the first screen's answers."""
     from srs_eval.advice.sentences import listed, parameter_line
-    from srs_eval.advice.shown.first_screen import what_to_do
+    from srs_eval.advice.shown.parameters import what_to_do
     from srs_eval.report.console import table_text
     from srs_eval.report.findings import of_presets, presets_table
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from srs_eval.advice import shown
 from srs_eval.advice.findings import Finding, OfAll, Unanswered
 from srs_eval.advice.questions import OF_PRESETS, REGISTRY
 from srs_eval.advice.sentences import month_in_words, parameter_line, where_to_paste
 from srs_eval.advice.shown.costs import OF_DRAWS
-from srs_eval.advice.shown.first_screen import what_to_do
+from srs_eval.advice.shown.parameters import what_to_do
 from srs_eval.advice.tables import SHARES, is_difference
 from srs_eval.advice.tables import Table as AnswerTable
 from srs_eval.advice.workload.estimate import Workload
@@ -39,20 +38,16 @@ def rows_closing(rows: str, with_option: bool) -> str:
 def presets_section(answers: Sequence[Finding]) -> list[Section]:
     """What to do with each preset, with the parameters to paste."""
     presets = of_presets(answers)
-    if not presets:
-        return []
-    blocks: list[Block] = [presets_table(presets)]
-    for each in presets:
-        if each.parameters is not None:
-            copied = (where_to_paste(each), Code(parameter_line(each.parameters)))
-            blocks.append(Section(f"Parameters for {each.subject}", copied, folded=True))
-    for number, each in enumerate(presets, start=1):
-        rests_on = [
-            evidence(replace(answer, parameters=None), f"{answer.question}-{number}")
-            for answer in (each, *_beside(each, answers))
-        ]
-        blocks.append(Section(f"Why: {each.subject}", _flat(rests_on), folded=True))
-    return [Section("Your presets", tuple(blocks))]
+    copied = [
+        Section(
+            f"Parameters for {each.subject}",
+            (where_to_paste(each), Code(parameter_line(each.parameters))),
+            folded=True,
+        )
+        for each in presets
+        if each.parameters is not None
+    ]
+    return [Section("Your presets", (presets_table(presets), *copied))] if presets else []
 
 
 def of_presets(answers: Sequence[Finding]) -> list[Finding]:
@@ -69,35 +64,21 @@ def presets_table(presets: Sequence[Finding]) -> Table:
     return Table.of("what-to-do", "", ("preset", "what to do", sure), rows)
 
 
-def _beside(preset: Finding, answers: Sequence[Finding]) -> list[Finding]:
-    of_it = (each for each in answers if each.subject == preset.subject)
-    return [each for each in of_it if REGISTRY[each.question].is_beside]
-
-
 def answers_section(
     answers: Sequence[Finding], rows: str, workload: Workload | str
 ) -> list[Section]:
     """A line for each question, opened for what it rests on."""
     if not answers:
         return []
-    presets = of_presets(answers)
-    told = {id(each) for preset in presets for each in (preset, *_beside(preset, answers))}
-    questions_told = {each.question for each in answers if id(each) in told}
     blocks: list[Block] = []
     untold: dict[str, list[str]] = {}
     for question, about in REGISTRY.items():
-        found = [each for each in answers if each.question == question and id(each) not in told]
+        found = [each for each in answers if each.question == question]
         if found and isinstance(found[0].evidence, Unanswered):
             untold.setdefault(shown.sentences(found[0])[0], []).append(about.title)
-            continue
-        if not found:
-            continue
-        said_before = len(presets) if question in questions_told else 0
-        rests_on = [
-            evidence(answer, f"{question}-{number}")
-            for number, answer in enumerate(found, start=1 + said_before)
-        ]
-        blocks.append(Section(about.title, _flat(rests_on), folded=True, said=_said(found)))
+        elif found:
+            rests_on = [evidence(each, f"{question}-{k}") for k, each in enumerate(found, start=1)]
+            blocks.append(Section(about.title, _flat(rests_on), folded=True, said=_said(found)))
     blocks += _workload(workload)
     blocks += [f"{why} {' '.join(titles)}" for why, titles in untold.items()]
     blocks.append(rows_closing(rows, with_option=False))
@@ -111,8 +92,9 @@ def _said(found: Sequence[Finding]) -> str:
         return f"{month_in_words(subject)}: {shown.line(found)}"
     if REGISTRY[question].line and question != OF_PRESETS:
         return shown.line(found)
-    first = "" if subject in _ALL or len(found) == 1 else f"{subject}: "
-    return first + "".join(shown.sentences(found[0])[:1]).rstrip(".")
+    whole = next((each for each in found if each.subject in _ALL), found[0])
+    first = "" if whole.subject in _ALL or len(found) == 1 else f"{subject}: "
+    return first + "".join(shown.sentences(whole)[:1]).rstrip(".")
 
 
 def _flat(sections: Sequence[Section]) -> tuple[Block, ...]:
@@ -123,8 +105,6 @@ def _flat(sections: Sequence[Section]) -> tuple[Block, ...]:
 def evidence(answer: Finding, name: str) -> Section:
     """All that an answer says and rests on; `name` begins its tables' names."""
     blocks: list[Block] = list(shown.sentences(answer))
-    if answer.parameters is not None:
-        blocks.append(Code(parameter_line(answer.parameters)))
     blocks += [
         figures(table, f"{name}-{number}")
         for number, table in enumerate(shown.tables(answer), start=1)

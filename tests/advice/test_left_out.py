@@ -16,7 +16,7 @@ from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import Unanswered
 from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.questions import OF_PRESETS, QUESTIONS, compare
-from srs_eval.advice.shown.first_screen import what_to_do
+from srs_eval.advice.shown.parameters import what_to_do
 from srs_eval.advice.workload.estimate import Question, workload
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
