@@ -106,6 +106,13 @@ def output_option(default: Any, meaning: str, *names: str, **more: Any) -> Any:
     return option(default, meaning, *names, panel=_OUTPUT_PANEL, **more)
 
 
+_switch = functools.partial(output_option, ...)
+
+
+def _to_file(what: str) -> Any:
+    return output_option(..., f"{what} to a file, or to stdout with -.", metavar="FILE|-")
+
+
 @dataclass(frozen=True)
 class Flags:
     """Protocol and fit of the command line, and the models that they go with."""
@@ -313,9 +320,7 @@ SetupOption = Annotated[
     option(..., "Train what an audit's ledger names as it says, as NAME-tuned.", metavar="LEDGER"),
 ]
 JobsOption = Annotated[int | None, option(..., "Worker processes, one a core if left out.", min=0)]
-JsonOption = Annotated[
-    str | None, output_option(..., "Write JSON to a file, or to stdout with -.", metavar="FILE|-")
-]
+JsonOption = Annotated[str | None, _to_file("Write JSON")]
 NamesOption = Annotated[
     str,
     output_option(
@@ -370,13 +375,8 @@ class Running(Evaluation):
 
     setup: SetupOption = None
     json: JsonOption = None
-    csv: Annotated[
-        str | None,
-        output_option(..., "Write CSV to a file, or to stdout with -.", metavar="FILE|-"),
-    ] = None
-    all_models: Annotated[
-        bool, output_option(..., "Print all models, not only ten.", "--all-models")
-    ] = False
+    csv: Annotated[str | None, _to_file("Write CSV")] = None
+    all_models: Annotated[bool, _switch("Print all models, not only ten.", "--all-models")] = False
     names: NamesOption = "2025"
 
 
@@ -408,16 +408,8 @@ def one_of(option: str, value: str, allowed: Sequence[str]) -> str:
 class Outputs:
     """The forms of a report that are asked for: files, `-` for stdout, and folders."""
 
-    html: Annotated[
-        str | None,
-        output_option(
-            ..., "Write a page that opens offline to a file, or to stdout with -.", metavar="FILE|-"
-        ),
-    ] = None
-    md: Annotated[
-        str | None,
-        output_option(..., "Write Markdown to a file, or to stdout with -.", metavar="FILE|-"),
-    ] = None
+    html: Annotated[str | None, _to_file("Write a page that opens offline")] = None
+    md: Annotated[str | None, _to_file("Write Markdown")] = None
     csv: Annotated[
         Path | None, output_option(..., "Write every table to a folder.", metavar="DIR")
     ] = None
@@ -425,10 +417,10 @@ class Outputs:
         Path | None, output_option(..., "Write every picture to a folder.", metavar="DIR")
     ] = None
     json: JsonOption = None
-    short: Annotated[
-        bool, output_option(..., "Markdown of about 15 lines, to post in a forum.", "--short")
-    ] = False
-    open: Annotated[bool, output_option(..., "Open the page in the browser.", "--open")] = False
+    short: Annotated[bool, _switch("Markdown of a few lines, to post in a forum.", "--short")] = (
+        False
+    )
+    open: Annotated[bool, _switch("Open the page in the browser.", "--open")] = False
 
     def check(self, *read: Path | None) -> None:
         """Refuse what cannot be written; `read` is what the work is on. Raises InputError."""
