@@ -25,10 +25,9 @@ from srs_eval.cli.options import (
     one_of,
     option,
     output_option,
-    refuse_rows_of_anki,
     write,
 )
-from srs_eval.cli.research import say_tuned_on_user
+from srs_eval.cli.research import refuse_rows_of_anki, say_tuned_on_user
 from srs_eval.data.errors import InputError, NotEnoughData, counted, missing
 from srs_eval.report.console import (
     RunProgress,
@@ -190,23 +189,20 @@ def compare(
         coming = questions.answering(
             log, questions=wanted, parameters=own, predictions=predictions, equivalence=equivalence
         )
-        answers, console = [], console_for(sys.stdout)
-        if json != "-" and (asked != "all" or details):
+        console, in_short = console_for(sys.stdout), asked == "all" and not details
+        if json == "-" or in_short:
+            with share_done("Answering"):
+                answers = list(coming)
+        else:
             answers = print_answers(coming, console, rows_closing(rows, with_option=True))
-        elif json != "-":
-            with share_done("") as tell:
-                for each in coming:
-                    place = wanted.index(each.question) if each.question in wanted else 0
-                    tell(questions.REGISTRY[each.question].title, place / len(wanted))
-                    answers.append(each)
-            _show_compared(questions.Asked(log, equivalence=equivalence), answers, console)
-        answers = answers or list(coming)
     except NotEnoughData as error:
         if not knows_presets(log) or not set(wanted) - questions.NEEDS_NO_PRESETS:
             raise
         raise _of_presets(log, error) from None
     if not answers:
         raise NotEnoughData(f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on")
+    if json != "-" and in_short:
+        _show_compared(questions.Asked(log, equivalence=equivalence), answers, console)
     if json is not None:
         write(json, to_json(documents(answers, rows)))
     return FINE

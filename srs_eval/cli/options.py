@@ -19,7 +19,7 @@ import typer
 
 from srs_eval.data.errors import InputError, counted, harmless
 from srs_eval.data.protocol import Protocol
-from srs_eval.report.console import console_for, document_text, say
+from srs_eval.report.console import console_for, document_text, open_page, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -380,14 +380,6 @@ class Running(Evaluation):
     names: NamesOption = "2025"
 
 
-def refuse_rows_of_anki(flags: Flags) -> None:
-    if flags.protocol.rows != "benchmark":
-        raise InputError(
-            f"The rows of data sets and tables are chosen already, as the benchmark does: "
-            f"leave --rows {flags.protocol.rows} out."
-        )
-
-
 def names_of(year: str) -> Names:
     """The spelling that `--names` asks for; raises InputError."""
     from srs_eval.models.configurations import NAMES
@@ -422,9 +414,13 @@ class Outputs:
     )
     open: Annotated[bool, _switch("Open the page in the browser.", "--open")] = False
 
+    @property
+    def _md(self) -> str | None:
+        return self.md or ("-" if self.short else None)
+
     def check(self, *read: Path | None) -> None:
         """Refuse what cannot be written; `read` is what the work is on. Raises InputError."""
-        check_targets(read, self.html, self.md, self.json, csv=self.csv, png=self.png)
+        check_targets(read, self.html, self._md, self.json, csv=self.csv, png=self.png)
         if self.open and self.html in (None, "-"):
             raise InputError("--open shows the page that --html writes: add --html FILE.")
 
@@ -433,9 +429,7 @@ class Outputs:
         from srs_eval.report.files import as_text, write_as
 
         md = "short" if self.short else "md"
-        if self.short and self.md is None:
-            write("-", as_text(document, md))
-        for form, target in (("html", self.html), (md, self.md), ("json", self.json)):
+        for form, target in (("html", self.html), (md, self._md), ("json", self.json)):
             if target is not None:
                 write(target, as_text(document, form))
         written: list[Path] = []
@@ -445,11 +439,7 @@ class Outputs:
         if written:
             say(f"{counted(len(written), 'file')} written.")
         if self.open and self.html is not None:
-            import webbrowser
-
-            page = Path(self.html).expanduser().resolve()
-            if not webbrowser.open(page.as_uri()):
-                say(f'No browser was found: open "{page}" yourself.')
+            open_page(Path(self.html))
         if self == Outputs():
             console = console_for(sys.stdout)
             console.print(document_text(document, console.width))

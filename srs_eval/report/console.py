@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from srs_eval.data.errors import counted, harmless
@@ -75,6 +76,15 @@ def say(text: str) -> None:
 def show(text: str) -> None:
     """Lines of plain text on stdout, made harmless."""
     print(harmless(text))
+
+
+def open_page(path: Path) -> None:
+    """In the browser, if there is one."""
+    import webbrowser
+
+    page = path.expanduser().resolve()
+    if not webbrowser.open(page.as_uri()):
+        say(f'No browser was found: open "{page}" yourself.')
 
 
 def spans(ranges: Sequence[tuple[int, int]], most: int = 5) -> str:
