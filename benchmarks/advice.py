@@ -100,7 +100,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def untouched(log: ReviewLog) -> ReviewLog:
     """Without stored parameters, and with FSRS on."""
     presets = {
-        key: replace(preset, fsrs_parameters={}, fork_parameters=())
+        key: replace(preset, fsrs_parameters={})
         for key, preset in log.presets.items()
     }
     return replace(

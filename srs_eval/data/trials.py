@@ -155,9 +155,10 @@ def prepare_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
     source tells of none.
     """
     if protocol.secs and protocol.equalize_test_with_non_secs:
-        return _equalized_trials(log, rows, protocol)
-    columns, first_of_card, number, evaluated = _filtered(log, rows, protocol, protocol.secs)
-    return _assemble(columns, first_of_card, number, evaluated, protocol)
+        trials = _equalized_trials(log, rows, protocol)
+    else:
+        trials = _assemble(*_filtered(log, rows, protocol, protocol.secs), protocol)
+    return replace(trials, log=log, rows=rows)
 
 
 def _time_series_folds(n: int, n_splits: int) -> list[tuple[slice, slice]]:
