@@ -75,7 +75,7 @@ def run(running: Running) -> int:
     configurations = flags.resolve(running.models)
     say_tuned_on_user(flags.ledger, source, log)
     console = console_for(sys.stdout)
-    if running.json is running.csv is None and log.rows is None and not console.is_terminal:
+    if running.json is running.csv is None and log.user is None and not console.is_terminal:
         asked = Asked(log, running.context, running.equivalence)
         show_panes(log, _first(asked), console)
     found, interrupted = _evaluate(log, configurations, flags, running)
