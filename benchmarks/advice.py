@@ -99,10 +99,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def untouched(log: ReviewLog) -> ReviewLog:
     """Without stored parameters, and with FSRS on."""
-    presets = {
-        key: replace(preset, fsrs_parameters={}, fork_parameters=())
-        for key, preset in log.presets.items()
-    }
+    presets = {key: replace(preset, fsrs_parameters={}) for key, preset in log.presets.items()}
     return replace(
         log, presets=presets, import_summary=replace(log.import_summary, fsrs_enabled=None)
     )

@@ -28,6 +28,7 @@ from srs_eval.advice.findings import (
     SM2,
     TOGETHER,
     Missing,
+    missing,
 )
 from srs_eval.advice.pooling import Pooled, fitted, pooled_fits
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -40,11 +41,7 @@ from srs_eval.metrics import log_losses
 from srs_eval.models import all_models, fsrs6
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out, younger_than_s
-from srs_eval.stats.intervals import (
-    FEWEST_REVIEWS,
-    Interval,
-    mean_interval,
-)
+from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, mean_interval, verdict
 from srs_eval.training.hyperparameters import Context
 
 # Candidates and the engine's configurations that they are.
@@ -423,3 +420,11 @@ class Learner:
             parameters = list(settings or model.default(self.context))
             p[positions] = model.predict(trials, parameters, positions, self.context)
         return p[index]
+
+
+def still_missing(difference: Interval, margin: float) -> Missing | None:
+    """The same; None where it can be told already, or more reviews would not help."""
+    if verdict(difference, equivalence=margin) != "can't tell yet":
+        return None
+    found = missing(difference, margin)
+    return None if found == Missing() else found

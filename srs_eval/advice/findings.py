@@ -19,7 +19,6 @@ from srs_eval.stats.intervals import (
     Verdict,
     enough_to_tell,
     more_reviews,
-    verdict,
 )
 
 OPTIMIZED, RECENCY, DEFAULTS, AVERAGE = "optimized", "recency", "defaults", "average"
@@ -491,14 +490,6 @@ def missing(difference: Interval, margin: float = EQUIVALENT) -> Missing:
     if not enough_to_tell(difference):
         return missing_of(difference.reviews, difference.days, FEWEST_REVIEWS, FEWEST_DAYS)
     return Missing(more_reviews(difference, equivalence=margin))
-
-
-def still_missing(difference: Interval, margin: float) -> Missing | None:
-    """The same; None where it can be told already, or more reviews would not help."""
-    if verdict(difference, equivalence=margin) != "can't tell yet":
-        return None
-    found = missing(difference, margin)
-    return None if found == Missing() else found
 
 
 def missing_of(reviews: int, days: int, fewest: int, fewest_days: int) -> Missing:

@@ -12,14 +12,13 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from srs_eval.advice import shown
 from srs_eval.advice.candidates import (
     evaluated_by_preset,
     knows_presets,
     too_few,
 )
 from srs_eval.advice.checks import together
-from srs_eval.advice.findings import DEFAULTS, OPEN, SM2, Finding, Fit, Unanswered, unanswered
+from srs_eval.advice.findings import DEFAULTS, OPEN, SM2, Finding, Months, Unanswered, unanswered
 from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import (
     COSTS,
@@ -33,7 +32,6 @@ from srs_eval.advice.questions import (
 )
 from srs_eval.advice.sentences import month_in_words
 from srs_eval.advice.shown.first_screen import first_screen
-from srs_eval.advice.shown.predicted import headline
 from srs_eval.advice.tables import FirstScreen
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
@@ -53,13 +51,11 @@ CANT_TELL = "open"  # the line of what can't be told yet
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the overview: `text` says the answer with how sure it is."""
+    """Answers that belong together: those on a question, or on a preset."""
 
     question: str
     title: str  # the preset's name, or the question in few words
-    text: str
     answers: tuple[Finding, ...]  # the evidence; () while the question is open
-    way: str = ""  # what to do with a preset
 
     @property
     def parameters(self) -> tuple[float, ...] | None:
@@ -88,6 +84,11 @@ class Overview:
             waiting=[each for task in tasks_of(log) for each in task],
         )
 
+    @staticmethod
+    def told(log: ReviewLog, answers: Sequence[Finding]) -> Overview:
+        """Of all answers."""
+        return replace(Overview.begun(log), waiting=[], answers=list(answers))
+
     def add(self, found: Sequence[Finding], questions: Sequence[str] = ()) -> None:
         """Take answers in; `questions` are settled: what was said of them before is dropped."""
         known = {(each.question, each.subject) for each in found}
@@ -114,17 +115,8 @@ class Overview:
         return first_screen(self.answers, waiting, checks, rows=self.rows, gone=self.gone)
 
     @property
-    def headline(self) -> str:
-        """How well FSRS predicts, in one sentence; "" while that is open."""
-        below = any(each.parameters for each in self.of(OF_PRESETS))
-        for each in self.of("fit"):
-            is_fit = isinstance(each.evidence, Fit)
-            return headline(each, below) if is_fit else shown.line([each])
-        return ""
-
-    @property
     def lines(self) -> list[Line]:
-        """Presets first, then the other questions; the text of an open one is "…".
+        """Presets first, then the other questions.
 
         One line where none can be answered, for one and the same reason.
         """
@@ -134,8 +126,7 @@ class Overview:
             if each.question != WRONG  # which has always an answer
         }
         if not self.waiting and len(self.answers) > 1 and len(reasons) == 1 and None not in reasons:
-            text = shown.line(self.answers)
-            return [Line("fit", "All questions", text, (self.answers[0],))]
+            return [Line("fit", "All questions", (self.answers[0],))]
         return [*self._of_presets(), *_open_at_the_end(list(self._of_questions()))]
 
     def _of_presets(self) -> list[Line]:
@@ -146,7 +137,7 @@ class Overview:
             if each.subject != "all presets"
         ]
         if OF_PRESETS in self.waiting and not found:
-            return [Line(OF_PRESETS, "Your presets", "…", ())]
+            return [Line(OF_PRESETS, "Your presets", ())]
         return found
 
     def _of_questions(self) -> Iterator[Line]:
@@ -154,16 +145,12 @@ class Overview:
             answers = self.of(question)
             if not about.line or not (answers or question in self.waiting):
                 continue
-            title, text, rests_on = about.line, "…", answers
-            if answers:
-                said = answers
-                if question in ("health", MODELS):  # "fit" tells it, too; only that is the headline
-                    rests_on = (*self.of("fit"), *answers)
-                    said = self.of("fit") or answers if question == MODELS else answers
-                if question == "time" and not isinstance(answers[0].evidence, Unanswered):
-                    title = _month(answers[0])
-                text = shown.line(said)
-            yield Line(question, title, text, rests_on)
+            title = about.line
+            if answers and question in ("health", MODELS):  # "fit" tells it, too
+                answers = (*self.of("fit"), *answers)
+            elif answers and question == "time" and isinstance(answers[0].evidence, Months):
+                title = _month(answers[0])
+            yield Line(question, title, answers)
 
 
 def _open_at_the_end(lines: Sequence[Line]) -> list[Line]:
@@ -175,11 +162,10 @@ def _open_at_the_end(lines: Sequence[Line]) -> list[Line]:
     ]
     if not open_:
         return list(lines)
-    titles = ", ".join(REGISTRY[line.question].line for line in open_)
     answers = tuple(each for line in open_ for each in _of(line.question, line.answers))
     return [
         *(line for line in lines if line not in open_),
-        Line(CANT_TELL, "Can't tell yet", titles, answers),
+        Line(CANT_TELL, "Can't tell yet", answers),
     ]
 
 
@@ -197,9 +183,8 @@ def _month(answer: Finding) -> str:
 def _preset_line(finding: Finding, beside: tuple[Finding, ...] = ()) -> Line:
     """What to do with a preset, and how sure that is; `beside` is further evidence."""
     if isinstance(finding.evidence, Unanswered):
-        return Line(OF_PRESETS, "Your presets", shown.sentences(finding)[0], (finding,))
-    way = shown.act(finding)
-    return Line(OF_PRESETS, finding.subject, shown.line([finding]), (finding, *beside), way)
+        return Line(OF_PRESETS, "Your presets", (finding,))
+    return Line(OF_PRESETS, finding.subject, (finding, *beside))
 
 
 # The work
@@ -315,12 +300,17 @@ def _compile_beside() -> list[Finding]:
 
 
 def _answers(asked: Asked, questions: tuple[str, ...]) -> Iterator[Finding]:
-    """One after another; a question without enough reviews gets an answer that says so."""
+    """One after another."""
     beside = any(REGISTRY[question].is_beside for question in questions)
     asked = replace(asked, most_presets=_MOST_BESIDE if beside else None)
     for question in questions:
-        try:
-            yield from ask(question, asked)
-        except NotEnoughData as reason:
-            why = too_few(asked.log, reason) if evaluated_by_preset(asked.log) else str(reason)
-            yield unanswered(question, f"too little data, {why}")
+        yield from answers_to(question, asked)
+
+
+def answers_to(question: str, asked: Asked) -> Iterator[Finding]:
+    """The answers to a question, or one that says why there is none."""
+    try:
+        yield from ask(question, asked)
+    except NotEnoughData as reason:
+        why = too_few(asked.log, reason) if evaluated_by_preset(asked.log) else str(reason)
+        yield unanswered(question, f"too little data, {why}")

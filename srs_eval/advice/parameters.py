@@ -25,6 +25,7 @@ from srs_eval.advice.candidates import (
     Learner,
     evaluated_by_preset,
     mostly_gone,
+    still_missing,
 )
 from srs_eval.advice.findings import (
     ACTS,
@@ -47,7 +48,6 @@ from srs_eval.advice.findings import (
     Often,
     Spread,
     missing_of,
-    still_missing,
 )
 from srs_eval.advice.split import one_is_enough_for
 from srs_eval.data.errors import NotEnoughData

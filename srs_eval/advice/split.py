@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from srs_eval.advice import population
-from srs_eval.advice.candidates import Learner
+from srs_eval.advice.candidates import Learner, still_missing
 from srs_eval.advice.findings import (
     ALONE,
     FEWEST_SHOWN,
@@ -31,7 +31,6 @@ from srs_eval.advice.findings import (
     Sharing,
     missing_of,
     of,
-    still_missing,
 )
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import (

@@ -86,6 +86,7 @@ class Line:
     level: Level = ""
     mark: str = ""
     right: str = ""
+    key: str = ""  # what a key of the app does with it; at the end of its line
     spare: int = 0  # how early it goes for want of room; 0 stays
 
 

@@ -25,10 +25,9 @@ from srs_eval.cli.options import (
     one_of,
     option,
     output_option,
-    refuse_rows_of_anki,
     write,
 )
-from srs_eval.cli.research import say_tuned_on_user
+from srs_eval.cli.research import refuse_rows_of_anki, say_tuned_on_user
 from srs_eval.data.errors import InputError, NotEnoughData, counted, missing
 from srs_eval.report.console import (
     RunProgress,
@@ -37,12 +36,17 @@ from srs_eval.report.console import (
     say,
     share_done,
     show_missing,
+    show_panes,
     show_run,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
+    from rich.console import Console
+
+    from srs_eval.advice.findings import Finding
+    from srs_eval.advice.questions import Asked
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.run import Event, Run
     from srs_eval.models.configurations import Configuration
@@ -58,6 +62,7 @@ def open_or_run(running: Running) -> int:
 
 def run(running: Running) -> int:
     """Evaluate models on one collection and print their ranking."""
+    from srs_eval.advice.questions import Asked
     from srs_eval.report.export import run_csv, run_document, to_json
 
     source = running.source
@@ -69,6 +74,10 @@ def run(running: Running) -> int:
     flags = _as_the_log_allows(flags, log)
     configurations = flags.resolve(running.models)
     say_tuned_on_user(flags.ledger, source, log)
+    console = console_for(sys.stdout)
+    if running.json is running.csv is None and log.user is None and not console.is_terminal:
+        asked = Asked(log, running.context, running.equivalence)
+        show_panes(log, _first(asked), console)
     found, interrupted = _evaluate(log, configurations, flags, running)
     document = run_document(log, found, flags.protocol, **source.narrowed_to, names=year)
     if running.json is not None:
@@ -78,7 +87,7 @@ def run(running: Running) -> int:
     if "-" in (running.json, running.csv):
         show_missing(found)
     else:
-        show_run(found, console_for(sys.stdout))
+        show_run(found, console, running.all_models)
     if interrupted is not None:
         raise interrupted
     return SOME_FAILED if found.failed else FINE
@@ -152,11 +161,12 @@ def compare(
         "Which to answer.",
         metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|wrong|all",
     ),
+    details: bool = output_option(False, "Print what the answers rest on.", "--details"),
     json: JsonOption = None,
 ) -> int:
-    """Should I change anything? Your presets, evaluated on your own reviews.
+    """Should I change anything? What to do with each preset, and how sure that is.
 
-    Without presets (SuperMemo, CSV): which model predicts best.
+    One --question is answered with its evidence; so are all with --details.
     """
     from srs_eval.advice import questions
     from srs_eval.advice.candidates import evaluated_by_preset, knows_presets, too_few
@@ -179,20 +189,59 @@ def compare(
         coming = questions.answering(
             log, questions=wanted, parameters=own, predictions=predictions, equivalence=equivalence
         )
-        if json == "-":
-            answers = list(coming)
+        console, in_short = console_for(sys.stdout), asked == "all" and not details
+        if json == "-" or in_short:
+            with share_done("Answering"):
+                answers = list(coming)
         else:
-            below = rows_closing(rows, with_option=True)
-            answers = print_answers(coming, console_for(sys.stdout), below)
+            answers = print_answers(coming, console, rows_closing(rows, with_option=True))
     except NotEnoughData as error:
         if not knows_presets(log) or not set(wanted) - questions.NEEDS_NO_PRESETS:
             raise
         raise _of_presets(log, error) from None
     if not answers:
         raise NotEnoughData(f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on")
+    if json != "-" and in_short:
+        _show_compared(questions.Asked(log, equivalence=equivalence), answers, console)
     if json is not None:
         write(json, to_json(documents(answers, rows)))
     return FINE
+
+
+def _first(asked: Asked, known: Sequence[Finding] = ()) -> list[Finding]:
+    """What the first screen rests on, with progress on stderr."""
+    from srs_eval.advice.overview import answers_to
+    from srs_eval.advice.questions import FIRST, REGISTRY, tasks_of
+
+    told = {each.question for each in known}
+    coming = [each for task in tasks_of(asked.log) for each in task if each in FIRST]
+    found = list(known)
+    with share_done("") as tell:
+        for number, question in enumerate(coming):
+            tell(REGISTRY[question].title, number / len(coming))
+            found += () if question in told else answers_to(question, asked)
+    return found
+
+
+def _show_compared(asked: Asked, answers: Sequence[Finding], console: Console) -> None:
+    """What to do with each preset; without a terminal below the first screen's answers."""
+    from srs_eval.advice.sentences import listed, parameter_line
+    from srs_eval.advice.shown.parameters import what_to_do
+    from srs_eval.report.console import table_text
+    from srs_eval.report.findings import of_presets, presets_table
+
+    if not console.is_terminal:
+        show_panes(asked.log, _first(asked, answers), console)
+    presets = of_presets(answers)
+    for part in table_text(presets_table(presets), console.width, elsewhere=None):
+        console.print(part)
+    by_line: dict[str, list[str]] = {}
+    for each in presets:
+        if each.parameters and what_to_do(each) != "leave":
+            by_line.setdefault(parameter_line(each.parameters), []).append(each.subject)
+    for line, names in by_line.items():
+        console.print(f"\n{listed(names)}: {line}", markup=False)
+    console.print("\nWhat that rests on: --details", style="dim")
 
 
 def _of_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:

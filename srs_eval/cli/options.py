@@ -19,7 +19,7 @@ import typer
 
 from srs_eval.data.errors import InputError, counted, harmless
 from srs_eval.data.protocol import Protocol
-from srs_eval.report.console import console_for, document_text, say
+from srs_eval.report.console import console_for, document_text, open_page, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -104,6 +104,13 @@ def rows_option(default: Any, meaning: str, *names: str, **more: Any) -> Any:
 
 def output_option(default: Any, meaning: str, *names: str, **more: Any) -> Any:
     return option(default, meaning, *names, panel=_OUTPUT_PANEL, **more)
+
+
+_switch = functools.partial(output_option, ...)
+
+
+def _to_file(what: str) -> Any:
+    return output_option(..., f"{what} to a file, or to stdout with -.", metavar="FILE|-")
 
 
 @dataclass(frozen=True)
@@ -313,9 +320,7 @@ SetupOption = Annotated[
     option(..., "Train what an audit's ledger names as it says, as NAME-tuned.", metavar="LEDGER"),
 ]
 JobsOption = Annotated[int | None, option(..., "Worker processes, one a core if left out.", min=0)]
-JsonOption = Annotated[
-    str | None, output_option(..., "Write JSON to a file, or to stdout with -.", metavar="FILE|-")
-]
+JsonOption = Annotated[str | None, _to_file("Write JSON")]
 NamesOption = Annotated[
     str,
     output_option(
@@ -370,19 +375,9 @@ class Running(Evaluation):
 
     setup: SetupOption = None
     json: JsonOption = None
-    csv: Annotated[
-        str | None,
-        output_option(..., "Write CSV to a file, or to stdout with -.", metavar="FILE|-"),
-    ] = None
+    csv: Annotated[str | None, _to_file("Write CSV")] = None
+    all_models: Annotated[bool, _switch("Print all models, not only ten.", "--all-models")] = False
     names: NamesOption = "2025"
-
-
-def refuse_rows_of_anki(flags: Flags) -> None:
-    if flags.protocol.rows != "benchmark":
-        raise InputError(
-            f"The rows of data sets and tables are chosen already, as the benchmark does: "
-            f"leave --rows {flags.protocol.rows} out."
-        )
 
 
 def names_of(year: str) -> Names:
@@ -405,16 +400,8 @@ def one_of(option: str, value: str, allowed: Sequence[str]) -> str:
 class Outputs:
     """The forms of a report that are asked for: files, `-` for stdout, and folders."""
 
-    html: Annotated[
-        str | None,
-        output_option(
-            ..., "Write a page that opens offline to a file, or to stdout with -.", metavar="FILE|-"
-        ),
-    ] = None
-    md: Annotated[
-        str | None,
-        output_option(..., "Write Markdown to a file, or to stdout with -.", metavar="FILE|-"),
-    ] = None
+    html: Annotated[str | None, _to_file("Write a page that opens offline")] = None
+    md: Annotated[str | None, _to_file("Write Markdown")] = None
     csv: Annotated[
         Path | None, output_option(..., "Write every table to a folder.", metavar="DIR")
     ] = None
@@ -422,16 +409,27 @@ class Outputs:
         Path | None, output_option(..., "Write every picture to a folder.", metavar="DIR")
     ] = None
     json: JsonOption = None
+    short: Annotated[bool, _switch("Markdown of a few lines, to post in a forum.", "--short")] = (
+        False
+    )
+    open: Annotated[bool, _switch("Open the page in the browser.", "--open")] = False
+
+    @property
+    def _md(self) -> str | None:
+        return self.md or ("-" if self.short else None)
 
     def check(self, *read: Path | None) -> None:
         """Refuse what cannot be written; `read` is what the work is on. Raises InputError."""
-        check_targets(read, self.html, self.md, self.json, csv=self.csv, png=self.png)
+        check_targets(read, self.html, self._md, self.json, csv=self.csv, png=self.png)
+        if self.open and self.html in (None, "-"):
+            raise InputError("--open shows the page that --html writes: add --html FILE.")
 
     def write(self, document: Document) -> None:
         """A report in the forms that were asked for; in the terminal's where none was."""
         from srs_eval.report.files import as_text, write_as
 
-        for form, target in (("html", self.html), ("md", self.md), ("json", self.json)):
+        md = "short" if self.short else "md"
+        for form, target in (("html", self.html), (md, self._md), ("json", self.json)):
             if target is not None:
                 write(target, as_text(document, form))
         written: list[Path] = []
@@ -440,6 +438,8 @@ class Outputs:
                 written += write_as(document, form, folder)
         if written:
             say(f"{counted(len(written), 'file')} written.")
+        if self.open and self.html is not None:
+            open_page(Path(self.html))
         if self == Outputs():
             console = console_for(sys.stdout)
             console.print(document_text(document, console.width))

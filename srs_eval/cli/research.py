@@ -26,7 +26,6 @@ from srs_eval.cli.options import (
     one_of,
     option,
     output_option,
-    refuse_rows_of_anki,
     rows_option,
 )
 from srs_eval.data.errors import InputError, counted
@@ -336,6 +335,14 @@ def _say_tuned_on(
         on = f"{len(seen):,} of {counted(len(users), 'user')} here: for these,"
         on = "this user:" if len(users) == 1 else on
         say(f'"{ledger.path}" was tuned on {on} figures of tuned models are optimistic; {others}.')
+
+
+def refuse_rows_of_anki(flags: Flags) -> None:
+    if flags.protocol.rows != "benchmark":
+        raise InputError(
+            f"The rows of data sets and tables are chosen already, as the benchmark does: "
+            f"leave --rows {flags.protocol.rows} out."
+        )
 
 
 def say_tuned_on_user(ledger: Ledger | None, source: Source, log: ReviewLog) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from srs_eval.data.errors import counted, harmless
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from srs_eval.advice.findings import Finding
     from srs_eval.benchmark.plan import BatchEvent, Planned
+    from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.ranking import Group as Ranking
     from srs_eval.engine.run import Event, Run
 
@@ -74,6 +76,15 @@ def say(text: str) -> None:
 def show(text: str) -> None:
     """Lines of plain text on stdout, made harmless."""
     print(harmless(text))
+
+
+def open_page(path: Path) -> None:
+    """In the browser, if there is one."""
+    import webbrowser
+
+    page = path.expanduser().resolve()
+    if not webbrowser.open(page.as_uri()):
+        say(f'No browser was found: open "{page}" yourself.')
 
 
 def spans(ranges: Sequence[tuple[int, int]], most: int = 5) -> str:
@@ -326,27 +337,39 @@ def share_done(words: str) -> Iterator[Callable[[str, float], None]]:
 # --- what was found ------------------------------------------------------------
 
 
-def _run_table(group: Ranking, width: int) -> RenderableType:
-    """The ranking on one set of reviews, the baseline as a line between the places."""
+def _run_table(group: Ranking, width: int, whole: bool = True) -> RenderableType:
+    """The ranking on one set of reviews, or its first ten, the baseline between the places."""
     from rich.console import Group
     from rich.text import Text
 
     from srs_eval.report.export import ranking_table
 
     table = ranking_table(group)
+    left_out = 0 if whole else len(table.rows) - len(table.brief or ())
+    more = [Text(f"{left_out} more: --all-models", "dim")] if left_out else []
+    table = table if whole else table.in_brief
     model, place, *others = table.columns
     table = replace(table, columns=(model, replace(place, title="#"), *others))
-    return Group(*table_text(table, width, gap=1), Text(group.answer), "")
+    return Group(*table_text(table, width, gap=1), *more, Text(group.answer), "")
 
 
-def show_run(run: Run, console: Console) -> None:
+def show_panes(log: ReviewLog, findings: Sequence[Finding], console: Console) -> None:
+    """The five questions with their answers, as the app's first screen has them."""
+    from srs_eval.advice.overview import Overview
+    from srs_eval.report.panes import as_text
+
+    console.print(as_text(Overview.told(log, findings).first_screen, console.width))
+    console.print()
+
+
+def show_run(run: Run, console: Console, whole: bool = True) -> None:
     """The ranking with its answer in words; notes, failures and skips on stderr."""
     from srs_eval.models.own_parameters import remarks
 
     groups = run.groups()
     notes: dict[str, list[str]] = {}
     for group in groups:
-        console.print(_run_table(group, console.width))
+        console.print(_run_table(group, console.width, whole))
         for line in group.lines:
             for note in line.result.notes:
                 notes.setdefault(note, []).append(line.configuration.words)

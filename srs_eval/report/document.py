@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from srs_eval.report.formats import half, with_sign
@@ -17,6 +17,7 @@ from srs_eval.report.formats import half, with_sign
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
+    from srs_eval.advice.tables import FirstScreen
     from srs_eval.stats.intervals import Interval
     from srs_eval.stats.users import MeanInterval
 
@@ -98,6 +99,16 @@ class Table:
             bool(self.rows) and all(not isinstance(row[k], str) for row in self.rows)
             for k in range(len(self.columns))
         ]
+
+    @property
+    def in_brief(self) -> Table:
+        """Its brief rows only."""
+        kept = range(len(self.rows)) if self.brief is None else self.brief
+        own = None if self.own is None else kept.index(self.own)
+        faint = tuple(place for place, k in enumerate(kept) if k in self.faint)
+        return replace(
+            self, rows=tuple(self.rows[k] for k in kept), own=own, faint=faint, brief=None
+        )
 
     def texts(self) -> list[list[str]]:
         """The rows as people read them."""
@@ -221,6 +232,7 @@ class Document:
     title: str
     lead: tuple[str, ...]  # the answer, before everything else
     sections: tuple[Section, ...]
+    panes: FirstScreen | None = None  # in the place of the lead, where one can draw
 
     def tables(self) -> Iterator[Table]:
         """All tables, folded and unshown ones too."""

@@ -26,6 +26,7 @@ from srs_eval.report.document import Column, Table, figure, table_of
 from srs_eval.report.formats import THAN_AVERAGE, against_baseline, better
 from srs_eval.stats.intervals import Interval
 
+_FIRST = 10  # models of a ranking that is not unfolded
 _HEAD = {"layout": 2, "srs_eval": VERSION}
 # Columns from which a terminal shows the more of a ranking.
 _WIDE, _PLAIN, _BROAD = 115, 80, 70
@@ -276,8 +277,11 @@ def run_csv(
     return csv_text([_CSV_COLUMNS, *(map(line.get, _CSV_COLUMNS) for line in lines)])
 
 
-def ranking_table(group: Group) -> Table:
-    """The ranking on one set of reviews, the baseline as a line between the places."""
+def ranking_table(group: Group, own: int | None = None) -> Table:
+    """The ranking on one set of reviews, the baseline as a line between the places.
+
+    In brief the best ten, the baseline and the reader's `own` line.
+    """
     to_best = Column(
         "to the best",
         in_words=lambda cell: better(Interval(cell.value, cell.half_width)),
@@ -317,7 +321,9 @@ def ranking_table(group: Group) -> Table:
                 lambda line: "✓" if is_in_anki(line.configuration) else "",
             ),
         ),
-        faint=tuple(number for number, line in enumerate(group.lines) if line.is_baseline),
+        faint=(faint := tuple(k for k, line in enumerate(group.lines) if line.is_baseline)),
+        own=own,
+        brief=tuple(sorted({*range(min(_FIRST, len(group.lines))), *faint, *({own} - {None})})),
     )
 
 

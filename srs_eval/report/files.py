@@ -10,11 +10,15 @@ from __future__ import annotations
 import math
 import re
 from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import replace
 from html import escape
 from importlib import resources
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from srs_eval.advice.tables import Bar, ByMonth, FirstScreen, Heading, Item, Line, Pane, Row
 from srs_eval.data.errors import csv_text, harmless
 from srs_eval.data.paths import GENERATOR, MADE_BY, VERSION, write_file, write_folder
 from srs_eval.report.document import (
@@ -33,13 +37,16 @@ _WIDEST = 14  # columns of a table that stands for a picture in Markdown
 _DENSE = 900  # points from which a picture is read at its full width only
 _LONG = 60  # characters from which a cell of a page is wrapped
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+_LOWEST_MONTH = 50  # of 100: an empty column of a month
 FOLDERS = ("csv", "png")  # forms that are a folder of files; html, md and json are one file
 
 
 def as_text(document: Document, form: str) -> str:
-    """A document as a page ("html"), as Markdown ("md") or as JSON ("json")."""
+    """A document as a page ("html"), as Markdown ("md", "short") or as JSON ("json")."""
     if form == "html":
         return harmless(page(document))
+    if form == "short":
+        return harmless(_in_brief(document))
     if form == "md":
         return harmless(_markdown(document))
     from srs_eval.report.export import to_json
@@ -111,17 +118,70 @@ def _markdown(document: Document) -> str:
     Of what a page folds there is what one would copy; of long tables, their brief rows. The last
     line says what made it.
     """
-    parts = [f"# {_escaped(document.title)}", *map(_escaped, document.lead)]
+    parts = [f"# {_escaped(document.title)}"]
+    parts += map(_escaped, document.lead) if document.panes is None else _panes(document.panes)
     for section in document.sections:
         parts += _section(section, 2)
     return "\n\n".join([*parts, MADE_BY]) + "\n"
 
 
+def _in_brief(document: Document) -> str:
+    """The answers in a line each, then the best model, the reader's own and the baseline."""
+    panes = () if document.panes is None else document.panes.panes
+    said = [_headed(pane.title, pane.short.text.strip()) for pane in panes]
+    for table in (each for each in document.tables() if each.name in ("ranking", "1-ranking")):
+        texts = table.texts()
+        for place in sorted({0, table.own or 0, *table.faint} & set(range(len(texts)))):
+            yours = " (mine)" if place == table.own else ""
+            said.append(_escaped(f"{texts[place][0]}{yours}: log loss {texts[place][2]}"))
+    listed = "\n".join(f"- {each}" for each in said)
+    return f"**{_escaped(document.title)}**\n\n{listed}\n\n{MADE_BY}\n"
+
+
+def _headed(title: str, said: str) -> str:
+    colon = "" if title.endswith("?") else ":"
+    return f"**{_escaped(title)}**{colon} {_escaped(said)}"
+
+
+def _panes(screen: FirstScreen) -> Iterator[str]:
+    """Each question with its answer; figures are tables."""
+    for pane in screen.panes:
+        yield f"## {_escaped(pane.title)}"
+        for is_row, items in _runs(pane):
+            if not is_row:
+                yield from (_escaped(_sentence(each)) for each in items)
+                continue
+            rows = [_cells(each) for each in items]
+            head, *rest = rows if isinstance(items[0], Heading) else [[""] * len(rows[0]), *rows]
+            lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rest]
+            yield "\n".join(f"| {' | '.join(map(_escaped, cells))} |" for cells in lines)
+    yield from (_escaped(each.text) for each in screen.below)
+
+
+def _runs(pane: Pane) -> list[tuple[bool, list[Item]]]:
+    """What it holds, what is a row of a table beside its like."""
+    rows = groupby(pane.items, lambda each: isinstance(each, Heading | Bar | Row))
+    return [(is_row, list(items)) for is_row, items in rows]
+
+
+def _sentence(item: Item) -> str:
+    if isinstance(item, ByMonth):
+        return "By month: " + ", ".join(f"{name} {figure}" for name, figure in item.months)
+    assert isinstance(item, Line)
+    return " ".join(each for each in (item.mark, item.text.strip(), item.right) if each)
+
+
+def _cells(item: Item) -> list[str]:
+    if isinstance(item, Row):
+        return list(item.cells)
+    assert isinstance(item, Heading | Bar)
+    return [item.label, *item.figures]
+
+
 def _section(section: Section, level: int) -> list[str]:
     if section.folded:
-        colon = "" if section.title.endswith("?") else ":"
-        said = f"**{_escaped(section.title)}**{colon} {_escaped(section.said)}"
-        return ([said] if section.said else []) + _to_copy(section)
+        said = [_headed(section.title, section.said)] if section.said else []
+        return said + _to_copy(section)
     # What is said of pictures is of no use without them.
     parts = [_escaped(section.said)] if section.said and not section.side_by_side else []
     for block in section.blocks:
@@ -209,7 +269,9 @@ def page(document: Document) -> str:
         "<body>",
         "<main>",
         f"<h1>{escape(document.title)}</h1>",
-        f'<div class="lead">{"".join(map(_paragraph, document.lead))}</div>',
+        f'<div class="lead">{"".join(map(_paragraph, document.lead))}</div>'
+        if document.panes is None
+        else _cards(document.panes),
         f"<nav><ul>{links}</ul></nav>" if len(numbered) > 2 else "",
         *(_html(section, 1, place) for place, section in numbered),
         f"<footer>{MADE_BY}</footer>",
@@ -232,7 +294,7 @@ def _html(block: Block, level: int, place: str = "") -> str:
         case str():
             return _paragraph(block)
         case Table():
-            return _html_table(block) if block.shown else ""
+            return _folded(block) if block.shown else ""
         case Picture():
             return _html_figure(block)
         case Code():
@@ -249,6 +311,52 @@ def _html(block: Block, level: int, place: str = "") -> str:
     if block.side_by_side:
         blocks = f'<div class="grid">\n{blocks}\n</div>'
     return f"<section{name}>\n<{tag}>{title}</{tag}>\n{said}{blocks}\n</section>"
+
+
+def _cards(screen: FirstScreen) -> str:
+    """The panes, each a card with its bars."""
+    cards = [
+        f'<section class="card"><h2>{escape(pane.title)}</h2>\n'
+        + "\n".join(
+            f"<table>{''.join(map(_html_row, items))}</table>"
+            if is_row
+            else "".join(map(_html_item, items))
+            for is_row, items in _runs(pane)
+        )
+        + "</section>"
+        for pane in screen.panes
+    ]
+    below = "".join(f'<p class="soft">{escape(each.text)}</p>' for each in screen.below)
+    return f'<div class="cards">\n{"".join(cards)}\n</div>\n{below}'
+
+
+def _html_item(item: Item) -> str:
+    if isinstance(item, ByMonth):
+        bars = (
+            f'<li><i style="height:{max(figure - _LOWEST_MONTH, 1) / 50:.2f}rem"></i>'
+            f"<span>{figure}</span>{escape(name)}</li>"
+            for name, figure in item.months
+        )
+        return f'<ol class="months">{"".join(bars)}</ol>'
+    assert isinstance(item, Line)
+    right = f" <span>{escape(item.right)}</span>" if item.right else ""
+    mark = f"<b>{escape(item.mark)}</b> " if item.mark else ""
+    text = f"{mark}{escape(item.text.strip())}{right}"
+    return f"<p{_given('class', item.level.replace(' ', '-'))}>{text}</p>"
+
+
+def _html_row(item: Item) -> str:
+    """A row of figures; a bar is drawn in its last cell: full, range and mark."""
+    tag = "th" if isinstance(item, Heading) else "td"
+    first, *others = map(escape, _cells(item))
+    cells = f"<{tag}>{first}</{tag}>"
+    cells += "".join(f'<{tag} class="n">{each}</{tag}>' for each in others)
+    if isinstance(item, Bar):
+        at = "" if item.tick is None else f"--at:{item.tick:.1%};"
+        style = f"{at}--full:{item.share:.1%};--until:{max(item.until, item.share):.1%}"
+        cells += f'<td class="bar"><i style="{style}"></i>{escape(item.note)}</td>'
+    level = item.level if isinstance(item, Bar | Row) else ""
+    return f"<tr{_given('class', level.replace(' ', '-'))}>{cells}</tr>"
 
 
 def _paragraph(text: str) -> str:
@@ -280,6 +388,16 @@ def _html_figure(picture: Picture) -> str:
         f"<figure><figcaption>{escape(picture.title)}</figcaption>"
         f'<div class="scroll">{drawn}</div>{table}</figure>'
     )
+
+
+def _folded(table: Table) -> str:
+    """A table; of a long one what is enough, all of it below."""
+    if not table.brief or len(table.brief) == len(table.rows):
+        return _html_table(table)
+    whole = _html_table(replace(table, title=""))
+    some = _html_table(table.in_brief)
+    more = f"All {len(table.rows)} rows"
+    return f"{some}\n<details><summary>{more}</summary>\n{whole}\n</details>"
 
 
 def _html_table(table: Table) -> str:

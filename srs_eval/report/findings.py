@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from srs_eval.advice import shown
-from srs_eval.advice.findings import Finding
-from srs_eval.advice.overview import Line
+from srs_eval.advice.findings import Finding, OfAll, Unanswered
 from srs_eval.advice.questions import OF_PRESETS, REGISTRY
-from srs_eval.advice.sentences import parameter_line, where_to_paste
+from srs_eval.advice.sentences import month_in_words, parameter_line, where_to_paste
 from srs_eval.advice.shown.costs import OF_DRAWS
+from srs_eval.advice.shown.parameters import what_to_do
 from srs_eval.advice.tables import SHARES, is_difference
 from srs_eval.advice.tables import Table as AnswerTable
 from srs_eval.advice.workload.estimate import Workload
@@ -36,66 +35,66 @@ def rows_closing(rows: str, with_option: bool) -> str:
     return _OF_ROWS[rows].format(f" (--rows {rows})" if with_option else "")
 
 
-def presets_section(lines: Sequence[Line]) -> list[Section]:
+def presets_section(answers: Sequence[Finding]) -> list[Section]:
     """What to do with each preset, with the parameters to paste."""
-    lines = [line for line in lines if line.question == OF_PRESETS and line.way]
-    if not lines:
-        return []
+    presets = of_presets(answers)
+    copied = [
+        Section(
+            f"Parameters for {each.subject}",
+            (where_to_paste(each), Code(parameter_line(each.parameters))),
+            folded=True,
+        )
+        for each in presets
+        if each.parameters is not None
+    ]
+    return [Section("Your presets", (presets_table(presets), *copied))] if presets else []
+
+
+def of_presets(answers: Sequence[Finding]) -> list[Finding]:
+    """What to do with each preset, and what is left out."""
+    of_all = (OfAll, Unanswered)
+    found = [each for each in answers if each.question == OF_PRESETS]
+    return [each for each in found if not isinstance(each.evidence, of_all)]
+
+
+def presets_table(presets: Sequence[Finding]) -> Table:
+    """What to do with each, and how sure that is."""
     sure = Column("how sure", note="that it is at least as good as leaving things as they are")
-    rows = ((line.title, line.way.capitalize(), line.text) for line in lines)
-    blocks: list[Block] = [Table.of("what-to-do", "", ("preset", "what to do", sure), rows)]
-    for line in lines:
-        if line.parameters is not None:
-            where = next(where_to_paste(each) for each in line.answers if each.parameters)
-            copied = (where, Code(parameter_line(line.parameters)))
-            blocks.append(Section(f"Parameters for {line.title}", copied, folded=True))
-    for number, line in enumerate(lines, start=1):
-        rests_on = [
-            evidence(replace(answer, parameters=None), f"{answer.question}-{number}")
-            for answer in line.answers
-        ]
-        blocks.append(Section(f"Why: {line.title}", _flat(rests_on), folded=True))
-    return [Section("Your presets", tuple(blocks))]
+    rows = ((each.subject, what_to_do(each), shown.line([each])) for each in presets)
+    return Table.of("what-to-do", "", ("preset", "what to do", sure), rows)
 
 
 def answers_section(
-    answers: Sequence[Finding] | str, rows: str, lines: Sequence[Line], workload: Workload | str
+    answers: Sequence[Finding], rows: str, workload: Workload | str
 ) -> list[Section]:
     """A line for each question, opened for what it rests on."""
-    if isinstance(answers, str):
-        return [Section("Answers", (answers,))]
     if not answers:
         return []
-    of_presets = {OF_PRESETS} if any(each.subject == "all presets" for each in answers) else set()
-    said = {
-        line.question: f"{line.title}: {line.text}" if line.question == "time" else line.text
-        for line in lines
-        if line.question in REGISTRY and line.question not in of_presets
-    }
-    preset_lines = [line for line in lines if line.question == OF_PRESETS and line.way]
-    stated = {id(answer) for line in preset_lines for answer in line.answers}
-    said_of_presets = {answer.question for line in preset_lines for answer in line.answers}
     blocks: list[Block] = []
+    untold: dict[str, list[str]] = {}
     for question, about in REGISTRY.items():
-        of_question = [
-            answer for answer in answers if answer.question == question and id(answer) not in stated
-        ]
-        if not of_question:
-            continue
-        subject = of_question[0].subject
-        first = "" if subject in _ALL or len(of_question) == 1 else f"{subject}: "
-        first += "".join(shown.sentences(of_question[0])[:1]).rstrip(".")
-        said_before = len(preset_lines) if question in said_of_presets else 0
-        rests_on = [
-            evidence(answer, f"{question}-{number}")
-            for number, answer in enumerate(of_question, start=1 + said_before)
-        ]
-        blocks.append(
-            Section(about.title, _flat(rests_on), folded=True, said=said.get(question, first))
-        )
+        found = [each for each in answers if each.question == question]
+        if found and isinstance(found[0].evidence, Unanswered):
+            untold.setdefault(shown.sentences(found[0])[0], []).append(about.title)
+        elif found:
+            rests_on = [evidence(each, f"{question}-{k}") for k, each in enumerate(found, start=1)]
+            blocks.append(Section(about.title, _flat(rests_on), folded=True, said=_said(found)))
     blocks += _workload(workload)
+    blocks += [f"{why} {' '.join(titles)}" for why, titles in untold.items()]
     blocks.append(rows_closing(rows, with_option=False))
     return [Section("Answers", tuple(blocks))]
+
+
+def _said(found: Sequence[Finding]) -> str:
+    """All that is found on a question, in a line."""
+    question, subject = found[0].question, found[0].subject
+    if question == "time":
+        return f"{month_in_words(subject)}: {shown.line(found)}"
+    if REGISTRY[question].line and question != OF_PRESETS:
+        return shown.line(found)
+    whole = next((each for each in found if each.subject in _ALL), found[0])
+    first = "" if whole.subject in _ALL or len(found) == 1 else f"{subject}: "
+    return first + "".join(shown.sentences(whole)[:1]).rstrip(".")
 
 
 def _flat(sections: Sequence[Section]) -> tuple[Block, ...]:
@@ -106,8 +105,6 @@ def _flat(sections: Sequence[Section]) -> tuple[Block, ...]:
 def evidence(answer: Finding, name: str) -> Section:
     """All that an answer says and rests on; `name` begins its tables' names."""
     blocks: list[Block] = list(shown.sentences(answer))
-    if answer.parameters is not None:
-        blocks.append(Code(parameter_line(answer.parameters)))
     blocks += [
         figures(table, f"{name}-{number}")
         for number, table in enumerate(shown.tables(answer), start=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 
 from srs_eval.advice import questions
 from srs_eval.advice.findings import Days, Finding, Month
-from srs_eval.advice.overview import Overview
+from srs_eval.advice.overview import Overview, answers_to
 from srs_eval.advice.questions import Asked
 from srs_eval.advice.shown import sentences, tables
 from srs_eval.advice.shown.memory import days_table
@@ -52,7 +52,6 @@ from srs_eval.report.inspection import inspect_log, summary_section
 from srs_eval.stats.intervals import Interval, calibration_graph
 from srs_eval.training.hyperparameters import Context
 
-_FIRST_ROWS = 15  # of a ranking in a forum, with one's own and the average
 _PICTURED = (
     "On the diagonal of the calibration, 90 % predicted is 90 % recalled; below it a model expects "
     "too much. Bars and bands are 95 % intervals, of the workload 90 % of the draws."
@@ -94,9 +93,11 @@ def learner_report(
     answers, state = _answers(asked, wanted, at, known), _answers(asked, ["day"], at, known)
     at("workload")
     costs_or_why = costs or _workload(log, context, at_once=bool(known))
-    rows = questions.rows_of(log, wanted)
-    overview = Overview(rows, answers=answers) if isinstance(answers, list) else None
-    lines = overview.lines if overview else []
+    if isinstance(costs_or_why, Workload):
+        at_a_glance = [costs_or_why.glance]
+    else:
+        at_a_glance = _answers(asked, asked_of & {questions.COSTS}, lambda _: None, known)
+    screen = Overview.told(log, [*answers, *state, *at_a_glance]).first_screen
     groups, results, own = run.groups(), run.results(), own_scheduler(log)
     best = groups[0].best if groups else None
     by_name = {each.name: each.words for each in run.configurations}
@@ -109,11 +110,11 @@ def learner_report(
     drawn = (*_calibration(shown), *_recall_by_month(predictor, of_months), *_curve(costs_or_why))
     return Document(
         _title(log, narrowed_to or {}, anonymous),
-        tuple(_lead(run, overview)),
+        tuple(f"{each.title} {each.short.text}" for each in screen.panes),
         (
-            *presets_section(lines),
+            *presets_section(answers),
             *([Section("In pictures", drawn, said=_PICTURED, side_by_side=True)] if drawn else []),
-            *answers_section(answers, rows, lines, costs_or_why),
+            *answers_section(answers, questions.rows_of(log, wanted), costs_or_why),
             *(
                 _group(group, f"{number}-" if len(groups) > 1 else "", run.so_far, own)
                 for number, group in enumerate(groups, start=1)
@@ -123,22 +124,20 @@ def learner_report(
             summary_section(inspect_log(log), with_notes=not anonymous),
             _card(run, protocol),
         ),
+        screen,
     )
 
 
 def _answers(
-    asked: Asked, wanted: Sequence[str], at: Callable[[str], None], known: Sequence[Finding]
-) -> list[Finding] | str:
+    asked: Asked, wanted: Iterable[str], at: Callable[[str], None], known: Sequence[Finding]
+) -> list[Finding]:
     """The answers to all questions, or why there are none."""
     found: list[Finding] = []
-    try:
-        for question in wanted:
-            at(question)
-            distinguished_by = questions.DAYS if question in questions.DAYS else (question,)
-            answers = [each for each in known if each.question in distinguished_by]
-            found += answers or questions.ask(question, asked)
-    except NotEnoughData as error:
-        return f"Too little data to answer: {error}."
+    for question in wanted:
+        at(question)
+        told_by = questions.DAYS if question in questions.DAYS else (question,)
+        answers = [each for each in known if each.question in told_by]
+        found += answers or answers_to(question, asked)
     return found
 
 
@@ -182,25 +181,12 @@ def _title(log: ReviewLog, narrowed_to: Mapping[str, str | None], anonymous: boo
     return f"{name}, {' and '.join(only)}" if only else name
 
 
-def _lead(run: Run, overview: Overview | None) -> list[str]:
-    """How well FSRS predicts, and which model predicts best."""
-    lead = []
-    if overview is not None:
-        models = (sentences(each)[0] for each in overview.of(questions.MODELS))
-        lead = [each for each in (overview.headline, *models) if each]
-    so_far = f" (so far: {run.so_far})" if run.so_far else ""
-    groups = run.groups()[:1]
-    return [*lead, *(f"{each.title}{so_far}: {each.answer}" for each in groups if each.answer)]
-
-
 # Ranking
 
 
 def _group(group: Group, prefix: str, so_far: str, scheduler: str | None) -> Section:
     names = [line.configuration.name for line in group.lines]
     own = names.index(scheduler) if scheduler in names else None
-    baseline = None if group.baseline is None else names.index(group.baseline.configuration.name)
-    brief = sorted({*range(min(_FIRST_ROWS, len(names))), *({own, baseline} - {None})})
     drawn = pictures.intervals(
         [line.configuration.words for line in group.lines],
         [("log loss", [_bounds(line.log_loss) for line in group.lines])],
@@ -211,8 +197,8 @@ def _group(group: Group, prefix: str, so_far: str, scheduler: str | None) -> Sec
     )
     blocks: list[Block] = [f"So far: {so_far}."] if so_far else []
     blocks += [group.answer] if group.answer else []
-    table = ranking_table(group)
-    blocks.append(replace(table, name=f"{prefix}ranking", title="", own=own, brief=tuple(brief)))
+    table = ranking_table(group, own)
+    blocks.append(replace(table, name=f"{prefix}ranking", title=""))
     if len(group.lines) > 1:
         title = "Log loss, the average as a line"
         blocks.append(Picture(f"{prefix}ranking", title, drawn))
@@ -308,9 +294,7 @@ def _curve(found: Workload | str) -> list[Picture]:
     return [Picture("workload", title, drawn, figures(tables(found.finding)[0], "workload-1"))]
 
 
-def _state(state: Sequence[Finding] | str) -> list[Section]:
-    if isinstance(state, str):
-        return [Section("Your days", (state,))] if state else []
+def _state(state: Sequence[Finding]) -> list[Section]:
     blocks: list[Block] = []
     for number, answer in enumerate(state, start=1):
         rests_on = evidence(answer, f"{answer.question}-{number}").blocks[1:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
@@ -73,7 +74,10 @@ def drawn(
     paint: Mapping[str, str] = _PLAIN,
     airy: bool = True,
 ) -> list[Text]:
-    """A pane's lines; what it can spare goes first where there is too little room."""
+    """A pane's lines; what it can spare goes first where there is too little room.
+
+    `airy`: as in the app, which has keys and fills its room.
+    """
     kept = list(pane.items)
     while True:
         blocks = _blocks(kept, width, height, paint, airy)
@@ -103,7 +107,8 @@ def _blocks(
     for item in items:
         match item:
             case Line():
-                blocks.append(_line(item, width, paint))
+                kept = item.right or (item.key if airy else "")
+                blocks.append(_line(replace(item, right=kept), width, paint))
             case Heading():
                 blocks.append([_heading(item, label, figures, bar, paint)])
             case Bar():

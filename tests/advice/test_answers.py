@@ -179,7 +179,9 @@ def test_narrowing_to_several_decks_or_presets(log: ReviewLog) -> None:
 def test_sentences_first_then_tables_of_80_columns(collection: Path, tmp_path: Path) -> None:
     before = collection.read_bytes()
     target = tmp_path / "answers.json"
-    done = program("compare", collection, "--params", "0.2" + ", 1.0" * 20, "--json", target)
+    done = program(
+        "compare", collection, "--params", "0.2" + ", 1.0" * 20, "--details", "--json", target
+    )
     assert done.returncode == 0, done.stderr
     assert collection.read_bytes() == before
     lines = done.stdout.splitlines()
@@ -230,7 +232,7 @@ def test_a_source_without_presets_or_with_chosen_rows_is_said(tmp_path: Path) ->
         assert done.returncode == 2
         assert says in done.stderr
         assert "give a collection" in done.stderr
-        done = main_here("compare", path, *options)
+        done = main_here("compare", path, *options, "--details")
         assert "(--rows benchmark)" in done.stdout
         done = main_here("compare", path, *options, "--json", "-")
         assert done.returncode == 0, done.stderr

@@ -16,6 +16,7 @@ from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import Unanswered
 from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.questions import OF_PRESETS, QUESTIONS, compare
+from srs_eval.advice.shown.parameters import what_to_do
 from srs_eval.advice.workload.estimate import Question, workload
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -170,9 +171,9 @@ def test_the_apps_lines_name_it(log: ReviewLog) -> None:
     presets = {line.title: line for line in found.lines if line.question == OF_PRESETS}
     assert presets.keys() == {"Preset 0", "Preset 1"}
     line = presets["Preset 1"]
-    assert (line.way, line.text) == ("repair", SENTENCE)
+    assert (what_to_do(line.answers[0]), shown.line(line.answers)) == ("repair", SENTENCE)
     for line in found.lines:
-        assert line.question == OF_PRESETS or "Preset 1" not in line.text
+        assert line.question == OF_PRESETS or "Preset 1" not in shown.line(line.answers)
 
 
 # The model that stands for the presets' parameters
@@ -245,7 +246,7 @@ def test_the_command_and_the_report_say_it_in_one_sentence(
     log = srs_eval.load(file)
     (name,) = (each.name for each in log.presets.values() if fault_of(each.parameters_in_force))
     says = f"{name} is left out: Anki does not run its more than 1,000 FSRS parameters"
-    assert main(["compare", str(file)]) == 0
+    assert main(["compare", str(file), "--details"]) == 0
     shown = capsys.readouterr().out
     assert " ".join(shown.split()).count(says) == 1
     assert "How often" in shown

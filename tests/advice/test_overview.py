@@ -34,7 +34,7 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.fsrs import how_well
 from srs_eval.advice.over_time import do_i_remember_enough, does_it_mean_it, was_i_predictable
-from srs_eval.advice.overview import Overview, _to_compile_side_by_side, overview
+from srs_eval.advice.overview import CANT_TELL, Overview, _to_compile_side_by_side, overview
 from srs_eval.advice.questions import (
     OF_PRESETS,
     REGISTRY,
@@ -49,7 +49,6 @@ from srs_eval.advice.sentences import (
     parameter_line,
     parsed_parameters,
 )
-from srs_eval.advice.shown.predicted import headline
 from srs_eval.advice.tables import Pane, Table
 from srs_eval.advice.workload.estimate import Question, Workload, at_a_glance, workload
 from srs_eval.app import Options, SrsEvalApp
@@ -89,6 +88,12 @@ def answered(log: ReviewLog) -> Overview:
     return found
 
 
+def said_first(found: Overview) -> str:
+    """How well FSRS predicts, in a sentence."""
+    (fit,) = found.of("fit")
+    return shown.sentences(fit)[0]
+
+
 # The engine's side
 
 
@@ -98,13 +103,12 @@ def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
     assert not found.waiting
     asked = {question for task in TASKS for question in task} - BESIDE
     assert asked <= {each.question for each in found.answers}
-    assert found.headline.startswith("FSRS")
     said = {each.question for line in found.lines for each in line.answers}
     assert said - BESIDE == asked - {"steps"}  # what can't be told yet is one line
-    assert all(line.text and line.answers for line in found.lines)
+    assert all(shown.line(line.answers[-1:]) for line in found.lines)
     presets = [line for line in found.lines if line.question == OF_PRESETS]
     assert len(presets) == 2  # those in use, of three
-    assert all("of 100" in line.text and line.way for line in presets)
+    assert all("of 100" in shown.line(line.answers[:1]) for line in presets)
 
 
 def test_without_presets_there_are_the_answers_that_need_none(log: ReviewLog) -> None:
@@ -112,10 +116,10 @@ def test_without_presets_there_are_the_answers_that_need_none(log: ReviewLog) ->
     assert found.rows == "benchmark"
     assert all(line.question != "split" for line in found.lines)
     (whole,) = (line for line in found.lines if line.question == OF_PRESETS)
-    assert (whole.title, whole.way) == ("all reviews", "optimize")
+    assert (whole.title, whole.answers[0].act) == ("all reviews", "optimize")
     assert whole.parameters is not None
     assert as_anki_runs(whole.parameters) == pytest.approx(whole.parameters)
-    assert all(line.text != "…" for line in found.lines)
+    assert all(line.answers for line in found.lines)
 
 
 def test_too_few_reviews_are_said_for_each_question(log: ReviewLog) -> None:
@@ -125,17 +129,17 @@ def test_too_few_reviews_are_said_for_each_question(log: ReviewLog) -> None:
     )
     found = answered(few)
     assert not found.waiting
-    assert all("too little data" in line.text for line in found.lines)
+    assert all("too little data" in shown.line(line.answers) for line in found.lines)
 
 
 def test_an_open_question_has_a_line_too() -> None:
     found = Overview.begun(make_log())
-    assert found.headline == ""
-    assert [line.text for line in found.lines] == ["…"] * len(found.lines)
+    assert not any(line.answers for line in found.lines)
     found.add(make_answers()[1:2])  # a preset's; more may come
     assert [line.title for line in found.lines[:2]] == ["Default", "FSRS for you?"]
-    assert found.lines[0].way == "optimize"
-    assert found.lines[0].text == "●●●●● sure, 97 of 100"
+    (finding,) = found.lines[0].answers
+    assert finding.act == "optimize"
+    assert shown.line([finding]) == "●●●●● sure, 97 of 100"
 
 
 @pytest.mark.parametrize("missing", [True, False])
@@ -173,7 +177,7 @@ def test_the_fixture_is_answered() -> None:
     found = answered(srs_eval.load(shared_or_skip("anki", "fixtures", "collection.anki2")))
     lines = {line.title: line for line in found.lines}
     vocabulary = lines["Vocabulary"]
-    assert vocabulary.way != "keep"
+    assert vocabulary.answers[0].act != "keep"
     assert vocabulary.parameters is not None
     line = parameter_line(vocabulary.parameters)
     assert parsed_parameters(line) == pytest.approx(vocabulary.parameters, abs=5e-5)
@@ -184,8 +188,8 @@ def test_the_fixture_is_answered() -> None:
     assert in_force.rows[0][0] == "new"
     assert in_force.rows != optimized.rows
     assert len(shown.tables(noise)[0].rows) == 21
-    assert lines["When FSRS says"].text.startswith("90 %, you recall 8")
-    assert found.headline.startswith("FSRS predicts you well: ")
+    assert shown.line(lines["When FSRS says"].answers).startswith("90 %, you recall 8")
+    assert said_first(found).startswith("FSRS predicts you well: ")
 
 
 # The screens
@@ -285,7 +289,7 @@ def test_suspended_cards_are_evaluated_all_the_same(log: ReviewLog) -> None:
     suspended = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
     found = answered(replace(log, cards=suspended))
     assert (found.rows, found.gone) == ("benchmark", True)
-    assert found.headline.startswith("FSRS predicts you")
+    assert said_first(found).startswith("FSRS predicts you")
     assert {line.title for line in found.lines} >= {"FSRS for you?", "all reviews"}
     assert not Overview.begun(log).gone
 
@@ -340,14 +344,15 @@ def test_too_few_reviews_for_anything_are_said_once(log: ReviewLog) -> None:
     found = answered(replace(log, entries=replace(log.entries, **first)))
     evaluated = next(each.interval for each in found.of("fit"))
     assert evaluated is not None
-    left = ("costs", "often", "split", "health", WRONG, OF_PRESETS)
+    left = (CANT_TELL, "costs", "often", "split", "health", WRONG, OF_PRESETS)
     others = (line for line in found.lines if line.question not in left)
-    said = " ".join([found.headline, *(line.text for line in others)])
+    lines = [shown.line(line.answers) for line in others]
+    said = " ".join([said_first(found), *lines])
     assert set(re.findall(r"[\d,]*\d", said)) == {
         f"{1_000 - evaluated.reviews:,}",
         str(20 - evaluated.days),
     }
-    (split,) = (line.text for line in found.lines if line.question == "split")
+    (split,) = (shown.line(line.answers) for line in found.lines if line.question == "split")
     assert split.startswith("Let your 2 presets share parameters for now: ")
 
 
@@ -398,10 +403,10 @@ def _fit(
 @pytest.mark.parametrize("alone", ["better", "worse", "as good", "can't tell yet"])
 def test_whether_to_change_leads_to_one_act(alone: str) -> None:
     """That the defaults would not do is why parameters are pasted, no second thought."""
-    said = headline(_fit("well", True, "better", alone))
-    assert said.count(".") == 1
-    assert said.startswith("Change to FSRS? Yes, with parameters fitted to you")
-    assert ("its defaults alone" in said) == (alone != "better")
+    told = shown.sentences(_fit("well", True, "better", alone))[0]
+    assert told.count(".") == 1
+    assert told.startswith("Change to FSRS? Yes, with parameters fitted to you")
+    assert ("its defaults alone" in told) == (alone != "better")
 
 
 def test_a_row_without_a_verdict_has_a_dot_of_its_own() -> None:
@@ -421,7 +426,7 @@ def test_one_reason_for_all_questions_has_one_line() -> None:
     found = Overview("anki")
     found.add([unanswered(each, "too little data, no usable reviews") for each in questions])
     (line,) = found.lines
-    assert line.text == "Can't tell: too little data, no usable reviews."
+    assert shown.line(line.answers) == "Can't tell: too little data, no usable reviews."
     some = Overview("anki", waiting=["day"], answers=list(found.answers))
     assert len(some.lines) > 1
 
@@ -445,8 +450,6 @@ def test_whether_to_change_to_fsrs_is_said_first(log: ReviewLog) -> None:
     found = Overview("benchmark")
     found.add([said, unanswered("models", "of no matter here")])
     assert found.lines[0].title == "FSRS for you?"
-    assert found.lines[0].text.startswith("better than SuperMemo SM-15 (")
-    assert "than your average (" in found.lines[0].text
 
 
 def test_ones_own_parameters_are_said_before_what_a_fit_would_add(log: ReviewLog) -> None:
@@ -476,9 +479,9 @@ def test_ones_own_parameters_are_said_before_what_a_fit_would_add(log: ReviewLog
 )
 def test_no_figure_of_a_few_reviews(reviews: int, says: str) -> None:
     """It would be read as praise; and nobody saves more than all of a loss."""
-    said = headline(_fit("can't tell", reviews=reviews))
-    assert says in said
-    assert ("(41 … 100 %)" in said) == (reviews == 4_000)
+    told = shown.sentences(_fit("can't tell", reviews=reviews))[0]
+    assert says in told
+    assert ("(41 … 100 %)" in told) == (reviews == 4_000)
 
 
 def test_the_latest_month_is_that_of_the_last_review(log: ReviewLog) -> None:
@@ -568,7 +571,9 @@ def test_whether_fsrs_is_right_is_said_of_presets_together() -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_what_another_retention_costs_is_a_line(simulated_collection: Path, enabled: bool) -> None:
+def test_what_another_retention_costs_is_said_at_a_glance(
+    simulated_collection: Path, enabled: bool
+) -> None:
     """Also of who has not turned FSRS on: it is what they would ask before they do."""
     log = srs_eval.load(simulated_collection)
     answer = at_a_glance(
@@ -578,49 +583,6 @@ def test_what_another_retention_costs_is_a_line(simulated_collection: Path, enab
     assert 0 < float(str(rows["0.85"][2])) < float(str(rows["0.90"][2]))
     assert [row[1] for row in rows.values()].count("now") == 1
     assert ("SM-2" in rows) == (not enabled)
-    line = shown.line([answer])
-    assert line.startswith(f"{answer.subject}: ~")
-    assert (f"~{rows['0.85'][2]} at 85 %" in line) == (not enabled)
-    assert ("were FSRS on" in line) == (not enabled)
-    assert (" now (w works out" in line) == enabled
-    assert "SM-2 as now" not in line
-
-
-@pytest.mark.parametrize(
-    ("done", "now", "schedule", "says"),
-    [
-        (
-            *(0, 52.0, "the parameters in force"),
-            "~52 now (w works out what optimizing and other retentions change)",
-        ),
-        (
-            *(2, 52.0, "the parameters in force"),
-            "~52 now; once optimized 87 (79-95) at 92 %, 46 (42-51) at 85 % "
-            "(90 % ranges, w tells more)",
-        ),
-        (
-            *(0, None, "the parameters in force"),
-            "~87 at 92 % (now), ~46 at 85 %, once optimized (a first estimate, w tells more)",
-        ),
-        (
-            *(0, 52.0, "SM-2"),
-            "~46 at 85 %, ~70 at 90 %, were FSRS on and once optimized "
-            "(a first estimate, w tells more)",
-        ),
-        (
-            *(2, 52.0, "SM-2"),
-            "46 (42-51) at 85 %, 70 (63-76) at 90 %, were FSRS on and once optimized; SM-2 as now "
-            "~52, with the same cards (90 % ranges, w tells more)",
-        ),
-    ],
-)
-def test_the_load_of_now_is_not_that_of_optimized_parameters(
-    done: int, now: float | None, schedule: str, says: str
-) -> None:
-    found = make_costs("Words", 0.92, 3.48, done)
-    as_now = None if now is None else (now, 17.0, 900.0, 0.9, 0.0)
-    found = replace(found, as_now=as_now, schedule=schedule)
-    assert shown.line([found.glance]) == f"Words: {says}"
 
 
 async def test_closing_asks_while_questions_are_open(tmp_path: Path) -> None:

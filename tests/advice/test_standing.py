@@ -117,7 +117,7 @@ def test_the_command_and_the_app_say_the_same(collection: Path) -> None:
     found.add(compare(log, questions=(STANDING,)), (STANDING,))
     (line,) = (line for line in found.lines if line.question == STANDING)
     assert line.title == "Where you stand"
-    assert line.text in " ".join(done.stdout.split())
+    assert shown.line(line.answers) in " ".join(done.stdout.split())
     assert "Where do I stand?" in done.stdout
     assert "--rows benchmark" in done.stdout
 

@@ -155,9 +155,6 @@ def test_todays_schedule_is_said_of_the_same_cards(
     made = document(found)
     assert made["now"]["reviews"] == now[REVIEWS]
     assert made["schedule"] == ("SM-2" if is_off else "the parameters in force")
-    text = line([found.glance])
-    assert (f"SM-2 as now ~{stated}, with the same cards" in text) == is_off
-    assert (f"~{stated} now" in text) == (not is_off)
 
 
 def test_the_first_screen_has_the_same_figures(log: ReviewLog, off: ReviewLog) -> None:
@@ -189,9 +186,6 @@ def test_overdue_cards_are_said_with_what_they_cost(log: ReviewLog, stages: list
     assert says in said(later)
     assert says in " ".join(sentences(later.glance))
     assert document(later)["backlog"] == {"reviews": reviews, "minutes": minutes}
-    assert "overdue" not in line([stages[0].glance])
-    much = replace(later, overdue=4_339, backlog=(2_595.0, 1_910.0))
-    assert "; 4,339 overdue cards take 1,910 minutes (w works out" in line([much.glance])
     slight = replace(later, backlog=(3.0, 0.5))
     assert "not enough to be felt" in said(slight)
 
@@ -263,9 +257,6 @@ def test_a_first_estimate_compares_nothing_with_now(log: ReviewLog, off: ReviewL
         both = "once optimized to all", f"While {schedule} go"
         assert sum(words in said(first) for words in both) == 1
         assert all(words in said(last) for words in both)
-        assert not ("once optimized" in line([first.glance]) and " now" in line([first.glance]))
-        assert "once optimized" in line([last.glance])
-        assert " now" in line([last.glance])
         assert "holds cards back" not in said(replace(first, limit=1))
 
 

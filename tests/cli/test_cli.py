@@ -429,7 +429,7 @@ def test_why_presets_cannot_be_evaluated_is_one_sentence(
     path.write_bytes(collection.read_bytes())
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("update cards set queue = -1")
-    assert main(["compare", str(path)]) == 0
+    assert main(["compare", str(path), "--details"]) == 0
     out, said = capsys.readouterr()
     assert "Which model predicts best?" in out
     assert len(said.splitlines()) == 1
@@ -660,3 +660,47 @@ def test_flags_that_mean_nothing_for_a_data_set(
     err = capsys.readouterr().err
     assert "data set" in err
     assert flags[0] in err
+
+
+def test_a_ranking_is_folded_below_the_five_questions(
+    collection: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ["run", str(collection), "--models", "AVG,90%,SM2,MOVING-AVG", "--jobs", "0"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("srs_eval.report.export._FIRST", 2)
+        assert main(run) == 0
+        folded = capsys.readouterr().out
+        assert main([*run, "--all-models"]) == 0
+        whole = capsys.readouterr().out
+    for title in ("1 What to do", "5 Anything wrong?"):
+        assert folded.index(title) < folded.index("Evaluated on")
+    assert "1 more: --all-models" in folded
+    assert "y copies" not in folded
+    assert "--all-models" not in whole
+    assert len(whole.splitlines()) == len(folded.splitlines())
+
+
+def test_a_report_is_opened_and_told_in_short(
+    collection: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
+    export = ["export", str(collection), "--models", "AVG,90%", "--jobs", "0"]
+    assert main([*export, "--open"]) == 2
+    assert "add --html FILE" in capsys.readouterr().err
+    page = tmp_path / "report.html"
+    assert main([*export, "--html", str(page), "--open", "--short"]) == 0
+    short, told = capsys.readouterr()
+    assert opened == [page.as_uri()]
+    assert f'open "{page}" yourself' in told  # no browser took it
+    lines = short.splitlines()
+    assert 10 <= len(lines) <= 15
+    assert lines[2].startswith("- **What to do**: ")
+    first, _, others = page.read_text("utf-8").partition("<h2>Your presets")
+    assert first.count('class="card"') == 5
+    assert "AVG" not in first
+    assert "average" in others

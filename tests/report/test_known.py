@@ -45,7 +45,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         noted.append(question)
         return ask(question, asked)
 
-    monkeypatch.setattr("srs_eval.report.learner.questions.ask", noting)
+    monkeypatch.setattr("srs_eval.advice.overview.ask", noting)
     return noted
 
 

@@ -163,7 +163,7 @@ def test_what_is_enough_for_a_forum() -> None:
     assert "**Hard?** used as it should be" in text
     assert "evidence" not in text
     assert "<pre>0.1, 2.3</pre>" in html
-    assert html.count('<tr class="own"><td>d</td>') == 2
+    assert html.count('<tr class="own"><td>d</td>') == 4  # in brief, and unfolded
     assert '<th scope="col" class="n minor">' in html
 
 

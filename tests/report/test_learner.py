@@ -107,7 +107,7 @@ def test_months_add_up() -> None:
 @pytest.fixture
 def nothing_asked(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """No question is worked on."""
-    monkeypatch.setattr("srs_eval.report.learner._answers", lambda *_: "")
+    monkeypatch.setattr("srs_eval.report.learner._answers", lambda *_: [])
     monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
     return monkeypatch
 
@@ -125,9 +125,7 @@ def test_a_ranking_of_what_has_finished_so_far_says_so(
 
     for event in evaluate(log, resolve("AVG,MOVING-AVG"), use_cache=False, jobs=0):
         run.apply(event)
-    lead, _, ranked = report().lower().partition("\n## ")
-    assert said in lead
-    assert said in ranked
+    assert report().lower().count(said) == 1
     for event in evaluate(log, resolve("90%"), use_cache=False, jobs=0):
         run.apply(event)
     assert "so far" not in report().lower()
@@ -169,7 +167,7 @@ def test_parameters_to_paste_are_said_once(nothing_asked: pytest.MonkeyPatch) ->
     )
     document = learner_report(simulate_learner(5, 300).log(), Run(), Protocol())
     text = _markdown(document)
-    assert "| Words | Optimize |" in text
+    assert "| Words | optimize |" in text
     assert text.count("0.5000, 1.5000, 2.5000") == 1
     assert "<summary>Parameters for Words</summary>" in text
     assert page(document).count("<pre>0.5000, 1.5000, 2.5000") == 1

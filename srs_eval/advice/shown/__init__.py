@@ -42,7 +42,7 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
     f.Standings: _Renderer(
         predicted.standing_sentences, predicted.standing_line, predicted.standing_tables
     ),
-    Workload: _Renderer(costs.sentences, costs.in_line, costs.tables),
+    Workload: _Renderer(costs.sentences, tables=costs.tables),
     TooFew: _Renderer(_unanswered),
     f.Buttons: _Renderer(habits.preview_sentences, tables=habits.preview_tables),
     f.Unanswered: _Renderer(_unanswered),
@@ -52,7 +52,7 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
     f.Calibration: _Renderer(memory.says_sentences, memory.says_line, memory.says_tables),
     f.Months: _Renderer(memory.time_sentences, memory.time_line, memory.time_tables),
     f.Habit: _Renderer(memory.habit_sentences, memory.habit_line),
-    f.Fit: _Renderer(predicted.fit_sentences, predicted.fit_line, predicted.fit_tables),
+    f.Fit: _Renderer(predicted.fit_sentences, tables=predicted.fit_tables),
     f.Health: _Renderer(predicted.health_sentences, predicted.health_line),
     f.Models: _Renderer(predicted.models_sentences, tables=predicted.models_tables),
     f.Often: _Renderer(habits.often_sentences, habits.often_line, habits.often_tables),
@@ -82,11 +82,6 @@ def sentences(finding: Finding) -> tuple[str, ...]:
 def tables(finding: Finding) -> tuple[Table, ...]:
     """The figures behind it."""
     return tuple(_of(finding).tables(finding))
-
-
-def act(finding: Finding) -> str:
-    """What is recommended of a preset's parameters, in two or three words."""
-    return parameters.ACTS.get(finding.act, finding.says)
 
 
 def document(finding: Finding) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -25,44 +25,9 @@ OF_DRAWS = (
     "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
     "for habits like those of so far."
 )
-_TOLD = (0.85, 0.90)  # desired retentions that a line tells beside today's
 _MOST_ROWS = 12  # of the table; with more retentions every fifth is shown
 _LEAST_MINUTES = 1.0  # that overdue cards must cost to be more than chance
-_MUCH = 60.0  # minutes that overdue cards must cost to be told at a glance
 _NEAR_LIMIT = 0.75  # of the limit of reviews a day: from here on it is reached on many days
-
-
-def in_line(findings: Sequence[Finding]) -> str:
-    """ "Default: 52 now; once optimized 77 (57-101) at 92 %, … (90 % ranges, …)".
-
-    With a first estimate nothing is compared that ranges could turn round: "Default: ~52 now (…)",
-    "Default: ~54 at 92 % (now), ~41 at 85 % (…)" where optimizing changes nothing.
-    """
-    found = of(findings[0], Workload)
-    about, known = "~", "a first estimate, w tells more"
-    if found.drawn:
-        about, known = "", "90 % ranges, w tells more"
-
-    def at(retention: float) -> str:
-        reviews = _within(found, found.at(retention), REVIEWS)
-        return f"{about}{reviews} at {100 * retention:.0f} %"
-
-    others = [each for each in _TOLD if each != found.desired]
-    asked = [found.desired, others[0]]
-    now = "" if found.as_now is None else f"~{_number(REVIEWS, found.as_now[REVIEWS])}"
-    if found.is_off:
-        both = ", ".join(map(at, sorted({*asked, *others})[:2]))
-        said = f"{both}, were FSRS on and once optimized"
-        said += f"; SM-2 as now {now}, with the same cards" if found.drawn else ""
-    elif now and not found.drawn:
-        said, known = f"{now} now", "w works out what optimizing and other retentions change"
-    elif now:
-        said = f"{now} now; once optimized {', '.join(map(at, asked))}"
-    else:
-        said = f"{at(asked[0])} (now), {at(asked[1])}, once optimized"
-    if found.backlog is not None and found.backlog[1] >= _MUCH:
-        said += f"; {counted(found.overdue, 'overdue card')} take {found.backlog[1]:,.0f} minutes"
-    return f"{found.preset}: {said} ({known})"
 
 
 def sentences(finding: Finding) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.sentences import by_when, dots, listed, sureness
 from srs_eval.advice.shown.checks import MARKS, check_line
+from srs_eval.advice.shown.parameters import is_worth, what_to_do
 from srs_eval.advice.shown.predicted import standing_line
 from srs_eval.advice.tables import Bar, ByMonth, FirstScreen, Heading, Item, Level, Line, Pane, Row
 from srs_eval.advice.workload.estimate import GLANCED, MINUTES, TooFew, Workload
@@ -54,7 +55,6 @@ _OTHERS: Mapping[str, str] = {
     **{"optimize": "Press Optimize", "one line": "A line of numbers"},
     **{"pooled": "A line of its own", "defaults": "Default numbers"},
 }
-_ROW = {"one line": "copy a line", "pooled": "copy a line", "defaults": "default numbers"}
 _GONE = "  Nearly all that you reviewed is suspended or deleted: this speaks of what it was."
 _NAME = 20  # columns of a preset's name in a sentence
 _MOST_CHECKS = 5
@@ -183,12 +183,8 @@ def _sure(act: str, chance: float | None) -> Line:
     return Line(act, level, "●", f"{sureness(probability)} {dots(probability)}")
 
 
-def _is_worth(finding: Finding) -> bool:
-    return finding.act != KEEP and (finding.probability or 0.0) >= LIKELY
-
-
 def _worth_most(presets: Sequence[Finding]) -> Finding | None:
-    worth = [each for each in presets if _is_worth(each)]
+    worth = [each for each in presets if is_worth(each)]
     gains = [(each.probability or 0.0) * (each.gain or 0.0) for each in worth]
     return worth[gains.index(max(gains))] if worth else None
 
@@ -213,7 +209,7 @@ def _same(chosen: Finding, presets: Sequence[Finding]) -> Iterator[Line]:
     """What other presets gain by: the same, or another act."""
     by_act: dict[str, list[str]] = {}
     for each in presets:
-        if each is not chosen and _is_worth(each):
+        if each is not chosen and is_worth(each):
             by_act.setdefault(each.act, []).append(_named(each.subject))
     said = [
         f"{'The same' if act == chosen.act != 'pooled' else _OTHERS[act]} for {listed(names)}."
@@ -228,8 +224,8 @@ def _where(finding: Finding, presets: int) -> Line:
     name = "" if presets > 1 or finding.subject == ALL_REVIEWS else f"preset {finding.subject} › "
     at = f"  Deck options › FSRS › {name}"
     if finding.act in _COPIED or finding.act == "defaults":
-        return Line(f"{at}FSRS parameters", right="y copies the line")
-    return Line(f"{at}Optimize", right="y copies the numbers")
+        return Line(f"{at}FSRS parameters", key="y copies the line")
+    return Line(f"{at}Optimize", key="y copies the numbers")
 
 
 # 2 Do I remember what I asked for?
@@ -436,7 +432,7 @@ def _presets(known: _Known) -> Pane:
     first = Line(_sharing(split, split.evidence))
     rows: list[Row] = []
     if split.evidence.parts > 1:  # those to change stay longest
-        found = sorted(known.presets, key=lambda each: not _is_worth(each))
+        found = sorted(known.presets, key=lambda each: not is_worth(each))
         rows = [replace(_row(each, known), spare=k) for k, each in enumerate(found, start=1)]
     short = Line(first.text.partition(" Keeping")[0])
     return Pane(TITLES[3], short, (first, *rows), questions)
@@ -463,7 +459,7 @@ def _row(finding: Finding, known: _Known) -> Row:
         part, desired = stated.evidence.parts[0], stated.evidence.desired
         remembered = f"{_of_100(part.recalled.estimate)} of {_of_100(desired or part.expected)}"
     stays_off = known.fit is not None and known.fit.act == "SM-2"
-    act = _ROW.get(finding.act, finding.act) if _is_worth(finding) and not stays_off else "leave"
+    act = "leave" if stays_off else what_to_do(finding)
     return Row((finding.subject, remembered, act), "" if act == "leave" else "fine")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from srs_eval.advice.findings import (
     DEFAULTS,
     KEEP,
+    LIKELY,
     NOW,
     OPTIMIZED,
     POOLED,
@@ -52,6 +53,7 @@ ACTS: Mapping[str, str] = {
     "left out": "repair",
     "": "see each preset",
 }
+_TO_DO = {"one line": "copy a line", "pooled": "copy a line", "defaults": "default numbers"}
 _DO: Mapping[str, str] = {
     KEEP: "Leave the parameters as they are",
     "optimize": "Press Optimize",
@@ -59,6 +61,18 @@ _DO: Mapping[str, str] = {
     "one line": "Copy the line below into this preset, the same for all that say so",
     "defaults": "Go back to the default parameters",
 }
+
+
+def is_worth(finding: Finding) -> bool:
+    """Whether to change a preset."""
+    return finding.act != KEEP and (finding.probability or 0.0) >= LIKELY
+
+
+def what_to_do(finding: Finding) -> str:
+    """ "optimize", "copy a line", "leave": with a preset."""
+    if isinstance(finding.evidence, LeftOut):
+        return "repair"
+    return _TO_DO.get(finding.act, finding.act) if is_worth(finding) else "leave"
 
 
 def named(candidate: str) -> str:

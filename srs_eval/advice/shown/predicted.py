@@ -55,18 +55,13 @@ def _range(saved: Interval, sign: int) -> str:
     return f"({low:.0f} … {high:.0f} %)".replace("-", "−")
 
 
-def headline(finding: Finding, below: bool = False) -> str:
-    """How well FSRS predicts, or whether to change to it; parameters may stand `below`."""
-    return _change(finding, below) or _how_well(finding)
-
-
-def _change(finding: Finding, below: bool = False) -> str:
+def _change(finding: Finding) -> str:
     """Whether to change to FSRS, of who schedules with something else; else ""."""
     found = of(finding, Fit)
     if found.now is None:
         return ""
     against, name = found.now, f"{_name(found.now)}, your scheduler"
-    how = "with the line below pasted" if below else "with parameters fitted to you"
+    how = "with parameters fitted to you"
     alone = {
         "worse": " (its defaults alone would be worse)",
         "as good": " (its defaults alone would be no better)",
@@ -106,20 +101,6 @@ def _how_well(finding: Finding) -> str:
         "no better": f"{name} {verb} you no better than your average does: {saved}.",
         "worse": f"{name} {verb} you worse than your average does: {saved}.",
     }[found.says]
-
-
-def fit_line(findings: Sequence[Finding]) -> str:
-    """ "better than SuperMemo SM-15 (16 … 31 %); better than your average (…), once optimized"."""
-    found = of(findings[0], Fit)
-    kinds = {each.kind for each in found.against}
-    other = "brought along" if "brought along" in kinds else "older scheduler"
-    stated = [_against(each) for kind in (other, "average") for each in found.of(kind)]
-    return f"{'; '.join(stated)}, once optimized"
-
-
-def _against(each: Against) -> str:
-    bounds = _range(each.saved, 1 if each.saved.estimate >= 0 else -1)
-    return f"{_THAN[each.verdict]} {_name(each)} {bounds}".rstrip()
 
 
 def fit_sentences(finding: Finding) -> list[str]:

@@ -5,27 +5,32 @@ Of the fixture, and of three people's files in the folder that SRS_EVAL_REAL nam
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import fields, is_dataclass
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import srs_eval
-from srs_eval.advice import shown
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.questions import OF_PRESETS
 from srs_eval.advice.sentences import times_in_100
+from srs_eval.advice.tables import FirstScreen, Line, Row
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.run import Run
 from srs_eval.report.document import Document, Section, Table
+from srs_eval.report.files import as_text as as_text_of
 from srs_eval.report.learner import learner_report
+from srs_eval.report.panes import as_text
 from tests.cli.program import main_here
 from tests.conftest import shared_or_skip
 
@@ -78,6 +83,19 @@ def words_of(value: Any) -> Iterator[str]:
         yield from (each for each in vars(value).values() if isinstance(each, str))
 
 
+def panes_printed(screen: FirstScreen) -> str:
+    """As the command line prints them without a terminal."""
+    console = Console(file=io.StringIO(), width=80, force_terminal=False)
+    console.print(as_text(screen, 80))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def only_panes(printed: str) -> str:
+    """Without what stands below them: a view that asks less knows less of what is untold."""
+    return printed[: printed.rindex("╯") + 1]
+
+
 def test_all_views_say_the_same(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,7 +105,8 @@ def test_all_views_say_the_same(
     target = tmp_path / "answers.json"
     done = main_here("compare", path, "--json", target)
     assert done.returncode == 0, done.stderr
-    text = " ".join(done.stdout.split())
+    printed, _, table = done.stdout.partition("\npreset ")
+    text = " ".join(main_here("compare", path, "--details").stdout.split())
     in_json = json.loads(target.read_text("utf-8"))["findings"]
     by_json: Said = {
         (each["question"], each["subject"]): (each["act"], each["probability"]) for each in in_json
@@ -105,14 +124,13 @@ def test_all_views_say_the_same(
     assert {key: by_app[key] for key in both} == {key: by_json[key] for key in both}
     asked = {question for question, _ in by_app}
     assert all(key in both for key in by_json if key[0] in asked - {"noise"})
-    lines = {(line.question, line.title): line for line in app.lines}
-    for question, subject in both:
-        probability = by_json[question, subject][1]
-        if question == OF_PRESETS and probability is not None:
-            line = lines[question, subject]
-            assert f"{times_in_100(probability)} of 100" in line.text
-            (finding,) = (each for each in app.of(question) if each.subject == subject)
-            assert line.way == shown.act(finding)
+    screen = app.first_screen
+    assert only_panes(printed) == only_panes(panes_printed(screen))
+    ran = main_here("run", path, "--models", "AVG", "--jobs", "0")
+    assert only_panes(ran.stdout.partition("Evaluated on")[0]) == only_panes(printed)
+    if screen.copied is not None:
+        copied = said_by([screen.copied])
+        assert copied.items() <= by_json.items()
 
     document = learner_report(log, Run(), Protocol(), tell=lambda *_: None)
     said = " ".join(" ".join(words_of(document)).split())
@@ -123,10 +141,24 @@ def test_all_views_say_the_same(
             assert each["sentences"][0].rstrip(".") in said
     left = "nothing is left to schedule"
     assert {text.count(left), said.count(left)} == {int("suspended" in path.name)}
-    (table,) = (each for each in _tables(document) if each.name == "what-to-do")
-    assert {row[0]: (row[1], row[2]) for row in table.rows} == {
-        line.title: (line.way.capitalize(), line.text) for line in app.lines if line.way
+    assert document.panes is not None
+    assert document.panes.panes == screen.panes
+    assert document.panes.copied == screen.copied
+    assert document.lead == tuple(f"{each.title} {each.short.text}" for each in screen.panes)
+    assert json.loads(as_text_of(document, "json"))["lead"] == list(document.lead)
+    html, markdown = (unescape(as_text_of(document, form)) for form in ("html", "md"))
+    for line in (each for pane in screen.panes for each in pane.items if isinstance(each, Line)):
+        assert line.text.strip() in html
+        assert line.text.strip() in markdown.replace("\\", "")
+    presets = [each for each in _tables(document) if each.name == "what-to-do"]
+    rows = {
+        each.cells[0]: each.cells[-1] for each in screen.panes[3].items if isinstance(each, Row)
     }
+    for name, act, sure in (row for each in presets for row in each.rows):
+        assert rows.get(str(name), act) == act
+        assert {*f"{act} {sure}".split()} <= {*table.split()}
+        probability = by_json[OF_PRESETS, str(name)][1]
+        assert probability is None or f"{times_in_100(probability)} of 100" in str(sure)
 
 
 def _tables(value: Any) -> Iterator[Table]:
