@@ -126,7 +126,7 @@ def pool(several: Sequence[Trials]) -> Trials:
     columns: dict[str, Any] = {
         each.name: np.concatenate([getattr(trials, each.name) for trials in shifted])
         for each in fields(Trials)
-        if each.name not in ("folds", "protocol", "_derived")
+        if each.name not in ("folds", "protocol", "log", "rows", "_derived")
     }
     return Trials(**columns, folds=(), protocol=several[0].protocol)
 
