@@ -163,7 +163,7 @@ def _told_by_others(findings: Sequence[Finding]) -> Iterator[Check]:
             for part in finding.evidence.parts:
                 if part.name == "mature cards":
                     check = Check("old cards", "not yet", subject=finding.subject)
-                    yield _evaluated(check, part.recalled, part.expected)
+                    yield _evaluated(check, part.recalled, part.expected, one_sided=True)
         elif isinstance(finding.evidence, Steps):
             said = [each for each in finding.evidence.steps if each.says != OPEN]
             wrong = [each for each in said if each.says != "as it is"]

@@ -30,6 +30,7 @@ from srs_eval.advice.candidates import (
 from srs_eval.advice.findings import (
     ACTS,
     DEFAULTS,
+    FEWEST_SHOWN,
     KEEP,
     NOW,
     OPEN,
@@ -72,6 +73,7 @@ from what FSRS could be fitted to."""
 _HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER)
 _FEWEST, _FEWEST_DAYS = 100, 5  # reviews that say something of a preset
 _FEWEST_TO_FIT = 64  # below, Anki's optimizer leaves nearly all as it is
+_SURE_OF_FEW = 0.9  # at most, that few reviews need no other parameters
 _FITTED = 400  # reviews from which on a fit is the learner's own
 
 
@@ -286,7 +288,7 @@ def _of_preset(
         "parameters",
         learner.name_of(group),
         ACTS[best.name] if is_change else KEEP,
-        probability=belief.probability if is_change else 1 - belief.probability,
+        probability=_surely(belief.probability, is_change, count),
         gain=belief.gain if is_change else 0.0,
         interval=own,
         parameters=None if fitted is None else tuple(fitted),
@@ -299,6 +301,13 @@ def _of_preset(
         },
         evidence=evidence,
     )
+
+
+def _surely(gains: float, is_change: bool, reviews: int) -> float:
+    """How sure the act is; of few reviews of one's own nothing but other people's experience is."""
+    if is_change:
+        return gains
+    return 1 - gains if reviews >= FEWEST_SHOWN else min(1 - gains, _SURE_OF_FEW)
 
 
 def _prior(

@@ -126,15 +126,14 @@ def _markdown(document: Document) -> str:
 
 
 def _in_brief(document: Document) -> str:
-    """The answers in a line each, then the best model, the reader's own and the baseline."""
-    panes = () if document.panes is None else document.panes.panes
-    said = [_headed(pane.title, pane.short.text.strip()) for pane in panes]
-    for table in (each for each in document.tables() if each.name in ("ranking", "1-ranking")):
-        texts = table.texts()
-        for place in sorted({0, table.own or 0, *table.faint} & set(range(len(texts)))):
-            yours = " (mine)" if place == table.own else ""
-            said.append(_escaped(f"{texts[place][0]}{yours}: log loss {texts[place][2]}"))
-    listed = "\n".join(f"- {each}" for each in said)
+    """The answers in a line each, how sure the act is, and what to do with each preset."""
+    said = []
+    for pane in () if document.panes is None else document.panes.panes:
+        sure = f" ({pane.short.right})" if pane.short.right else ""
+        said.append(f"- {_headed(pane.title, f'{pane.short.text.strip()}{sure}')}")
+        rows = [each.cells for each in pane.items if isinstance(each, Row)]
+        said += [f"    - {_escaped(': '.join((cells[0], ', '.join(cells[1:]))))}" for cells in rows]
+    listed = "\n".join(said)
     return f"**{_escaped(document.title)}**\n\n{listed}\n\n{MADE_BY}\n"
 
 

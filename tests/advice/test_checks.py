@@ -285,6 +285,13 @@ def test_it_needs_no_fit_of_its_own(log: ReviewLog, monkeypatch: pytest.MonkeyPa
     assert by_name(of(finding, Checks).checks)["leeches"].level == "fine"
 
 
+def test_old_cards_that_are_remembered_better_are_fine() -> None:
+    check = Check("old cards", "not yet")
+    better = checks._evaluated(check, Interval(0.99, 0.01, 600, 90), 0.9, one_sided=True)
+    worse = checks._evaluated(check, Interval(0.81, 0.02, 600, 90), 0.9, one_sided=True)
+    assert (better.level, worse.level) == ("fine", "look")
+
+
 def test_lines_fit_and_sentences_say_more() -> None:
     half = Interval(0.784, 0.02, 900, 90)
     of_all = [

@@ -186,7 +186,7 @@ def test_to_keep_is_sure_where_a_change_would_gain_next_to_nothing(
     assert "next to nothing new" in shown.sentences(finding)[1]
 
 
-@pytest.mark.parametrize(("entries", "sure"), [(300, "sure"), (600, "could go either way")])
+@pytest.mark.parametrize(("entries", "sure"), [(300, "likely"), (600, "could go either way")])
 def test_without_presets_all_reviews_have_one_act(log: ReviewLog, entries: int, sure: str) -> None:
     """A short history says little; of a tiny one, Anki's optimizer fits next to nothing."""
     assert log.entries is not None

@@ -699,6 +699,7 @@ def test_a_report_is_opened_and_told_in_short(
     assert f'open "{page}" yourself' in told  # no browser took it
     lines = short.splitlines()
     assert 10 <= len(lines) <= 15
+    assert "●)" in lines[2] or "○)" in lines[2]
     assert lines[2].startswith("- **What to do**: ")
     first, _, others = page.read_text("utf-8").partition("<h2>Your presets")
     assert first.count('class="card"') == 5

@@ -146,8 +146,6 @@ def _what_to_do(known: _Known) -> tuple[Pane, Finding | None]:
         return _pane(1, [Line(f"Nothing can be told{why}.", "not yet")], *questions), None
     off = fit is not None and fit.act in ("turn on", "SM-2")
     chosen = _worth_most(presets)
-    if off and chosen is None and len(presets) == 1 and presets[0].parameters:
-        chosen = presets[0]  # as sure as to turn FSRS on
     items: list[Item] = []
     if fit is not None and fit.act == "SM-2":
         chosen, items = None, [_sure("Leave FSRS off.", fit.probability)]

@@ -64,8 +64,9 @@ _DO: Mapping[str, str] = {
 
 
 def is_worth(finding: Finding) -> bool:
-    """Whether to change a preset."""
-    return finding.act != KEEP and (finding.probability or 0.0) >= LIKELY
+    """Whether to change a preset; where FSRS is turned on, it has to begin with some parameters."""
+    is_off = isinstance(finding.evidence, OfPreset) and finding.evidence.fsrs_is_off
+    return finding.act != KEEP and (is_off or (finding.probability or 0.0) >= LIKELY)
 
 
 def what_to_do(finding: Finding) -> str:
