@@ -98,7 +98,8 @@ def summarise(folder: str | Path) -> dict[str, Any]:
     return {
         "source": SOURCE,
         "note": "Per model: quantiles of each parameter, then of the number of evaluated "
-        "reviews and of the share of successes, at the levels; correlation of their normal scores. "
+        "reviews and of the share of successes, at the levels given; correlation of their normal "
+        "scores. "
         f"Users with at least {LEAST_REVIEWS:,} evaluated reviews.",
         "users": users,
         "levels": list(LEVELS),
