@@ -7,10 +7,9 @@ far. Parameters are w[0] ... w[6] as there; w[7] is no parameter but the least s
 
 from __future__ import annotations
 
-from srs_eval.models import Model
-from srs_eval.models._fsrs import LOG_09, S_MAX, with_least_stability
+from srs_eval.models._fsrs import LOG_09, S_MAX, early_version
 from srs_eval.training.elementwise import State, Value, clamp, exp, power, where
-from srs_eval.training.recurrent import RecurrentModel, Trainable
+from srs_eval.training.recurrent import RecurrentModel
 
 
 def forgetting_curve(t: Value, s: Value) -> Value:
@@ -32,11 +31,7 @@ def _lapse(rating: Value) -> Value:
 
 
 def _first(rating: Value, w: Value) -> State:
-    return (
-        clamp(w[0] * _ease(rating), w[7], S_MAX),
-        w[1] - rating + 3.0,
-        _lapse(rating),
-    )
+    return clamp(w[0] * _ease(rating), w[7], S_MAX), w[1] - rating + 3.0, _lapse(rating)
 
 
 def _next_d(d: Value, r: Value, rating: Value) -> Value:
@@ -84,20 +79,13 @@ _RECURRENT = RecurrentModel(
     constants=(0.01,),
     tie_order="quicksort",
 )
-_TRAINABLE = Trainable(with_least_stability(_RECURRENT))
 
 
 MODELS = (
-    Model(
+    early_version(
+        "1",
+        _RECURRENT,
         name="FSRSv1",
-        family="fsrs",
-        inputs="IL, G",
-        parameters=7,
-        source="srs-benchmark other.py, class FSRS1",
-        predict=_TRAINABLE.predict,
-        fit=_TRAINABLE.fit,
-        default=lambda context: list(_DEFAULT),
-        hyperparameters=_RECURRENT.hyperparameters,
         seconds_per_10k=0.0075,
         note="In v1 a failure sets S from the number of lapses alone.",
     ),

@@ -7,11 +7,10 @@ w[14] is no parameter but the least stability.
 
 from __future__ import annotations
 
-from srs_eval.models import Model
-from srs_eval.models._fsrs import S_MAX, with_least_stability
+from srs_eval.models._fsrs import S_MAX, early_version
 from srs_eval.models.fsrs1 import forgetting_curve
 from srs_eval.training.elementwise import State, Value, clamp, exp, power
-from srs_eval.training.recurrent import RecurrentModel, Trainable
+from srs_eval.training.recurrent import RecurrentModel
 
 
 def recall(t: Value, state: State, w: Value) -> Value:
@@ -74,20 +73,6 @@ _RECURRENT = RecurrentModel(
     constants=(0.01,),
     tie_order="quicksort",
 )
-_TRAINABLE = Trainable(with_least_stability(_RECURRENT))
 
 
-MODELS = (
-    Model(
-        name="FSRSv2",
-        family="fsrs",
-        inputs="IL, G",
-        parameters=14,
-        source="srs-benchmark other.py, class FSRS2",
-        predict=_TRAINABLE.predict,
-        fit=_TRAINABLE.fit,
-        default=lambda context: list(_DEFAULT),
-        hyperparameters=_RECURRENT.hyperparameters,
-        seconds_per_10k=0.009,
-    ),
-)
+MODELS = (early_version("2", _RECURRENT, name="FSRSv2", seconds_per_10k=0.009),)

@@ -7,12 +7,11 @@ there; w[13] is no parameter but the least stability.
 
 from __future__ import annotations
 
-from srs_eval.models import Model
-from srs_eval.models._fsrs import S_MAX, with_least_stability
+from srs_eval.models._fsrs import S_MAX, early_version
 from srs_eval.models.fsrs1 import forgetting_curve
 from srs_eval.models.fsrs2 import recall
 from srs_eval.training.elementwise import State, Value, clamp, exp, power
-from srs_eval.training.recurrent import RecurrentModel, Trainable
+from srs_eval.training.recurrent import RecurrentModel
 
 
 def _init_s(rating: Value, w: Value) -> Value:
@@ -75,20 +74,6 @@ _RECURRENT = RecurrentModel(
     constants=(0.01,),
     tie_order="quicksort",
 )
-_TRAINABLE = Trainable(with_least_stability(_RECURRENT))
 
 
-MODELS = (
-    Model(
-        name="FSRSv3",
-        family="fsrs",
-        inputs="IL, G",
-        parameters=13,
-        source="srs-benchmark other.py, class FSRS3",
-        predict=_TRAINABLE.predict,
-        fit=_TRAINABLE.fit,
-        default=lambda context: list(_DEFAULT),
-        hyperparameters=_RECURRENT.hyperparameters,
-        seconds_per_10k=0.009,
-    ),
-)
+MODELS = (early_version("3", _RECURRENT, name="FSRSv3", seconds_per_10k=0.009),)

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Model
 from srs_eval.models._fsrs import (
     S_MAX,
+    early_version,
     init_s,
     s0_fit,
     stability_after_failure,
     stability_after_success,
-    with_least_stability,
 )
 from srs_eval.training.elementwise import State, Value, clamp
-from srs_eval.training.recurrent import START, RecurrentModel, Trainable
+from srs_eval.training.recurrent import RecurrentModel
 
 
 def _forgetting_curve(t: Value, s: Value) -> Value:
@@ -92,20 +91,6 @@ RECURRENT = RecurrentModel(
 )
 # fmt: on
 fit_s0 = s0_fit(_DEFAULT, decay=1.0)
-_TRAINABLE = Trainable(with_least_stability(RECURRENT), fit_s0)
 
 
-MODELS = (
-    Model(
-        name="FSRSv4",
-        family="fsrs",
-        inputs="IL, G",
-        parameters=17,
-        source="srs-benchmark other.py, class FSRS4",
-        predict=_TRAINABLE.predict,
-        fit=_TRAINABLE.fit,
-        default=lambda context: list(_DEFAULT),
-        hyperparameters=(*RECURRENT.hyperparameters, START),
-        seconds_per_10k=0.0085,
-    ),
-)
+MODELS = (early_version("4", RECURRENT, fit_s0, name="FSRSv4", seconds_per_10k=0.0085),)

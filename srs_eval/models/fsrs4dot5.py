@@ -7,22 +7,16 @@ a day. Kept parameters have 6 decimals.
 
 from __future__ import annotations
 
-from srs_eval.models import Model
 from srs_eval.models._fsrs import (
     S_MAX,
+    early_version,
     s0_fit,
     stability_after_failure,
     stability_after_success,
-    with_least_stability,
 )
-from srs_eval.models.fsrs4 import (
-    NO_BOUND,
-    after_second_review,
-    first,
-    next_d,
-)
+from srs_eval.models.fsrs4 import NO_BOUND, after_second_review, first, next_d
 from srs_eval.training.elementwise import State, Value, clamp, minimum, power
-from srs_eval.training.recurrent import START, RecurrentModel, Trainable
+from srs_eval.training.recurrent import RecurrentModel
 
 _FACTOR = 19 / 81  # 0.9^(1 / -0.5) - 1
 
@@ -81,21 +75,15 @@ RECURRENT = RecurrentModel(
 )
 # fmt: on
 fit_s0 = s0_fit(_DEFAULT, decay=0.5, default_secs=_DEFAULT_SECS)
-_TRAINABLE = Trainable(with_least_stability(RECURRENT), fit_s0)
 
 
 MODELS = (
-    Model(
+    early_version(
+        "4dot5",
+        RECURRENT,
+        fit_s0,
         name="FSRS-4.5",
-        family="fsrs",
-        inputs="IL, G",
-        parameters=17,
-        source="srs-benchmark other.py, class FSRS4dot5",
-        predict=_TRAINABLE.predict,
-        fit=_TRAINABLE.fit,
-        default=lambda context: list(_DEFAULT),
         default_secs=lambda context: list(_DEFAULT_SECS),
-        hyperparameters=(*RECURRENT.hyperparameters, START),
         seconds_per_10k=0.0085,
     ),
 )
