@@ -308,7 +308,10 @@ def test_a_raising_model_is_recorded_and_tried_again(
                 patched.setitem(all_models(), "AVG", replace(average, online=raising))
             return here(dataset, tmp_path, "--users", "1-4", *more, models="AVG,90%")
 
-    assert batch(raises=True).returncode == 1
+    done = batch(raises=True)
+    assert done.returncode == 1
+    assert "failed: 1 x ValueError: no such memory" in done.stderr
+    assert "average" in done.stdout  # the others are told as ever
     raised = lines(tmp_path / "failed" / "AVG.jsonl")
     assert list(raised) == [3]
     assert raised[3]["reason"] == "ValueError: no such memory"

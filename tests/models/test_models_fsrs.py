@@ -300,7 +300,7 @@ def test_kernel_gradient_over_the_trie_is_torchs(name: str, kind: str, short: bo
     case = CASES[name]
     trials = simulated_trials(3, 700, Protocol(short=short))
     rng = np.random.default_rng(7)
-    rows = rng.permutation(len(trials))[:60]
+    rows = rng.permutation(len(trials))[:30]
     rows = rows[trials.sequence_length[rows] <= 15]
     assert short == bool((trials.sequence_length > trials.i - 1).any())
     weights = rng.uniform(0.25, 1, len(rows))

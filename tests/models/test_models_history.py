@@ -117,7 +117,7 @@ def test_linear_gradients(name: str, scale: float) -> None:
 )
 def test_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
     trials = simulated(short=True, secs=secs)
-    rows = np.arange(0, len(trials), 3)
+    rows = np.arange(0, len(trials), 9)
     weight = some_weights(len(rows))
     paths = act_r._make_paths(trials)
     part, _ = act_r._part(paths, trials, rows, weight)
@@ -150,7 +150,7 @@ def test_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
 )
 def test_dash_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
     trials = simulated(short=True, secs=secs)
-    rows = np.arange(0, len(trials), 2)
+    rows = np.arange(0, len(trials), 6)
     y, weight, at = trials.y[rows], some_weights(len(rows)), np.array(w)
     sums = dash._strength(dash._make_ages(trials), rows, at)
     got = (
@@ -235,7 +235,7 @@ def sbd_in_torch(trials: Trials, rows: np.ndarray, w: Tensor) -> Tensor:
 )
 def test_sbd_gradient(w: tuple[float, ...]) -> None:
     trials = simulated(short=True, secs=True)
-    rows = np.arange(0, len(trials), 7)
+    rows = np.arange(0, len(trials), 16)
     y, weight, at = trials.y[rows], some_weights(len(rows)), np.array(w)
     weight_of = np.zeros(len(trials))
     weight_of[rows] = weight

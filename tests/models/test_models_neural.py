@@ -984,6 +984,7 @@ def test_golden(name: str) -> None:
         assert result.metrics.log_loss == pytest.approx(theirs, abs=GOLDEN[name]), user
 
 
+@pytest.mark.slow
 def test_right_normalisation_is_better_on_a_plain_user() -> None:
     golden = shared_or_skip("golden")
     session = Session(open_dataset(golden / "dataset").load(102))
