@@ -25,7 +25,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import act_r, anki_sm2, dash, fsrs4, fsrs4dot5, hlr, sm2_trainable
+from srs_eval.models import act_r, anki_sm2, dash, fsrs4, hlr, sm2
 from srs_eval.models import logistic_regression as logistic
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.optimisers import quicksort_order
@@ -356,18 +356,18 @@ LOOPS = {
     "FSRSv4": Loop(
         _fsrs4(1.0, capped=False),
         _reviews,
-        lambda trials, train: fsrs4.fit_s0(trials, train, np.ones(len(train)), Context()),
-        list(fsrs4.RECURRENT.lower),
-        list(fsrs4.RECURRENT.upper),
+        lambda trials, train: fsrs4.fit_s0_v4(trials, train, np.ones(len(train)), Context()),
+        list(fsrs4.V4.lower),
+        list(fsrs4.V4.upper),
         frozen=4,
         trained_on=fsrs4.after_second_review,
     ),
     "FSRS-4.5": Loop(
         _fsrs4(0.5, capped=True),
         _reviews,
-        lambda trials, train: fsrs4dot5.fit_s0(trials, train, np.ones(len(train)), Context()),
-        list(fsrs4dot5.RECURRENT.lower),
-        list(fsrs4dot5.RECURRENT.upper),
+        lambda trials, train: fsrs4.fit_s0_v45(trials, train, np.ones(len(train)), Context()),
+        list(fsrs4.V45.lower),
+        list(fsrs4.V45.upper),
         decimals=6,
         frozen=4,
         trained_on=fsrs4.after_second_review,
@@ -401,9 +401,9 @@ LOOPS = {
     "SM2-trainable": Loop(
         _sm2(),
         _reviews,
-        _same(sm2_trainable.DEFAULT),
-        list(sm2_trainable.recurrent(S_MIN).lower),
-        list(sm2_trainable.recurrent(S_MIN).upper),
+        _same(sm2.DEFAULT),
+        list(sm2.recurrent(S_MIN).lower),
+        list(sm2.recurrent(S_MIN).upper),
     ),
     "Anki": Loop(
         _anki(),

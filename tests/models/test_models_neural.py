@@ -42,7 +42,7 @@ from srs_eval.training.trie import trie_batches
 from tests.conftest import shared_or_skip
 from tools.simulated import simulate_learner, write_dataset
 
-SMALL_NETWORKS = [gru.GRU, gru.RNN, gru.GRU_P, lstm.LSTM_489]
+SMALL_NETWORKS = [gru.GRU, gru.RNN, gru.GRU_P, gru.LSTM_489]
 GOLDEN = {
     "GRU": 2e-6,
     "GRU-P": 2e-6,

@@ -765,7 +765,7 @@ RECIPES: dict[str, Recipe] = {
     "GRU-P": Recipe(DAYS, _recurrent, gru.GRU_P, starts=2),
     "GRU-P-short": Recipe(SHORT, _recurrent, gru.GRU_P),
     "GRU-P-secs": Recipe(SECS, _recurrent, gru.GRU_P),
-    "LSTM-489": Recipe(DAYS, _recurrent, lstm.LSTM_489, rate=0.02),
+    "LSTM-489": Recipe(DAYS, _recurrent, gru.LSTM_489, rate=0.02),
     "NN-17": Recipe(DAYS, _nn17, starts=6),
     "NN-17-secs": Recipe(SECS, _nn17, starts=3),
     "Transformer": Recipe(DAYS, _transformer, epochs=24, rate=0.02, starts=2),
