@@ -165,14 +165,6 @@ def no_weights(model: str, names: Iterable[str], context: Context) -> InputError
     return InputError(f"{context.weights} holds no weights for {model}: no {listed}.")
 
 
-def write_weights(path: Path, tensors: Tensors, made: Mapping[str, str]) -> None:
-    """Write a weight file; `made` becomes the metadata, see above."""
-    from safetensors.numpy import save_file
-
-    arrays = {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()}
-    save_file(arrays, path, metadata=dict(made))
-
-
 @cache
 def _read(path: Path, changed_ns: int, size: int) -> Tensors:
     try:
