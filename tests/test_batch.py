@@ -176,12 +176,13 @@ def test_a_second_run_does_only_what_failed(
 
 
 @needs_proc
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_kill_9_at_any_moment_loses_nothing(
-    dataset: Path, undisturbed: Path, tmp_path: Path
+    times: int, dataset: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     chance = random.Random(7)
     kills = 0
-    for _ in range(2):
+    for _ in range(times):
         process = subprocess.Popen(
             command(dataset, tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
@@ -418,11 +419,20 @@ RAISES = {
 }
 
 
-@pytest.mark.parametrize(("code", "words"), RAISES.values(), ids=RAISES)
-@pytest.mark.parametrize("jobs", [0, 1])
+IN_WORKERS = {"exit 0", "base", "like an interrupt", "long", "exits when told", "no text"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "jobs"),
+    [
+        pytest.param(*case, marks=() if case[0] in IN_WORKERS or not case[1] else pytest.mark.slow)
+        for case in itertools.product(RAISES, (0, 1))
+    ],
+)
 def test_whatever_a_model_raises_is_its_failure(
-    code: str, words: str, jobs: int, loaded: Callable[..., Configuration], log: ReviewLog
+    kind: str, jobs: int, loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
+    code, words = RAISES[kind]
     slip = loaded(code, above=WICKED)
     found = outcomes(evaluate(log, [slip, *resolve("AVG")], jobs=jobs, first={"SLIP"}))
     assert isinstance(found["AVG"], Finished)
