@@ -188,8 +188,9 @@ class Configuration:
     @property
     def is_member(self) -> bool:
         """Whether another model combines its model with others."""
-        names = [name for each in all_models().values() for name in each.members]
-        return self.model in (_parse(name, name)[0] for name in names)
+        return any(
+            self.model.name in map(_model_of, each.members) for each in all_models().values()
+        )
 
     def matches(self, text: str) -> bool:
         """Whether its name, as a person or as a file has it, or its family has `text` in it."""
@@ -452,6 +453,12 @@ def _parse(name: str, shown: str) -> tuple[Model, dict[str, Any]]:
         f'There is no model "{shown}".'
         + (f" Did you mean {hint}?" if hint else " `srs-eval models` lists them all.")
     )
+
+
+@cache
+def _model_of(name: str) -> str:
+    """The name of a configuration's model."""
+    return _parse(name, name)[0].name
 
 
 def flags_of(suffixes: str) -> dict[str, Any] | None:
