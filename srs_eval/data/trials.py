@@ -186,7 +186,8 @@ def _filtered(
     columns = _sorted_columns(log, rows, protocol)
     columns = columns[(columns.button >= 1) & (columns.button <= 4)]
     if protocol.rows == "benchmark":
-        columns = columns[_count_in_card(columns.card_id) <= 2 * protocol.max_seq_len]
+        place = np.arange(len(columns.card_id)) - _start_of_card(columns.card_id)
+        columns = columns[place < 2 * protocol.max_seq_len]
     if not protocol.short:
         columns = columns[columns.elapsed_days != 0]
     first_of_card = _start_of_card(columns.card_id)
@@ -261,11 +262,6 @@ def _start_of_card(card_id: IntArray) -> IntArray:
         np.where(run_begins(card_id), np.arange(len(card_id)), 0)
     )
     return starts
-
-
-def _count_in_card(card_id: IntArray) -> IntArray:
-    """1 for a card's first row, 2 for its second ... (rows sorted by card)."""
-    return np.arange(len(card_id)) - _start_of_card(card_id) + 1
 
 
 def first_interval_outliers(

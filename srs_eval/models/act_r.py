@@ -22,14 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training.compile import Gradient, as_function, compiled, specialised
 from srs_eval.training.elementwise import LANES, Value, exp, log, minimum, where
-from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, adam
-from srs_eval.training.optimisers import quicksort_order
+from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, adam, sorted_by_length
 
 START = (0.176786766570677, 0.216967308403809, 0.254893976981164, -0.704205679427144, 0.025)
 _LEAST = np.array([0.001, 0.001, 0.001, -np.inf, 0.001])
@@ -249,19 +247,10 @@ def _gradient(part: _Part, w: FloatArray) -> FloatArray:
     return total
 
 
-def _clip(w: FloatArray) -> None:
-    np.clip(w, _LEAST, _MOST, out=w)
-
-
 def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """Fitted on the trials with at most `max_seq_len` reviews, their own included."""
     paths = trials.derived(_make_paths)
-    length = trials.sequence_length[train] + 1
-    short = length <= trials.protocol.max_seq_len
-    if not short.any():
-        raise NotEnoughData("no history is short enough to train on")
-    order = quicksort_order(length[short])
-    rows, weights = train[short][order], weights[short][order]
+    rows, weights = sorted_by_length(trials, train, weights, trials.protocol.max_seq_len - 1)
     size = BATCH_SIZE.integer(context, trials.protocol)
     batches = [
         _part(paths, trials, rows[at : at + size], weights[at : at + size])[0]
@@ -274,7 +263,8 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
         lambda w: _loss(everything, w),
         len(batches),
         context,
-        clip=_clip,
+        lower=_LEAST,
+        upper=_MOST,
     )
     return [round(x, 4) for x in w.tolist()]
 

@@ -29,19 +29,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training.compile import compiled
 from srs_eval.training.elementwise import Value, exp
-from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, Linear, adam
-from srs_eval.training.optimisers import quicksort_order
+from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, Linear, adam, sorted_by_length
 
 START = (0.2024, 0.5967, 0.1255, 0.6039, -0.1485, 0.572, 0.0933, 0.4801, 0.787)
 _START_SHORT = (-0.1766, 0.4483, -0.3618, 0.5953, -0.5104, 0.8609, -0.3643, 0.6447, 1.2815)
 _START_MCM = (0.2783, 0.8131, 0.4252, 1.0056, -0.1527, 0.6455, 0.1409, 0.669, 0.843)
 _START_ACT_R = (1.4164, 0.516, -0.0564, 1.9223, 1.0549)
+_LEAST_ACT_R = np.array([0.001, 0.001, -np.inf, -np.inf, -np.inf])
 
 _WINDOWS = (1.0, 7.0, 30.0, math.inf)  # days
 _TAU = (0.2434, 1.9739, 16.0090, 129.8426)  # days
@@ -212,21 +211,12 @@ def _strength(ages: _Ages, rows: IntArray, w: FloatArray) -> FloatArray:
     return result
 
 
-def _clip_act_r(w: FloatArray) -> None:
-    np.maximum(w[:2], 0.001, out=w[:2])
-
-
 def _fit_act_r(
     trials: Trials, train: IntArray, weights: FloatArray, context: Context
 ) -> list[float]:
     """Fitted on the trials with at most `max_seq_len` reviews before them."""
     ages = trials.derived(_make_ages)
-    length = trials.sequence_length[train]
-    short = length <= trials.protocol.max_seq_len
-    if not short.any():
-        raise NotEnoughData("no history is short enough to train on")
-    order = quicksort_order(length[short])
-    rows, weight = train[short][order], weights[short][order]
+    rows, weight = sorted_by_length(trials, train, weights, trials.protocol.max_seq_len)
     y = trials.y[rows]
     size = BATCH_SIZE.integer(context, trials.protocol)
 
@@ -242,7 +232,7 @@ def _fit_act_r(
         lambda w: float(compiled(_act_r_loss)(_strength(ages, rows, w), y, weight, w)),
         math.ceil(len(rows) / size),
         context,
-        clip=_clip_act_r,
+        lower=_LEAST_ACT_R,
     )
     return [round(x, 4) for x in w.tolist()]
 

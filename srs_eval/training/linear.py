@@ -155,6 +155,20 @@ class Linear:
         return batches.recall[:n]
 
 
+def sorted_by_length(
+    trials: Trials, train: IntArray, weights: FloatArray, longest: int
+) -> tuple[IntArray, FloatArray]:
+    """The rows that are trained on and their weights, by history length, ties in the order of
+    fsrs-optimizer 5. Raises NotEnoughData where all are longer than `longest`.
+    """
+    length = trials.sequence_length[train]
+    short = np.flatnonzero(length <= longest)
+    if not len(short):
+        raise NotEnoughData("no history is short enough to train on")
+    chosen = short[quicksort_order(length[short])]
+    return train[chosen], weights[chosen]
+
+
 def adam(
     start: FloatArray,
     gradient: Callable[[FloatArray, int], FloatArray],
@@ -162,7 +176,8 @@ def adam(
     n_batches: int,
     context: Context,
     *,
-    clip: Callable[[FloatArray], None] | None = None,
+    lower: FloatArray | float = -np.inf,
+    upper: FloatArray | float = np.inf,
 ) -> FloatArray:
     """Adam with a cosine schedule; the weights of the epoch with the least loss (k,).
 
@@ -188,8 +203,7 @@ def adam(
             mean += 0.1 * (slope - mean)
             square += 0.001 * (slope * slope - square)
             w -= adam_step(current, mean, square, 1 - 0.9**step, math.sqrt(1 - 0.999**step))
-            if clip is not None:
-                clip(w)
+            np.clip(w, lower, upper, out=w)
             context.tick(step / steps)
     if total_loss(w) < best_loss:
         best = w.copy()

@@ -36,7 +36,7 @@ from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, Int32Array, as_function, packed
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.hyperparameters import Context
-from srs_eval.training.optimisers import permutations
+from srs_eval.training.optimisers import permutations, quicksort_order
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
 _TAPED = ("success", "failure", "same_day")  # steps that leave something for their gradients
@@ -205,7 +205,13 @@ def fit_recurrent(
     size = model.batch_size or protocol.batch_size
     epochs = epochs or model.epochs
     if model.cut is None:
-        order = batched[_length_order(trials.sequence_length[batched], model.tie_order)]
+        length = trials.sequence_length[batched]
+        stable = model.tie_order == "stable"  # a radix sort
+        order = batched[
+            np.argsort(length.astype(np.int16), kind="stable")
+            if stable
+            else quicksort_order(length)
+        ]
         parts = [order[k : k + size] for k in range(0, len(order), size)]
     else:
         parts = model.cut(trials, batched, size)
@@ -362,14 +368,6 @@ class Trainable:
 def _values(model: RecurrentModel, parameters: Sequence[float] | FloatArray) -> FloatArray:
     """w: the parameters followed by the constants."""
     return np.array([*parameters, *model.constants], np.float64)
-
-
-def _length_order(lengths: IntArray, ties: Literal["stable", "quicksort"]) -> IntArray:
-    if ties == "stable":
-        return np.argsort(lengths.astype(np.int16), kind="stable")  # a radix sort
-    from srs_eval.training.optimisers import quicksort_order
-
-    return quicksort_order(lengths)
 
 
 def _scratch(

@@ -13,6 +13,7 @@ Segments and targets are padded to whole vectors; padding has weight 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,15 +110,7 @@ def history_trie(trials: Trials, same_day: bool = True) -> Trie:
 
     Without `same_day`, reviews of the same day are of the kind success or failure.
     """
-    return trials.derived(_with_same_day if same_day else _without_same_day)
-
-
-def _with_same_day(trials: Trials) -> Trie:
-    return _build(trials, same_day_below=1.0)
-
-
-def _without_same_day(trials: Trials) -> Trie:
-    return _build(trials, same_day_below=0.0)
+    return trials.derived(_MAKE[same_day])
 
 
 def _build(trials: Trials, same_day_below: float) -> Trie:
@@ -166,6 +159,9 @@ def _build(trials: Trials, same_day_below: float) -> Trie:
         segment_start=trie.segment_start[: _KINDS * levels + 1],
         pairs=pairs,
     )
+
+
+_MAKE = {same_day: partial(_build, same_day_below=float(same_day)) for same_day in (False, True)}
 
 
 def _contiguous(column: NDArray[Any], dtype: Any) -> NDArray[Any]:
