@@ -13,18 +13,13 @@ from srs_eval.cli.options import (
     SOME_FAILED,
     Evaluation,
     Flags,
-    JsonOption,
-    ModelsOption,
     Outputs,
-    RowsOption,
     Running,
     Source,
     check_targets,
     json_and_console,
     names_of,
     one_of,
-    option,
-    output_option,
     write,
 )
 from srs_eval.cli.research import refuse_rows_of_anki, say_tuned_on_user
@@ -96,11 +91,7 @@ def run(running: Running) -> int:
 def export(
     evaluation: Evaluation,
     outputs: Outputs,
-    anonymous: bool = output_option(
-        False,
-        "Number decks and presets instead of naming them, and do not name the file.",
-        "--anonymous",
-    ),
+    anonymous: bool = False,
 ) -> int:
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
     from srs_eval.advice.questions import REGISTRY
@@ -131,7 +122,7 @@ def export(
     return SOME_FAILED if run.failed else FINE
 
 
-def inspect(source: Source, json: JsonOption = None) -> int:
+def inspect(source: Source, json: str | None = None) -> int:
     """Tell what a file holds and which of its entries count, and change nothing."""
     from srs_eval.report.inspection import inspect_log, render_inspection
 
@@ -145,24 +136,11 @@ def inspect(source: Source, json: JsonOption = None) -> int:
 def compare(
     source: Source,
     equivalence: float,
-    params: list[str] | None = option(
-        None,
-        "Parameters of your own to compare, 17, 19 or 21 numbers; may be repeated.",
-        metavar='"0.21, 1.29, ..."',
-    ),
-    predictions: Path | None = option(
-        None,
-        "Further candidates from a file: CSV or parquet with review_id (or card_id and "
-        "time_ms), p, model.",
-        metavar="FILE",
-    ),
-    question: str = option(
-        "all",
-        "Which to answer.",
-        metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|wrong|all",
-    ),
-    details: bool = output_option(False, "Print what the answers rest on.", "--details"),
-    json: JsonOption = None,
+    params: list[str] | None = None,
+    predictions: Path | None = None,
+    question: str = "all",
+    details: bool = False,
+    json: str | None = None,
 ) -> int:
     """Should I change anything? What to do with each preset, and how sure that is.
 
@@ -257,26 +235,14 @@ def _of_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
 
 def workload(
     source: Source,
-    retention: str | None = option(
-        None,
-        "Desired retentions, 0.5 to 0.995; 0.70, 0.71 ... 0.99 if left out.",
-        metavar="0.8,0.85,0.9",
-    ),
-    days: int = option(365, "Number of days to simulate."),
-    new: int | None = option(None, "New cards a day; as many as of late if left out."),
-    after: int = option(0, "Begin after so many days without reviews.", metavar="DAYS"),
-    budget: float | None = option(None, "Minutes a day: how many days take more?", metavar="MIN"),
-    params: str | None = option(
-        None,
-        "Parameters in place of those in force, 17, 19 or 21 numbers.",
-        metavar='"0.21, 1.29, ..."',
-    ),
-    states: str = option(
-        "history",
-        "What you remember of each card now: from its history, or as Anki stored it.",
-        metavar="history|stored",
-    ),
-    json: JsonOption = None,
+    retention: str | None = None,
+    days: int = 365,
+    new: int | None = None,
+    after: int = 0,
+    budget: float | None = None,
+    params: str | None = None,
+    states: str = "history",
+    json: str | None = None,
 ) -> int:
     """What does a desired retention cost? Reviews and minutes a day, and how sure that is.
 
@@ -316,7 +282,7 @@ def workload(
 
 
 def state(
-    source: Source, equivalence: float, rows: RowsOption = "benchmark", json: JsonOption = None
+    source: Source, equivalence: float, rows: str = "benchmark", json: str | None = None
 ) -> int:
     """How much is your day? What your last answers say that your cards do not."""
     from srs_eval.advice.over_time import learner_state
@@ -333,7 +299,7 @@ def state(
     return FINE
 
 
-def demo(running: Running, models: ModelsOption = "fast") -> int:
+def demo(running: Running, models: str = "fast") -> int:
     """Evaluate a simulated learner's collection."""
     from srs_eval.data.paths import DEMO_FILE
 

@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from srs_eval.cli import folders, learner, research
+from srs_eval.cli import learner, research
 from srs_eval.cli.options import (
     BAD_INPUT,
     FINE,
     INTERRUPTED,
     SOME_FAILED,
-    JsonOption,
-    ModelFileOption,
     check_targets,
     command,
     json_and_console,
@@ -75,8 +73,8 @@ for _command in (
     command(learner.export),
     command(research.report, without=("short",)),
     command(research.audit, without=("png", "short")),
-    folders.results,
-    folders.dataset,
+    command(research.results),
+    command(research.dataset),
     command(learner.inspect),
     command(learner.compare),
     command(learner.workload),
@@ -296,16 +294,10 @@ def _meant(word: str) -> list[Model]:
     return [configuration.model for configuration in resolve(word)]
 
 
-@app.command()
 def models(
-    names: list[str] | None = typer.Argument(
-        None,
-        help="Models to describe; all are listed if left out. After `check`: models, or a "
-        "file of your own, to find mistakes in. `weights`: RWKV's files, and where they are.",
-        metavar="[check|weights] NAME|FILE",
-    ),
-    json: JsonOption = None,
-    model_file: ModelFileOption = None,
+    names: list[str] | None = None,
+    json: str | None = None,
+    model_file: list[Path] | None = None,
 ) -> int:
     """List every model, describe one, or check one: `srs-eval models check my_model.py`."""
     from srs_eval.models import load_model_file
@@ -333,6 +325,9 @@ def models(
                 "SM2 is a model, sm2 is the group."
             )
     return FINE
+
+
+app.command()(command(models))
 
 
 @app.command()

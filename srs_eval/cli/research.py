@@ -1,4 +1,4 @@
-"""Commands on many users: batches, their results, reports on them."""
+"""Commands on many users: their data sets, batches, folders of results, reports on them."""
 
 from __future__ import annotations
 
@@ -7,29 +7,21 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from srs_eval.cli.folders import say_environments, users_chosen
 from srs_eval.cli.options import (
     FINE,
     SOME_FAILED,
     Flags,
-    JobsOption,
-    ModelsOption,
-    NamesOption,
     Outputs,
-    SetupOption,
     Source,
+    check_targets,
+    json_and_console,
     names_of,
     one_of,
-    option,
-    output_option,
-    rows_option,
 )
 from srs_eval.data.errors import InputError, counted
-from srs_eval.report.console import BatchProgress, console_for, document_text, say
+from srs_eval.report.console import BatchProgress, console_for, document_text, say, show, spans
 
 if TYPE_CHECKING:
     from srs_eval.batch import Keeper
@@ -41,22 +33,7 @@ if TYPE_CHECKING:
     from srs_eval.training.hyperparameters import Context
 
 
-_UsersOption = Annotated[
-    str | None, rows_option(..., "Ids and ranges, all if left out.", metavar="1-1000,1005")
-]
-_MaxUserOption = Annotated[
-    int | None, rows_option(..., "Highest user id to include.", "--max-user-id")
-]
-_FreshOption = Annotated[bool, option(..., "Delete what is there first.", "--fresh")]
-
-
-def keep_options(
-    raw: bool = output_option(False, "Keep every prediction, as parquet.", "--raw"),
-    file: bool = output_option(False, "Keep every prediction with its history, as text.", "--file"),
-    plot: bool = output_option(
-        False, "Keep a picture of calibration for each user and configuration.", "--plot"
-    ),
-) -> dict[str, Keeper]:
+def keep_options(raw: bool = False, file: bool = False, plot: bool = False) -> dict[str, Keeper]:
     """What is kept of each unit besides its results."""
     from srs_eval.benchmark.result_files import raw_parquet, raw_table
     from srs_eval.report.pictures import calibration_png
@@ -70,31 +47,18 @@ def batch(
     flags: Flags,
     context: Context,
     keep: dict[str, Keeper],
-    dataset: str | None = typer.Option(
-        None,
-        help="Folder in the anki-revlogs-10k layout, or the name of a downloaded data set.",
-        metavar="DIR",
-        show_default=False,
-    ),
-    users: _UsersOption = None,
-    max_user_id: _MaxUserOption = None,
-    models: ModelsOption = "all",
-    setup: SetupOption = None,
-    out: Path = output_option(Path("results"), "Folder of the results."),
-    jobs: JobsOption = None,
-    engine: str = option(
-        "local", "Where it runs: local, dask-local or dask://HOST:PORT.", metavar="ENGINE"
-    ),
-    shard: str | None = rows_option(
-        None,
-        "Every Nth of the users only, from the Kth on: 3/16 is the third of 16 parts.",
-        metavar="K/N",
-    ),
-    names: NamesOption = "2025",
-    fresh: _FreshOption = False,
-    merge: list[Path] | None = option(
-        None, "Take over the results of another batch folder first; may be repeated.", metavar="DIR"
-    ),
+    dataset: str | None = None,
+    users: str | None = None,
+    max_user_id: int | None = None,
+    models: str = "all",
+    setup: Path | None = None,
+    out: Path = Path("results"),
+    jobs: int | None = None,
+    engine: str = "local",
+    shard: str | None = None,
+    names: str = "2025",
+    fresh: bool = False,
+    merge: list[Path] | None = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
     from srs_eval.batch import run_batch
@@ -109,7 +73,7 @@ def batch(
     opened = _opened(dataset, flags)
     if not is_engine(engine):
         raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")
-    chosen = users_chosen(opened, users, max_user_id)
+    chosen = _users_chosen(opened, users, max_user_id)
     configurations = _on_a_data_set(flags, models)
     if shard is not None and not (chosen := shard_of(chosen, shard)):
         say(f"No user falls to shard {shard}: nothing to do.")
@@ -126,7 +90,7 @@ def batch(
         names=names_of(names),
     )
     failed = _followed(events, out, lambda data: _say_tuned_on(flags.ledger, chosen, data))
-    say_environments(out)
+    _say_environments(out)
     if failed:
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
     _print_leaderboards(out, {each.name for each in configurations}, set(chosen))
@@ -192,32 +156,12 @@ def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) ->
 
 def report(
     outputs: Outputs,
-    folders: list[Path] = typer.Argument(
-        help="Folders of results, of `srs-eval batch` or of srs-benchmark.",
-        metavar="DIR...",
-        show_default=False,
-    ),
-    baseline: Path | None = option(
-        None, "Results of another run: tell what changed.", metavar="DIR"
-    ),
-    users: str = option(
-        "common",
-        "Means over the users that all have, or over each one's own.",
-        metavar="common|each",
-    ),
-    metric: str = option(
-        "LogLoss", "The metric that pairs, sizes and distributions are of.", metavar="NAME"
-    ),
-    columns: str = option(
-        "LogLoss,RMSE(bins),AUC",
-        "Columns of the tables: metrics of result files (ICI, smECE, ...) and seconds.",
-        metavar="A,B",
-    ),
-    average: str = option(
-        "user",
-        "Side by side: global, user, deck, card. All but user need predictions in raw/.",
-        metavar="A,B",
-    ),
+    folders: list[Path],
+    baseline: Path | None = None,
+    users: str = "common",
+    metric: str = "LogLoss",
+    columns: str = "LogLoss,RMSE(bins),AUC",
+    average: str = "user",
 ) -> int:
     """Tables, pairs and pictures of results of many users."""
     from srs_eval.report.dataset import dataset_report
@@ -239,20 +183,16 @@ def audit(
     flags: Flags,
     context: Context,
     outputs: Outputs,
-    dataset: str = typer.Argument(
-        help="Folder of a data set, or the name of a downloaded one.", show_default=False
-    ),
-    models: ModelsOption = "fast",
-    trials: int = option(
-        30, "Set-ups that are tried for each configuration, besides the published one.", min=1
-    ),
-    repeats: int = option(3, "Seeds that are evaluated, where a training has seeds.", min=1),
-    seed: int = option(0, "Random seed of the search.", min=0),
-    users: _UsersOption = None,
-    max_user_id: _MaxUserOption = None,
-    out: Path = output_option(Path("audit"), "Folder of what is found."),
-    jobs: JobsOption = None,
-    fresh: _FreshOption = False,
+    dataset: str,
+    models: str = "fast",
+    trials: int = 30,
+    repeats: int = 3,
+    seed: int = 0,
+    users: str | None = None,
+    max_user_id: int | None = None,
+    out: Path = Path("audit"),
+    jobs: int | None = None,
+    fresh: bool = False,
 ) -> int:
     """Does a ranking survive when every model's training is tuned alike?"""
     from srs_eval.batch import run_batch
@@ -262,7 +202,7 @@ def audit(
 
     opened = _opened(dataset, flags)
     outputs.check(out, opened.folder)
-    chosen = users_chosen(opened, users, max_user_id)
+    chosen = _users_chosen(opened, users, max_user_id)
     found: Audit | None = None
     finished = 0
     events = run_audit(
@@ -355,3 +295,175 @@ def say_tuned_on_user(ledger: Ledger | None, source: Source, log: ReviewLog) -> 
     if is_dataset(source.path):  # a file of one user does not tell of which data set it is
         fingerprint = survey(open_dataset(source.path))[0]
         _say_tuned_on(ledger, [log.user], fingerprint, "--user takes another")
+
+
+# --- folders of results and of data sets
+
+
+def results(
+    action: str,
+    folders: list[Path],
+    out: Path | None = None,
+    repair: bool = False,
+    take_what_is_whole: bool = False,
+) -> int:
+    """Check result folders, ours or srs-benchmark's, or make one of several of ours."""
+    from srs_eval.benchmark import check as results_check
+
+    if one_of("The action of results", action, ("check", "merge")) == "check":
+        if out is not None:
+            raise InputError("results check writes no folder: --out is for results merge.")
+        if take_what_is_whole:
+            raise InputError("--take-what-is-whole is for results merge.")
+    else:
+        if repair:
+            raise InputError("results merge mends nothing: --repair is for results check.")
+        if out is None:
+            raise InputError("results merge: name the folder that becomes of them with --out.")
+        try:
+            taken, lost = results_check.merge(folders, out, take_what_is_whole=take_what_is_whole)
+        except results_check.DamagedParts as error:
+            say(f"srs-eval: {error}")
+            return SOME_FAILED
+        say(f"{counted(taken, 'unit')} taken over; results are in {out / 'result'}")
+        if lost:
+            say(f"Damaged and left out: {lost}.")
+        _say_environments(out)
+        return FINE
+    left = 0
+    for folder in folders:
+        found = results_check.check(folder)
+        remaining = results_check.repair(folder, found) if repair else found
+        for each in found:
+            mended = f"; {each.remedy}" if each not in remaining else ""
+            hint = f" (--repair: {each.remedy})" if each.remedy and not repair else ""
+            show(f"{each.path}: {each.what}{mended}{hint}")
+        if not any(each.wrong for each in found):
+            show(f"{folder}: nothing is wrong")
+        left += sum(each.wrong for each in remaining)
+    return SOME_FAILED if left else FINE
+
+
+def dataset(
+    action: str,
+    folder: str,
+    users: str | None = None,
+    repo: str | None = None,
+    json: str | None = None,
+) -> int:
+    """Download a data set of many users, tell what a folder holds, or check every file of it."""
+    one_of("The action of dataset", action, ("info", "verify", "download"))
+    if repo is not None and action != "download":
+        raise InputError(f"dataset {action} reads what is there: --from is for dataset download.")
+    if json is not None and action != "info":
+        raise InputError(f"dataset {action} has no figures to write: --json is for dataset info.")
+    if action == "download":
+        return _download(folder, repo, users)
+    if action == "verify":
+        return _verify(folder, users)
+    if users is not None:
+        raise InputError("dataset info tells of all users: --users is for verify and download.")
+    from srs_eval.data.dataset_hub import describe
+    from srs_eval.data.datasets import open_dataset
+    from srs_eval.report.export import dataset_document, dataset_lines
+
+    opened = open_dataset(folder)
+    check_targets([opened.folder], json)
+    found = describe(opened)
+    if json_and_console(json, dataset_document(found)):
+        show("\n".join(dataset_lines(found)))
+    return FINE
+
+
+def _download(folder: str, repo: str | None, users: str | None) -> int:
+    from srs_eval.data import dataset_hub as hub
+    from srs_eval.data.datasets import datasets_folder
+
+    target = Path(folder).expanduser()
+    if folder in hub.KNOWN and not target.exists():
+        target = datasets_folder() / folder
+    repo = hub.usual_repo(target) if repo is None else repo
+    hub.refuse_misnamed(repo)
+    say(
+        f"{repo} goes to {target}. Its licence is between you and its owner ({hub.page_of(repo)}): "
+        "it lets you use the data and forbids to pass them on."
+    )
+    fetched, listed = 0, None
+    try:
+        with (
+            console_for(sys.stderr).status(f"Asking the hub for {repo} ...") as status,
+            closing(hub.download(repo, target, users)) as events,
+        ):
+            for event in events:
+                match event:
+                    case hub.Listed():
+                        listed = event
+                        say(
+                            f"{counted(len(event.users), 'user')}, "
+                            f"{counted(event.files, 'file')}, {event.bytes / 1e6:,.1f} MB"
+                        )
+                    case hub.Fetched():
+                        fetched += not event.was_there
+                        status.update(
+                            f"{event.files:,} of {listed.files if listed else 0:,} files, "
+                            f"{event.bytes / 1e6:,.1f} MB"
+                        )
+    except KeyboardInterrupt:
+        say("Interrupted: what has come stays, and the same command goes on from there.")
+        raise
+    assert listed is not None
+    there = listed.files - fetched
+    say(
+        f"{counted(fetched, 'file')} fetched, {there:,} {'was' if there == 1 else 'were'} there; "
+        "every hash is the hub's."
+    )
+    return FINE
+
+
+def _verify(folder: str, users: str | None) -> int:
+    from srs_eval.data.dataset_hub import check
+    from srs_eval.data.datasets import open_dataset
+
+    opened = open_dataset(folder)
+    chosen = _users_chosen(opened, users)
+    damaged: list[int] = []
+    hashes = 0
+    with (
+        console_for(sys.stderr).status("Reading ...") as status,
+        closing(check(opened, chosen)) as checked,
+    ):
+        for done, user in enumerate(checked, start=1):
+            hashes += user.hashes
+            for finding in user.findings:
+                show(f"{finding.path}: {finding.what}")
+            if user.findings:
+                damaged.append(user.user)
+            status.update(f"{done:,} of {len(chosen):,} users read")
+    known = f"{counted(hashes, 'file')} with the hub's hash" if hashes else "no hash to compare"
+    if not damaged:
+        show(f"{opened.folder}: {counted(len(chosen), 'user')} read, {known}: nothing is wrong")
+        return FINE
+    named = ",".join(map(str, damaged[:20])) + (",..." if len(damaged) > 20 else "")
+    raise InputError(
+        f"{counted(len(damaged), 'user')} of {len(chosen):,} cannot be used as they are ({known}): "
+        f"`srs-eval dataset download {folder} --users {named}` fetches what is not as on the hub."
+    )
+
+
+def _users_chosen(dataset: Dataset, users: str | None, max_user_id: int | None = None) -> list[int]:
+    """The users that options name; says who of them is not there. Raises InputError."""
+    from srs_eval.data.datasets import absent_users, select_users
+
+    chosen = select_users(dataset.users, users, max_user_id)
+    gaps = [] if users is None else absent_users(dataset.users, users, max_user_id)
+    if gaps:
+        say(f"Not in this data set, and left out: {spans(gaps)}.")
+    return chosen
+
+
+def _say_environments(out: Path) -> None:
+    """In what the parts of a folder's results differ that figures might depend on."""
+    from srs_eval.benchmark.setup import different_environments, read_setup
+
+    if different := different_environments(read_setup(out) or {}):
+        say(f"These results were not all made alike: {'; '.join(different)}.")
