@@ -121,12 +121,11 @@ def run_batch(
             )
             place = stack.enter_context(opening) if todo.tasks else None
             yield todo.planned(fingerprint, place, others, there, engine)
-            start = time.monotonic()
             if place is not None:
                 user_tasks = _UserTasks(
                     place, happenings, dataset, configurations, context, makers, session
                 )
-                due = start + publish_seconds
+                due = time.monotonic() + publish_seconds
                 try:
                     for unit in user_tasks.units(others, there):
                         done = todo.store(unit)
@@ -139,7 +138,7 @@ def run_batch(
                     stack.close()
                     for unit in user_tasks.left_over():
                         todo.store(unit)
-            yield Ended(seconds=time.monotonic() - start, **todo.counts)
+            yield Ended(**todo.counts)
         finally:
             store.publish(everything=True)
 

@@ -75,7 +75,6 @@ class Ended:
     done: int
     failed: int
     skipped: int
-    seconds: float
 
 
 BatchEvent = Planned | UnitDone | Ended

@@ -441,7 +441,6 @@ def _setups(audit: Audit) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for each in audit.tuned:
         for half, found in enumerate(each.found, start=1):
-            moved = ", ".join(f"{name} {way}" for name, (way,) in found.limits_moved.items())
             rows.append(
                 (
                     each.configuration.words,
@@ -451,17 +450,16 @@ def _setups(audit: Audit) -> Table:
                     setup_in_words(found.hyperparameters) if found.users else _NOBODY,
                     figure(found.published_log_loss),
                     figure(found.log_loss),
-                    moved or "none",
                     ", ".join(found.on_edge) or "none",
                 )
             )
         if any(found.users for found in each.found):
             best = setup_in_words(each.best)
-            rows.append((each.configuration.words, "best", None, None, best, *[None] * 4))
+            rows.append((each.configuration.words, "best", None, None, best, *[None] * 3))
     tuned = Column("tuned", note="held-out training rows")
     heads = (
         *("configuration", "half", "users", "trials"),
         Column("set-up", note="what is not as published"),
-        *(replace(tuned, title="published"), tuned, "limits moved", "on an edge"),
+        *(replace(tuned, title="published"), tuned, "on an edge"),
     )
     return Table.of("set-ups", "What each half of the users found", heads, rows)
