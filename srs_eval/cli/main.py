@@ -70,18 +70,18 @@ app = typer.Typer(
 app.command(hidden=True, name="open")(command(learner.open_or_run))
 for _command in (
     command(learner.run),
-    command(research.batch, keep=research.keep_options),
+    command(research.batch),
     command(learner.export),
     command(research.report, without=("short",)),
     command(research.audit, without=("png", "short")),
-    command(research.results),
-    command(research.dataset),
     command(learner.inspect),
     command(learner.compare),
     command(learner.workload),
     command(learner.state),
 ):
     app.command()(_command)
+app.add_typer(research.results, name="results")
+app.add_typer(research.dataset, name="dataset")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -35,26 +35,23 @@ FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
 
 
-def command(
-    function: Callable[..., Any], without: Sequence[str] = (), **others: Callable[..., Any]
-) -> Callable[..., Any]:
+def command(function: Callable[..., Any], without: Sequence[str] = ()) -> Callable[..., Any]:
     """A function as typer takes it: where a parameter is a group, with the group's options.
 
-    Groups go by the names of parameters, also in groups: those of `_GROUPS`, and `others`.
-    `without` names what of groups this command does not have. An option of the command itself
-    stands for the group's of its name, with another default.
+    Groups go by the names of parameters, also in groups (`_GROUPS`). `without` names what of groups
+    this command does not have. An option of the command itself stands for the group's of its name,
+    with another default.
     """
-    groups = {**_GROUPS, **others}
 
     def is_group(name: str, of: Callable[..., Any]) -> bool:
-        return name in groups and name not in without and groups[name] is not of
+        return name in _GROUPS and name not in without and _GROUPS[name] is not of
 
     def options_of(group: Callable[..., Any]) -> Iterator[inspect.Parameter]:
         for name, each in inspect.signature(group).parameters.items():
             if each.kind is inspect.Parameter.VAR_KEYWORD:
                 yield from (_option(flag, group) for flag in _flags())
             elif is_group(name, group):
-                yield from options_of(groups[name])
+                yield from options_of(_GROUPS[name])
             elif name not in without:
                 yield _option(each, group)
 
@@ -64,7 +61,7 @@ def command(
             if each.kind is inspect.Parameter.VAR_KEYWORD:
                 given |= {flag.name: values[flag.name] for flag in _flags()}
             elif is_group(name, group):
-                given[name] = made(groups[name], values)
+                given[name] = made(_GROUPS[name], values)
             elif name in values:
                 given[name] = values[name]
         return group(**given)
@@ -97,7 +94,7 @@ def _option(parameter: inspect.Parameter, of: Callable[..., Any]) -> inspect.Par
     # Options only: the types of groups and results are heavy imports.
     kind, name = eval(str(parameter.annotation), vars(sys.modules[of.__module__])), parameter.name
     declared = _declared()
-    said = dict(declared.get(f"{of.__name__}.{name}") or declared[name])
+    said = dict(declared.get(f"{of.__name__.lstrip('_')}.{name}") or declared[name])
     if said.pop("argument", False):
         made = typer.Argument(show_default=False, help=said["help"], metavar=said.get("metavar"))
     else:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import typer
 
 from srs_eval.cli.options import (
     FINE,
@@ -16,6 +18,7 @@ from srs_eval.cli.options import (
     Outputs,
     Source,
     check_targets,
+    command,
     json_and_console,
     names_of,
     one_of,
@@ -24,7 +27,7 @@ from srs_eval.data.errors import InputError, counted
 from srs_eval.report.console import BatchProgress, console_for, document_text, say, show, spans
 
 if TYPE_CHECKING:
-    from srs_eval.batch import Keeper
+    from srs_eval.benchmark.audit import Audit
     from srs_eval.benchmark.plan import BatchEvent
     from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.datasets import Dataset
@@ -32,21 +35,15 @@ if TYPE_CHECKING:
     from srs_eval.models.configurations import Configuration
     from srs_eval.training.hyperparameters import Context
 
-
-def keep_options(raw: bool = False, file: bool = False, plot: bool = False) -> dict[str, Keeper]:
-    """What is kept of each unit besides its results."""
-    from srs_eval.benchmark.result_files import raw_parquet, raw_table
-    from srs_eval.report.pictures import calibration_png
-
-    makers: dict[str, Keeper] = {"raw": raw_parquet, "file": raw_table, "plot": calibration_png}
-    wanted = {"raw": raw, "file": file, "plot": plot}
-    return {kind: make for kind, make in makers.items() if wanted[kind]}
+    _Event = BatchEvent | Audit
 
 
 def batch(
     flags: Flags,
     context: Context,
-    keep: dict[str, Keeper],
+    raw: bool = False,
+    file: bool = False,
+    plot: bool = False,
     dataset: str | None = None,
     users: str | None = None,
     max_user_id: int | None = None,
@@ -62,9 +59,11 @@ def batch(
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
     from srs_eval.batch import run_batch
-    from srs_eval.benchmark.plan import is_engine
+    from srs_eval.benchmark.plan import Ended, Planned, UnitDone, is_engine
+    from srs_eval.benchmark.result_files import raw_parquet, raw_table
     from srs_eval.data.datasets import shard_of
     from srs_eval.models.rwkv import with_rwkv
+    from srs_eval.report.pictures import calibration_png
 
     models = with_rwkv(models, context)
     flags = flags.set_up_by(setup, models)
@@ -78,18 +77,33 @@ def batch(
     if shard is not None and not (chosen := shard_of(chosen, shard)):
         say(f"No user falls to shard {shard}: nothing to do.")
         return FINE
+    keep = {"raw": (raw, raw_parquet), "file": (file, raw_table), "plot": (plot, calibration_png)}
     events = run_batch(
         *(opened, configurations, out),
         users=chosen,
         jobs=jobs,
         engine=engine,
-        keep=keep,
+        keep={kind: make for kind, (wanted, make) in keep.items() if wanted},
         fresh=fresh,
         merge=merge or (),
         context=context,
         names=names_of(names),
     )
-    failed = _followed(events, out, lambda data: _say_tuned_on(flags.ledger, chosen, data))
+    reasons: dict[str, Counter[str]] = defaultdict(Counter)
+    for event in _followed(events):
+        match event:
+            case Planned():
+                _say_tuned_on(flags.ledger, chosen, event.data)
+            case UnitDone(unit=unit):
+                reasons[unit.status][unit.reason] += 1
+            case Ended(done=done, failed=failed, skipped=skipped):
+                say(
+                    f"{done:,} done, {skipped:,} skipped, {failed:,} failed; "
+                    f"results are in {out / 'result'}"
+                )
+    for status in ("failed", "skipped"):
+        for reason, count in reasons[status].most_common(3):
+            say(f"{status}: {count:,} x {reason}")
     _say_environments(out)
     if failed:
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
@@ -97,50 +111,20 @@ def batch(
     return SOME_FAILED if failed else FINE
 
 
-def _followed(
-    events: Generator[BatchEvent], out: Path, say_what_is_known: Callable[[str], None]
-) -> int:
-    """Do a batch, with its progress and its end on stderr; how many units have failed.
-
-    `say_what_is_known` is given the fingerprint of the data set once that is known.
-    """
-    from srs_eval.benchmark.plan import Ended, Planned, UnitDone
-
-    plan: Planned | None = None
-    finished = failed = 0
-    reasons: dict[str, Counter[str]] = {
-        "failed": Counter(),
-        "skipped": Counter(),
-        "done": Counter(),
-    }
-    try:
-        with BatchProgress() as progress, closing(events):
+def _followed(events: Generator[_Event]) -> Iterator[_Event]:
+    """What a batch or an audit brings, with its progress on stderr."""
+    with BatchProgress() as progress, closing(events):
+        try:
             for event in events:
                 progress.show(event)
-                match event:
-                    case Planned():
-                        plan = event
-                        say_what_is_known(plan.data)
-                    case UnitDone():
-                        finished = event.finished
-                        reasons[event.unit.status][event.unit.reason] += 1
-                    case Ended():
-                        failed = event.failed
-                        say(
-                            f"{event.done:,} done, {event.skipped:,} skipped, "
-                            f"{event.failed:,} failed; results are in {out / 'result'}"
-                        )
-    except KeyboardInterrupt:
-        if plan is not None:
-            say(
-                f"Interrupted: {finished:,} of {plan.units:,} units are done and kept; "
-                "the same command goes on from there."
-            )
-        raise
-    for status in ("failed", "skipped"):
-        for reason, count in reasons[status].most_common(3):
-            say(f"{status}: {count:,} x {reason}")
-    return failed
+                yield event
+        except KeyboardInterrupt:
+            if progress.units:
+                say(
+                    f"Interrupted: {progress.finished:,} of {progress.units:,} units are done and "
+                    "kept; the same command goes on from there."
+                )
+            raise
 
 
 def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) -> None:
@@ -197,14 +181,11 @@ def audit(
     """Does a ranking survive when every model's training is tuned alike?"""
     from srs_eval.batch import run_batch
     from srs_eval.benchmark.audit import Audit, run_audit
-    from srs_eval.benchmark.plan import Ended, Planned, UnitDone
     from srs_eval.report.dataset import audit_document
 
     opened = _opened(dataset, flags)
     outputs.check(out, opened.folder)
     chosen = _users_chosen(opened, users, max_user_id)
-    found: Audit | None = None
-    finished = 0
     events = run_audit(
         *(opened, _on_a_data_set(flags, models), out),
         evaluate=run_batch,
@@ -216,19 +197,9 @@ def audit(
         fresh=fresh,
         context=context,
     )
-    try:
-        with BatchProgress() as progress, closing(events):
-            for event in events:
-                match event:
-                    case Audit():
-                        found = event
-                    case Planned() | UnitDone() | Ended():
-                        finished += isinstance(event, UnitDone)
-                        progress.show(event)
-    except KeyboardInterrupt:
-        say(f"Interrupted: {finished:,} more fits are kept; the same command goes on from there.")
-        raise
-    assert found is not None
+    for found in _followed(events):
+        pass
+    assert isinstance(found, Audit)
     outputs.write(audit_document(found))
     say(f"The set-ups are in {out / 'ledger.json'}, results in {out}; docs/audit.md tells more.")
     return SOME_FAILED if found.failed else FINE
@@ -300,40 +271,18 @@ def say_tuned_on_user(ledger: Ledger | None, source: Source, log: ReviewLog) -> 
 # --- folders of results and of data sets
 
 
-def results(
-    action: str,
-    folders: list[Path],
-    out: Path | None = None,
-    repair: bool = False,
-    take_what_is_whole: bool = False,
-) -> int:
-    """Check result folders, ours or srs-benchmark's, or make one of several of ours."""
-    from srs_eval.benchmark import check as results_check
+results = typer.Typer(help="Check result folders, or make one of several.")
+dataset = typer.Typer(help="Download a data set, say what a folder holds, or check every file.")
 
-    if one_of("The action of results", action, ("check", "merge")) == "check":
-        if out is not None:
-            raise InputError("results check writes no folder: --out is for results merge.")
-        if take_what_is_whole:
-            raise InputError("--take-what-is-whole is for results merge.")
-    else:
-        if repair:
-            raise InputError("results merge mends nothing: --repair is for results check.")
-        if out is None:
-            raise InputError("results merge: name the folder that becomes of them with --out.")
-        try:
-            taken, lost = results_check.merge(folders, out, take_what_is_whole=take_what_is_whole)
-        except results_check.DamagedParts as error:
-            say(f"srs-eval: {error}")
-            return SOME_FAILED
-        say(f"{counted(taken, 'unit')} taken over; results are in {out / 'result'}")
-        if lost:
-            say(f"Damaged and left out: {lost}.")
-        _say_environments(out)
-        return FINE
+
+def _check(folders: list[Path], repair: bool = False) -> int:
+    """Check result folders, ours or srs-benchmark's."""
+    from srs_eval.benchmark import check
+
     left = 0
     for folder in folders:
-        found = results_check.check(folder)
-        remaining = results_check.repair(folder, found) if repair else found
+        found = check.check(folder)
+        remaining = check.repair(folder, found) if repair else found
         for each in found:
             mended = f"; {each.remedy}" if each not in remaining else ""
             hint = f" (--repair: {each.remedy})" if each.remedy and not repair else ""
@@ -344,25 +293,24 @@ def results(
     return SOME_FAILED if left else FINE
 
 
-def dataset(
-    action: str,
-    folder: str,
-    users: str | None = None,
-    repo: str | None = None,
-    json: str | None = None,
-) -> int:
-    """Download a data set of many users, tell what a folder holds, or check every file of it."""
-    one_of("The action of dataset", action, ("info", "verify", "download"))
-    if repo is not None and action != "download":
-        raise InputError(f"dataset {action} reads what is there: --from is for dataset download.")
-    if json is not None and action != "info":
-        raise InputError(f"dataset {action} has no figures to write: --json is for dataset info.")
-    if action == "download":
-        return _download(folder, repo, users)
-    if action == "verify":
-        return _verify(folder, users)
-    if users is not None:
-        raise InputError("dataset info tells of all users: --users is for verify and download.")
+def _merge(folders: list[Path], out: Path, take_what_is_whole: bool = False) -> int:
+    """Make one folder of several of `srs-eval batch`, with the same settings."""
+    from srs_eval.benchmark.check import DamagedParts, merge
+
+    try:
+        taken, lost = merge(folders, out, take_what_is_whole=take_what_is_whole)
+    except DamagedParts as error:
+        say(f"srs-eval: {error}")
+        return SOME_FAILED
+    say(f"{counted(taken, 'unit')} taken over; results are in {out / 'result'}")
+    if lost:
+        say(f"Damaged and left out: {lost}.")
+    _say_environments(out)
+    return FINE
+
+
+def _info(folder: str, json: str | None = None) -> int:
+    """Say what a data set's folder holds."""
     from srs_eval.data.dataset_hub import describe
     from srs_eval.data.datasets import open_dataset
     from srs_eval.report.export import dataset_document, dataset_lines
@@ -375,7 +323,8 @@ def dataset(
     return FINE
 
 
-def _download(folder: str, repo: str | None, users: str | None) -> int:
+def _download(folder: str, users: str | None = None, repo: str | None = None) -> int:
+    """Download a data set of many users, or what of it is not there."""
     from srs_eval.data import dataset_hub as hub
     from srs_eval.data.datasets import datasets_folder
 
@@ -420,7 +369,8 @@ def _download(folder: str, repo: str | None, users: str | None) -> int:
     return FINE
 
 
-def _verify(folder: str, users: str | None) -> int:
+def _verify(folder: str, users: str | None = None) -> int:
+    """Check every file of a data set."""
     from srs_eval.data.dataset_hub import check
     from srs_eval.data.datasets import open_dataset
 
@@ -448,6 +398,11 @@ def _verify(folder: str, users: str | None) -> int:
         f"{counted(len(damaged), 'user')} of {len(chosen):,} cannot be used as they are ({known}): "
         f"`srs-eval dataset download {folder} --users {named}` fetches what is not as on the hub."
     )
+
+
+for _group, _commands in ((results, (_check, _merge)), (dataset, (_info, _verify, _download))):
+    for _command in _commands:
+        _group.command(_command.__name__.lstrip("_"))(command(_command))
 
 
 def _users_chosen(dataset: Dataset, users: str | None, max_user_id: int | None = None) -> list[int]:
