@@ -152,7 +152,7 @@ def compare(
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
     from srs_eval.report.export import to_json
-    from srs_eval.report.findings import rows_closing
+    from srs_eval.report.learner import rows_closing
 
     check_targets([source.path, predictions], json)
     every = (*questions.QUESTIONS, questions.MODELS, questions.STANDING, questions.WRONG, "all")
@@ -206,7 +206,7 @@ def _show_compared(asked: Asked, answers: Sequence[Finding], console: Console) -
     from srs_eval.advice.sentences import listed, parameter_line
     from srs_eval.advice.shown.parameters import what_to_do
     from srs_eval.report.console import table_text
-    from srs_eval.report.findings import of_presets, presets_table
+    from srs_eval.report.learner import of_presets, presets_table
 
     if not console.is_terminal:
         show_panes(asked.log, _first(asked, answers), console)
@@ -288,7 +288,7 @@ def state(
     from srs_eval.advice.over_time import learner_state
     from srs_eval.advice.shown import state_document
     from srs_eval.data.protocol import Protocol
-    from srs_eval.report.findings import STATE_CLOSING
+    from srs_eval.report.learner import STATE_CLOSING
 
     check_targets([source.path], json)
     one_of("--rows", rows, ("benchmark", "anki"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -197,8 +197,7 @@ def audit(
         fresh=fresh,
         context=context,
     )
-    for found in _followed(events):
-        pass
+    found = deque(_followed(events), 1).pop()
     assert isinstance(found, Audit)
     outputs.write(audit_document(found))
     say(f"The set-ups are in {out / 'ledger.json'}, results in {out}; docs/audit.md tells more.")

@@ -405,7 +405,7 @@ def print_answers(answers: Iterable[Finding], console: Console, closing: str) ->
     from srs_eval.advice.questions import REGISTRY
     from srs_eval.advice.sentences import parameter_line
     from srs_eval.advice.shown import sentences, tables
-    from srs_eval.report.findings import figures
+    from srs_eval.report.learner import figures
 
     width = min(console.width, _SENTENCE_WIDTH)
     question = None
