@@ -6,7 +6,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from srs_eval.cli.options import (
     FINE,
@@ -18,8 +18,6 @@ from srs_eval.cli.options import (
     Source,
     check_targets,
     json_and_console,
-    names_of,
-    one_of,
     write,
 )
 from srs_eval.cli.research import refuse_rows_of_anki, say_tuned_on_user
@@ -62,7 +60,6 @@ def run(running: Running) -> int:
 
     source = running.source
     flags = running.flags.set_up_by(running.setup, running.models)
-    year = names_of(running.names)
     flags.resolve(running.models)  # refused before the file is read
     check_targets([source.path], running.json, running.csv)
     log = source.load()
@@ -74,11 +71,11 @@ def run(running: Running) -> int:
         asked = Asked(log, running.context, running.equivalence)
         show_panes(log, _first(asked), console)
     found, interrupted = _evaluate(log, configurations, flags, running)
-    document = run_document(log, found, flags.protocol, **source.narrowed_to, names=year)
+    document = run_document(log, found, flags.protocol, **source.narrowed_to, names=running.names)
     if running.json is not None:
         write(running.json, to_json(document))
     if running.csv is not None:
-        write(running.csv, run_csv(document, configurations, year))
+        write(running.csv, run_csv(document, configurations, running.names))
     if "-" in (running.json, running.csv):
         show_missing(found)
     else:
@@ -155,19 +152,17 @@ def compare(
     from srs_eval.report.learner import rows_closing
 
     check_targets([source.path, predictions], json)
-    every = (*questions.QUESTIONS, questions.MODELS, questions.STANDING, questions.WRONG, "all")
-    asked = one_of("--question", question, every)
     own = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
     log = source.load()
-    wanted = questions.questions_for(log) if asked == "all" else (asked,)
+    wanted = questions.questions_for(log) if question == "all" else (question,)
     rows = questions.rows_of(log, wanted)
-    if asked == "all" and knows_presets(log) and not evaluated_by_preset(log):
+    if question == "all" and knows_presets(log) and not evaluated_by_preset(log):
         say(f"{too_few(log, NotEnoughData('Presets cannot be evaluated'))}.")
     try:
         coming = questions.answering(
             log, questions=wanted, parameters=own, predictions=predictions, equivalence=equivalence
         )
-        console, in_short = console_for(sys.stdout), asked == "all" and not details
+        console, in_short = console_for(sys.stdout), question == "all" and not details
         if json == "-" or in_short:
             with share_done("Answering"):
                 answers = list(coming)
@@ -241,7 +236,7 @@ def workload(
     after: int = 0,
     budget: float | None = None,
     params: str | None = None,
-    states: str = "history",
+    states: Literal["history", "stored"] = "history",
     json: str | None = None,
 ) -> int:
     """What does a desired retention cost? Reviews and minutes a day, and how sure that is.
@@ -255,13 +250,12 @@ def workload(
     from srs_eval.advice.workload.estimate import workload as estimates
 
     check_targets([source.path], json)
-    one_of("--states", states, ("history", "stored"))
     question = Question(
         retentions=RETENTIONS if retention is None else _retentions(retention),
         days=days,
         new_a_day=new,
         budget=budget,
-        states="stored" if states == "stored" else "history",
+        states=states,
         after=after,
     )
     parameters = None if params is None else parsed_parameters(params)
@@ -282,7 +276,10 @@ def workload(
 
 
 def state(
-    source: Source, equivalence: float, rows: str = "benchmark", json: str | None = None
+    source: Source,
+    equivalence: float,
+    rows: Literal["benchmark", "anki"] = "benchmark",
+    json: str | None = None,
 ) -> int:
     """How much is your day? What your last answers say that your cards do not."""
     from srs_eval.advice.over_time import learner_state
@@ -291,9 +288,7 @@ def state(
     from srs_eval.report.learner import STATE_CLOSING
 
     check_targets([source.path], json)
-    one_of("--rows", rows, ("benchmark", "anki"))
-    protocol = Protocol(rows="anki" if rows == "anki" else "benchmark")
-    found = learner_state(source.load(), protocol, equivalence=equivalence)
+    found = learner_state(source.load(), Protocol(rows=rows), equivalence=equivalence)
     if console := json_and_console(json, state_document(found)):
         print_answers(found, console, STATE_CLOSING)
     return FINE

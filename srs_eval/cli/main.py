@@ -128,7 +128,7 @@ def _end_of(given: list[str]) -> int:
         message = getattr(error, "format_message", None)
         if message is None:
             raise
-        sentence = str(message()).rstrip(".")
+        sentence = str(message()).rstrip(".").replace("Value error, ", "")
         return _refuse(f"{sentence}. `srs-eval --help` lists what there is.")
 
 

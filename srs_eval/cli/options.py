@@ -6,7 +6,6 @@ A group is a function or a dataclass: its parameters are the options, its value 
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import sys
@@ -14,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -91,10 +90,12 @@ def _declared() -> Mapping[str, Mapping[str, Any]]:
 
 def _option(parameter: inspect.Parameter, of: Callable[..., Any]) -> inspect.Parameter:
     """A parameter of a command or a group as typer takes it, with what `options.toml` says."""
-    # Options only: the types of groups and results are heavy imports.
-    kind, name = eval(str(parameter.annotation), vars(sys.modules[of.__module__])), parameter.name
-    declared = _declared()
+    name, declared = parameter.name, _declared()
     said = dict(declared.get(f"{of.__name__.lstrip('_')}.{name}") or declared[name])
+    if choices := said.pop("choices", ""):
+        said["metavar"], kind = choices, Literal.__getitem__(tuple(choices.split("|")))
+    else:  # options only: the types of groups and results are heavy imports
+        kind = eval(str(parameter.annotation), vars(sys.modules[of.__module__]))
     if said.pop("argument", False):
         made = typer.Argument(show_default=False, help=said["help"], metavar=said.get("metavar"))
     else:
@@ -171,8 +172,6 @@ def _protocol_options(rows: str = "benchmark", **flags: Any) -> Flags:
     default, s0 = flags.pop("default"), flags.pop("S0")
     if default and s0:
         raise InputError("--default and --S0 exclude each other: leave one out.")
-    one_of("--rows", rows, ("benchmark", "anki"))
-    one_of("--partitions", flags["partitions"], ("none", "deck", "preset"))
     protocol = Protocol(**{"rows": rows, **flags})
     return Flags(protocol, "default" if default else "S0" if s0 else "trained")
 
@@ -194,9 +193,8 @@ def _context_options(
     for path in model_file or ():
         load_model_file(path)
     kind, colon, number = device.lower().partition(":")
-    one_of("--device", kind, ("cpu", "cuda", "mps", "xpu"))
-    if colon and not number.isdecimal():
-        raise InputError(f'--device takes a number after the colon, as in cuda:1, not "{device}".')
+    if kind not in ("cpu", "cuda", "mps", "xpu") or (colon and not number.isdecimal()):
+        raise InputError(f'--device takes cpu, cuda, mps, xpu, or as in cuda:1, not "{device}".')
     return Context(sm2_target=sm2_target, weights=weights, device=device.lower())
 
 
@@ -271,23 +269,7 @@ class Running(Evaluation):
     json: str | None = None
     csv: str | None = None
     all_models: bool = False
-    names: str = "2025"
-
-
-def names_of(year: str) -> Names:
-    """The spelling that `--names` asks for; raises InputError."""
-    from srs_eval.models.configurations import NAMES
-
-    return cast("Names", one_of("--names", year, NAMES))
-
-
-def one_of(option: str, value: str, allowed: Sequence[str]) -> str:
-    """The value, if it is allowed; raises InputError with the nearest that is."""
-    if value in allowed:
-        return value
-    nearest = difflib.get_close_matches(value, allowed, n=1, cutoff=0.5)
-    hint = f" Did you mean {nearest[0]}?" if nearest else ""
-    raise InputError(f'{option} takes {", ".join(allowed)}, not "{value}".{hint}')
+    names: Names = "2025"
 
 
 @dataclass(frozen=True)

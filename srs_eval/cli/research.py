@@ -7,7 +7,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -20,8 +20,6 @@ from srs_eval.cli.options import (
     check_targets,
     command,
     json_and_console,
-    names_of,
-    one_of,
 )
 from srs_eval.data.errors import InputError, counted
 from srs_eval.report.console import BatchProgress, console_for, document_text, say, show, spans
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.datasets import Dataset
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.models.configurations import Configuration
+    from srs_eval.models.configurations import Configuration, Names
     from srs_eval.training.hyperparameters import Context
 
     _Event = BatchEvent | Audit
@@ -53,7 +51,7 @@ def batch(
     jobs: int | None = None,
     engine: str = "local",
     shard: str | None = None,
-    names: str = "2025",
+    names: Names = "2025",
     fresh: bool = False,
     merge: list[Path] | None = None,
 ) -> int:
@@ -87,7 +85,7 @@ def batch(
         fresh=fresh,
         merge=merge or (),
         context=context,
-        names=names_of(names),
+        names=names,
     )
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
     for event in _followed(events):
@@ -142,7 +140,7 @@ def report(
     outputs: Outputs,
     folders: list[Path],
     baseline: Path | None = None,
-    users: str = "common",
+    users: Literal["common", "each"] = "common",
     metric: str = "LogLoss",
     columns: str = "LogLoss,RMSE(bins),AUC",
     average: str = "user",
@@ -155,7 +153,7 @@ def report(
         folders,
         metric=metric,
         columns=columns.split(","),
-        users=one_of("--users", users, ("common", "each")),
+        users=users,
         average=average.split(","),
         baseline=baseline,
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def dataset_report(
     *,
     metric: str = "LogLoss",
     columns: Sequence[str] = METRICS,
-    users: str = "common",
+    users: Literal["common", "each"] = "common",
     average: Sequence[str] = ("user",),
     baseline: Path | None = None,
 ) -> Document:
@@ -66,13 +67,12 @@ def dataset_report(
     modes = [_named("--average", each.strip(), MODES) for each in average]
     before = read_folders([baseline]) if baseline is not None else []
     metrics = [each for each in columns if each != SECONDS]
-    own_users = users == "each"
-    comparisons = compare(files, metric, metrics=metrics, users="each" if own_users else "common")
+    comparisons = compare(files, metric, metrics=metrics, users=users)
     sections = []
     found = zip(comparisons, averaged(folders, comparisons, modes), strict=True)
     for number, (comparison, means) in enumerate(found, start=1):
         name = f"{number}-" if len(comparisons) > 1 else ""
-        sections.append(comparison_section(comparison, columns, name, own_users, means))
+        sections.append(comparison_section(comparison, columns, name, users == "each", means))
     if before:
         sections.insert(0, changes_section(files, before, metric, metrics))
     most = max(len(comparison.users) for comparison in comparisons)

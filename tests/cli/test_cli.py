@@ -71,8 +71,8 @@ def test_help_imports_nothing_heavy(arguments: list[str], words: str) -> None:
         (["run", "FILE", "--gamma", "nan"], "--gamma must be 0 or more"),
         (["run", "FILE", "--gamma", "-3"], "--gamma must be 0 or more"),
         (["run", "FILE", "--jobs", "-1"], "--jobs"),
-        (["run", "FILE", "--rows", "ankii"], "Did you mean anki?"),
-        (["run", "FILE", "--partitions", "x"], "--partitions takes none, deck, preset"),
+        (["run", "FILE", "--rows", "ankii"], "is not one of 'benchmark', 'anki'"),
+        (["run", "FILE", "--partitions", "x"], "is not one of 'none', 'deck', 'preset'"),
         (["run", "FILE", "--default", "--S0"], "exclude each other"),
         (["run", "FILE", "--no_test_same_day"], "without --secs"),
         (["run", "FILE", "--sm2-target", "1.5"], "between 0 and 1"),
@@ -215,7 +215,7 @@ def test_documents_can_have_names_of_2026(
         assert document["groups"][0]["reference"] == name
         assert document["groups"][0]["baseline"]["configuration"] == "AVG"
     assert main(["run", str(collection), *wanted, "--names", "2027"]) == 2
-    assert "--names takes 2025, 2026" in capsys.readouterr().err
+    assert "is not one of '2025', '2026'" in capsys.readouterr().err
 
 
 def test_table_without_a_terminal_is_plain_and_of_fixed_width(

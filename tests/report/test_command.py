@@ -229,7 +229,7 @@ def test_options_of_the_other_action_are_refused(
         (["{r}", "--metric", "loss"], "--metric takes"),
         (["{r}", "--columns", "LogLoss,speed"], "--columns takes"),
         (["{r}", "--average", "week"], "--average takes"),
-        (["{r}", "--users", "all"], "--users takes"),
+        (["{r}", "--users", "all"], "is not one of 'common', 'each'"),
         (["{r}/none"], "is no folder"),
         (["{t}"], "holds no result files"),
         (["{r}", "--html", "{t}/no/x.html"], "there is no folder"),
