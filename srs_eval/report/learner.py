@@ -251,18 +251,25 @@ def _calibration(results: Mapping[str, Result]) -> list[Picture]:
 def _recall_by_month(name: str, months: Sequence[Month]) -> list[Picture]:
     if len(months) < 2:
         return []
-    drawn = pictures.lines(
-        range(len(months)),
-        [
-            ("recalled", [100 * month.recalled.estimate for month in months]),
-            (f"predicted by {name}", [100 * month.predicted for month in months]),
-        ],
-        "",
-        "per cent",
-        ticks=[month.name for month in months],
-        half_widths={"recalled": [100 * month.recalled.half_width for month in months]},
-    )
-    return [Picture("recall-by-month", "Month by month: recalled and predicted", drawn)]
+    series: list[tuple[str, list[Any]]] = [
+        ("recalled", [[100 * end for end in _bounds(month.recalled)] for month in months]),
+        (f"predicted by {name}", [100 * month.predicted for month in months]),
+    ]
+    title = "Month by month: recalled and predicted"
+    return [_by_month("recall-by-month", title, months, series, "per cent")]
+
+
+def _by_month(
+    name: str,
+    title: str,
+    months: Sequence[Month],
+    series: Sequence[tuple[str, Sequence[Any]]],
+    unit: str,
+    table: Table | None = None,
+) -> Picture:
+    names = [month.name for month in months]
+    drawn = pictures.lines(range(len(months)), series, "", unit, ticks=names)
+    return Picture(name, title, drawn, table)
 
 
 def _over_time(name: str, months: Sequence[Month]) -> list[Section]:
@@ -282,18 +289,9 @@ def _over_time(name: str, months: Sequence[Month]) -> list[Section]:
         ),
         brief=tuple(range(len(months))[-_MONTHS_IN_BRIEF:]),
     )
-    made: Block = table
-    if len(months) > 1:
-        drawn = pictures.lines(
-            range(len(months)),
-            [("log loss", [month.log_loss.estimate for month in months])],
-            "",
-            "log loss",
-            ticks=[month.name for month in months],
-            half_widths={"log loss": [month.log_loss.half_width for month in months]},
-        )
-        made = Picture("loss-by-month", "Log loss: was I predictable?", drawn, table)
-    return [Section("Over time", (made,), side_by_side=True)]
+    title, losses = "Log loss: was I predictable?", [_bounds(month.log_loss) for month in months]
+    picture = _by_month("loss-by-month", title, months, [("log loss", losses)], "log loss", table)
+    return [Section("Over time", (picture if len(months) > 1 else table,), side_by_side=True)]
 
 
 def _curve(found: Workload | str) -> list[Picture]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -181,24 +181,24 @@ def _limits(series: _Series) -> tuple[float, float]:
 @_drawn
 def lines(
     x: Sequence[float],
-    series: Sequence[tuple[str, Sequence[float]]],
+    series: Sequence[tuple[str, Sequence[Any]]],
     x_label: str,
     y_label: str,
     *,
     logarithmic: bool = False,
     ticks: Sequence[str] = (),
-    half_widths: Mapping[str, Sequence[float]] | None = None,
 ) -> Figure:
-    """A line with markers for each series, perhaps with whiskers.
+    """A line with markers for each series of figures, or of (estimate, low, high) with whiskers.
 
     `ticks` are words for the x, of a small picture; of many only some are shown.
     """
     figure, axes = _canvas(*(SMALL if ticks else (_WIDTH, 400)))
     for number, (name, values) in enumerate(series):
         colour = _colour(number)
+        columns = np.array(values, dtype=float).reshape(len(values), -1).T
         axes.plot(
             x,
-            values,
+            columns[0],
             color=colour,
             marker=_MARKERS[number % len(_MARKERS)],
             markersize=5,
@@ -206,10 +206,8 @@ def lines(
             linestyle="-" if number < len(_COLOURS) else "--",
             label=name,
         )
-        if half_widths and name in half_widths:
-            width = np.array(half_widths[name], dtype=float)
-            middle = np.array(values, dtype=float)
-            axes.vlines(x, middle - width, middle + width, color=colour, linewidth=1)
+        if len(columns) > 1:
+            axes.vlines(x, columns[1], columns[2], color=colour, linewidth=1)
     if logarithmic:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
