@@ -111,11 +111,7 @@ def evaluate(
 
 
 def attempt(
-    session: Session,
-    configuration: Configuration,
-    context: Context,
-    *,
-    use_cache: bool = False,
+    session: Session, configuration: Configuration, context: Context, *, use_cache: bool = False
 ) -> Final:
     """What comes of one configuration, whatever its code raises.
 

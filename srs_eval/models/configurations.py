@@ -209,9 +209,7 @@ class Configuration:
 
 
 def resolve(
-    names: str | Iterable[str],
-    protocol: Protocol | None = None,
-    fit: Fit = "trained",
+    names: str | Iterable[str], protocol: Protocol | None = None, fit: Fit = "trained"
 ) -> list[Configuration]:
     """Configurations for names, aliases and groups, without doubles; names also as tables show.
 
@@ -387,11 +385,7 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
     return Configuration(
         name="-".join((model.name, *suffixes)),
         model=model,
-        protocol=replace(
-            protocol,
-            **flags,
-            later_days_only=later_days_only,
-        ),
+        protocol=replace(protocol, **flags, later_days_only=later_days_only),
         fit=fitted,
     )
 

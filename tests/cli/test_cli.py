@@ -321,23 +321,6 @@ def test_what_networks_need_is_expected_where_they_can_run(
     assert (_sensible_jobs(chosen, 0) > 0) == installed
 
 
-def test_a_failing_model_leaves_the_rest(collection: Path, tmp_path: Path) -> None:
-    script = Path(__file__).parents[1] / "batch_with_test_models.py"
-    write_dataset({3: simulate_learner(1, 800)}, tmp_path / "data")
-    done = subprocess.run(
-        [
-            *(sys.executable, script, "batch", "--dataset", tmp_path / "data"),
-            *("--models", "AVG,RAISING", "--out", tmp_path / "out"),
-        ],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "TEST_MISBEHAVE": "1"},
-    )
-    assert done.returncode == 1
-    assert "failed: 1 x ValueError: no such memory" in done.stderr
-    assert "average" in done.stdout
-
-
 @pytest.mark.skipif(os.name != "posix", reason="pipes of a POSIX shell")
 def test_a_closed_pipe_is_no_error(collection: Path) -> None:
     for arguments in ("models --json", f"run {collection} --models {MODELS} --json"):
@@ -637,7 +620,7 @@ def test_a_path_that_is_no_text(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="closed by the shell")
-@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&- <&-"])
+@pytest.mark.parametrize("closed", [pytest.param("2>&-", marks=pytest.mark.slow), ">&- 2>&- <&-"])
 def test_closed_streams(closed: str, collection: Path) -> None:
     command = f'"$0" -m srs_eval run "$1" --models AVG --no-cache --jobs 1 {closed}'
     done = subprocess.run(
