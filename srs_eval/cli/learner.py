@@ -276,6 +276,7 @@ def workload(
         "What you remember of each card now: from its history, or as Anki stored it.",
         metavar="history|stored",
     ),
+    model: str = option("FSRS-6", "What is to schedule, optimized.", metavar="FSRS-6|FSRS-7"),
     json: JsonOption = None,
 ) -> int:
     """What does a desired retention cost? Reviews and minutes a day, and how sure that is.
@@ -297,6 +298,7 @@ def workload(
         budget=budget,
         states="stored" if states == "stored" else "history",
         after=after,
+        model=model,
     )
     parameters = None if params is None else parsed_parameters(params)
     found = None

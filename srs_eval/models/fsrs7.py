@@ -45,6 +45,7 @@ from srs_eval.training.elementwise import (
 )
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 
+LEAST = 0.0001  # stability in days; larger where intervals are whole days
 _SQUEEZE = 1.0 - 2e-5  # R lies between 1e-5 and 1 - 1e-5
 
 
@@ -247,7 +248,7 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
         success=success,
         failure=_failure,
         recall=recall,
-        constants=(0.0001 if secs else 0.01,),
+        constants=(LEAST if secs else 0.01,),
         deviation=tuple(deviation / math.sqrt(_PENALTY) for deviation in _DEVIATION),
         learning_rate=0.0118,
         betas=(0.7, 0.98),
@@ -258,10 +259,10 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
     )
 
 
-_TRAINABLE = Trainable(
+TRAINABLE = Trainable(
     lambda trials, context: recurrent(trials.protocol.secs, trials.protocol.sched_penalties)
 )
-predict = _TRAINABLE.predict
+predict = TRAINABLE.predict
 
 
 def recency_weights(n: int) -> FloatArray:
@@ -273,7 +274,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     """The 34 parameters. Recency replaces the weights given by FSRS-7's own."""
     if trials.protocol.recency:
         weights = recency_weights(len(train))
-    return _TRAINABLE.fit(trials, train, weights, context)
+    return TRAINABLE.fit(trials, train, weights, context)
 
 
 MODELS = (
