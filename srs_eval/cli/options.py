@@ -13,12 +13,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
 from srs_eval.data.errors import InputError, counted, harmless
-from srs_eval.data.protocol import Protocol
+from srs_eval.data.protocol import Clock, Protocol
 from srs_eval.report.console import console_for, document_text, open_page, say
 
 if TYPE_CHECKING:
@@ -177,14 +177,14 @@ RowsOption = Annotated[
 ]
 _FLAGS = {
     "secs": "Intervals in fractions of a day.",
+    "clock": "FSRS-7's intervals: seconds, study-days (with --timezone, 23 to 25 hours), days.",
     "short": "Histories hold same-day reviews.",
     "recency": "Newer reviews weigh more in training.",
     "two_buttons": "Hard and Easy count as Good. Also --binary.",
     "default": "Default parameters, nothing is trained. Also --dry.",
     "S0": "Only initial stabilities are fitted. Also --pretrain.",
     "partitions": "Fit parameters for each deck or preset apart (none, deck, preset).",
-    "fallback_user": "With --partitions: one with too little to train on gets the whole user's "
-    "fit.",
+    "fallback_user": "With --partitions: where that is too little, the whole user's fit.",
     "train_equals_test": "Train on the reviews that are evaluated.",
     "no_test_same_day": "With --secs: same-day reviews are not evaluated.",
     "no_train_same_day": "With --secs: not trained on same-day reviews.",
@@ -219,6 +219,7 @@ def _protocol_options(rows: RowsOption = "benchmark", **flags: Any) -> Flags:
     if default and s0:
         raise InputError("--default and --S0 exclude each other: leave one out.")
     one_of("--rows", rows, ("benchmark", "anki"))
+    one_of("--clock", flags["clock"], get_args(Clock))
     one_of("--partitions", flags["partitions"], ("none", "deck", "preset"))
     protocol = Protocol(**{"rows": rows, **flags})
     return Flags(protocol, "default" if default else "S0" if s0 else "trained")
@@ -485,8 +486,7 @@ def write(target: str, text: str) -> None:
         return
     from srs_eval.data.paths import write_file
 
-    content = text.encode("utf-8", "replace")  # a path need not be text
-    write_file(Path(target).expanduser(), content)
+    write_file(Path(target).expanduser(), text.encode("utf-8", "replace"))  # paths may be no text
 
 
 _GROUPS: dict[str, Callable[..., Any]] = {

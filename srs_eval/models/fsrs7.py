@@ -277,6 +277,13 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     return TRAINABLE.fit(trials, train, weights, context)
 
 
+def _remarks(trials: Trials, context: Context) -> tuple[str, ...]:
+    del context
+    if trials.protocol.clock != "study-days" or trials.source[1].elapsed_study_days is not None:
+        return ()
+    return ("No time zone is named (--timezone): all study days last 24 hours, as with seconds",)
+
+
 MODELS = (
     Model(
         name="FSRS-7",
@@ -303,7 +310,8 @@ MODELS = (
             "FSRS-7 per deck": "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
         },
         always_short=True,
-        flags=ANY_FLAG | {"sched_penalties"},
+        flags=ANY_FLAG | {"sched_penalties", "clock"},
+        remarks=_remarks,
         parameters_with={"two_buttons": 28},
         hyperparameters=recurrent(secs=False).hyperparameters,
         seconds_per_10k=0.045,

@@ -12,7 +12,7 @@ import torch
 
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.protocol import Protocol
+from srs_eval.data.protocol import Clock, Protocol
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.models import Context, fsrs7
@@ -424,6 +424,11 @@ def test_names() -> None:
         "FSRS-6",
         "FSRS-7-sched_penalties-short-secs-recency",
     }
+    by_clock = resolve("FSRS-7,FSRS-6", Protocol(clock="study-days"))
+    assert {each.words for each in by_clock} == {"FSRS-6", "FSRS-7 study days"}
+    assert resolve("FSRS-7 whole days equalized")[0].name == (
+        "FSRS-7-short-secs-recency-whole_days-equalize_test_with_non_secs"
+    )
     with pytest.raises(InputError, match="FSRS-6 cannot take sched_penalties"):
         resolve("FSRS-6-sched_penalties")
     listed = {spelled(each.name, "2026") for each in resolve("fsrs")}
@@ -432,6 +437,22 @@ def test_names() -> None:
         "FSRS-7-short-secs-equalize_test_with_non_secs-preset",
         "FSRS-7-short-secs-equalize_test_with_non_secs-deck",
     } <= listed
+
+
+def test_clocks_measure_intervals() -> None:
+    """The same reviews; what lies between them is told in other ways."""
+    log = simulate_learner(5, 1500).log()
+    assert log.day_grid is not None
+    log = replace(log, day_grid=replace(log.day_grid, zone="Europe/Berlin"))
+    clocks: tuple[Clock, ...] = ("seconds", "study-days", "days")
+    by_seconds, by_days, whole = (
+        Session(log).trials(replace(SECS, clock=clock)) for clock in clocks
+    )
+    assert np.array_equal(by_seconds.review_th, whole.review_th)
+    assert np.array_equal(whole.delta_t, whole.elapsed_days)
+    apart = np.abs(by_days.delta_t - by_seconds.delta_t)
+    assert 0.02 < apart.max() < 0.05  # an hour, where clocks changed between two reviews
+    assert np.median(apart) < 2 / 86_400
 
 
 # Figures of srs-benchmark's own code (fsrs-optimizer 6.1.6, torch 2.13, pandas 2.2.3) on
