@@ -22,6 +22,7 @@ w[34] is no parameter but the least stability.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -194,6 +195,7 @@ _DEVIATION = (
     0.0418, 0.2596, 0.0798, 0.0682, 0.1282, 0.1397, 0.1407, 0.1489, 0.2, 0.15, 0.15,
 )
 # fmt: on
+_MORE_EPOCHS = 100  # of srs-benchmark's "FSRS-7 recency, 100 epochs"
 _PENALTY = 0.3333  # times sum(((w - start) / deviation)^2)
 
 
@@ -262,6 +264,9 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
 TRAINABLE = Trainable(
     lambda trials, context: recurrent(trials.protocol.secs, trials.protocol.sched_penalties)
 )
+_LONGER = replace(
+    TRAINABLE, model=lambda *known: replace(TRAINABLE.model(*known), epochs=_MORE_EPOCHS)
+)
 predict = TRAINABLE.predict
 
 
@@ -270,11 +275,23 @@ def recency_weights(n: int) -> FloatArray:
     return 0.0667 + 0.9333 * np.power(np.arange(n) / max(n, 1), 11.25)
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+def fit(
+    trials: Trials,
+    train: IntArray,
+    weights: FloatArray,
+    context: Context,
+    trainable: Trainable = TRAINABLE,
+) -> list[float]:
     """The 34 parameters. Recency replaces the weights given by FSRS-7's own."""
     if trials.protocol.recency:
         weights = recency_weights(len(train))
-    return TRAINABLE.fit(trials, train, weights, context)
+    return trainable.fit(trials, train, weights, context)
+
+
+def _fit_longer(
+    trials: Trials, train: IntArray, weights: FloatArray, context: Context
+) -> list[float]:
+    return fit(trials, train, weights, context, _LONGER)
 
 
 def _remarks(trials: Trials, context: Context) -> tuple[str, ...]:
@@ -284,38 +301,50 @@ def _remarks(trials: Trials, context: Context) -> tuple[str, ...]:
     return ("No time zone is named (--timezone): all study days last 24 hours, as with seconds",)
 
 
+_OF_LONGER = "FSRS-7-100-epochs-short-secs-recency"
+_FSRS_7 = Model(
+    name="FSRS-7",
+    family="fsrs",
+    inputs="FIL, G, SR",
+    parameters=34,
+    source="open-spaced-repetition/srs-benchmark models/fsrs_v7.py",
+    predict=predict,
+    fit=fit,
+    default=lambda context: list(DEFAULT),
+    configurations=(
+        "FSRS-7-short-secs-recency",
+        "FSRS-7-short-secs-recency-equalize_test_with_non_secs",
+        "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
+        "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user",
+        "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
+    ),
+    standard="FSRS-7-short-secs-recency",
+    aliases={  # in short: that all are fitted on same-day reviews, too, is told below tables
+        "FSRS-7 defaults": "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
+        "FSRS-7 per preset": ("FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user"),
+        "FSRS-7 per deck": "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
+    },
+    always_short=True,
+    flags=ANY_FLAG | {"sched_penalties", "clock"},
+    remarks=_remarks,
+    parameters_with={"two_buttons": 28},
+    hyperparameters=recurrent(secs=False).hyperparameters,
+    seconds_per_10k=0.045,
+    seconds_to_compile=3.0,
+    note="Recency weighs the newest reviews more strongly than in other FSRS versions.",
+)
 MODELS = (
-    Model(
-        name="FSRS-7",
-        family="fsrs",
-        inputs="FIL, G, SR",
-        parameters=34,
-        source="open-spaced-repetition/srs-benchmark models/fsrs_v7.py",
-        predict=predict,
-        fit=fit,
-        default=lambda context: list(DEFAULT),
-        configurations=(
-            "FSRS-7-short-secs-recency",
-            "FSRS-7-short-secs-recency-equalize_test_with_non_secs",
-            "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
-            "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user",
-            "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
-        ),
-        standard="FSRS-7-short-secs-recency",
-        aliases={  # in short: that all are fitted on same-day reviews, too, is told below tables
-            "FSRS-7 defaults": "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
-            "FSRS-7 per preset": (
-                "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user"
-            ),
-            "FSRS-7 per deck": "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
-        },
-        always_short=True,
-        flags=ANY_FLAG | {"sched_penalties", "clock"},
-        remarks=_remarks,
-        parameters_with={"two_buttons": 28},
-        hyperparameters=recurrent(secs=False).hyperparameters,
-        seconds_per_10k=0.045,
-        seconds_to_compile=3.0,
-        note="Recency weighs the newest reviews more strongly than in other FSRS versions.",
+    _FSRS_7,
+    replace(
+        _FSRS_7,
+        name="FSRS-7-100-epochs",
+        fit=_fit_longer,
+        aliases={},
+        configurations=(_OF_LONGER, f"{_OF_LONGER}-equalize_test_with_non_secs"),
+        standard=_OF_LONGER,
+        hyperparameters=replace(recurrent(secs=False), epochs=_MORE_EPOCHS).hyperparameters,
+        seconds_per_10k=0.35,
+        kernels_of="FSRS-7",
+        extra=True,
     ),
 )
