@@ -1,7 +1,7 @@
 """FSRS-7: a long-term and a short-term stability, a forgetting curve mixed of two.
 
 Formulas, defaults and training: srs-benchmark at commit
-bd9110f791e5b37282c55a9aa8db35f68f0c4aa2 (September 2026), models/fsrs_v7.py, script.py and
+bd9110f791e5b37282c55a9aa8db35f68f0c4aa2 (August 2026), models/fsrs_v7.py, script.py and
 features/base.py. That is the finished model of 34 parameters; a draft of 35 with one
 stability and a fit of S0 (commit 049be71984b7eeff3ea380f5ccbce2e26b2bb77a) came before it.
 Training begins at the defaults and keeps the parameters of the last epoch. Penalties on
