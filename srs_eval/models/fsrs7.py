@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -288,12 +288,6 @@ def fit(
     return trainable.fit(trials, train, weights, context)
 
 
-def _fit_longer(
-    trials: Trials, train: IntArray, weights: FloatArray, context: Context
-) -> list[float]:
-    return fit(trials, train, weights, context, _LONGER)
-
-
 def _remarks(trials: Trials, context: Context) -> tuple[str, ...]:
     del context
     if trials.protocol.clock != "study-days" or trials.source[1].elapsed_study_days is not None:
@@ -338,7 +332,7 @@ MODELS = (
     replace(
         _FSRS_7,
         name="FSRS-7-100-epochs",
-        fit=_fit_longer,
+        fit=partial(fit, trainable=_LONGER),
         aliases={},
         configurations=(_OF_LONGER, f"{_OF_LONGER}-equalize_test_with_non_secs"),
         standard=_OF_LONGER,

@@ -46,7 +46,7 @@ def _answer(t: Value, state: State, w: Value) -> Value:
     return where(easy, among_better, where(better, 1.0 / odds_against, r))
 
 
-def recurrent(trials: Trials) -> RecurrentModel:
+def _recurrent(trials: Trials) -> RecurrentModel:
     base = fsrs7.recurrent(trials.protocol.secs, trials.protocol.sched_penalties)
     rest = (base.constants[0],)
     assert base.deviation is not None
@@ -97,7 +97,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     if trials.protocol.recency:
         weights = fsrs7.recency_weights(len(train))
     asked, place, kind = _questions(trials, train)
-    model = recurrent(trials)
+    model = _recurrent(trials)
     weights = weights[place] * np.where(kind == 0, 2.0, 1.0)
     everything = np.arange(len(asked))
     w = fit_recurrent(model, asked, everything, weights, model.default, context)
@@ -106,7 +106,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     del context
-    model = recurrent(trials)
+    model = _recurrent(trials)
     w = (*parameters[:_FSRS], model.default[_FSRS], *parameters[_FSRS:])
     return predict_recurrent(model, trials, w, index)
 

@@ -498,7 +498,7 @@ def test_the_ordinal_head_adds_the_loss_of_buttons() -> None:
     train = np.arange(0, len(trials), 7)
     asked, place, kind = fsrs7_ordinal._questions(trials, train)
     assert (np.bincount(place) == np.minimum(trials.rating[train], 3)).all()
-    model = fsrs7_ordinal.recurrent(trials)
+    model = fsrs7_ordinal._recurrent(trials)
     rng = np.random.default_rng(2)
     head = np.array([0.3, 0.8, -0.2, 0.1, 0.4, 0.9]) + rng.normal(0, 0.1, 6)
     w = torch.tensor([*fsrs7.DEFAULT, LEAST, *head], dtype=torch.float64, requires_grad=True)

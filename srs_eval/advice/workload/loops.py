@@ -46,7 +46,7 @@ from srs_eval.training.simd import (
 
 _STATES = 0
 _VALUES = 0  # parameters and constants
-_HAS_SAME_DAY = 0  # whether a step has a formula of its own; else it is a review after STEP_DAYS
+_HAS_SAME_DAY = 0  # whether a step has a formula of its own; else it is a review after _STEP_DAYS
 _SCALES = 0  # whether R depends on t / s alone, s being the first state
 _first: Any = None  # the model's steps
 _success: Any = None
@@ -59,7 +59,7 @@ _step: Any = None
 
 _HALVINGS, _SEARCH = 60, 10  # of the logarithm of an interval; steps of a faster search for it
 _SHORTEST, _LONGEST = math.log(0.5), math.log(36_501.0)  # of these, in days
-STEP_DAYS = 10 / 1440
+_STEP_DAYS = 10 / 1440
 
 
 class Work(NamedTuple):
@@ -139,7 +139,7 @@ def _step_all(
 ) -> None:
     if not _HAS_SAME_DAY:
         for i in range(start, end + LANES):
-            work.t[i] = STEP_DAYS
+            work.t[i] = _STEP_DAYS
         _review(parameters, states, room, card, work.t, rating, start, end, work)
     else:
         dt = broadcast(0.0)

@@ -202,13 +202,17 @@ def _reaching(t: FloatArray, r: FloatArray, d: FloatArray, w: Sequence[float]) -
     nor are the stabilities that Anki stores, after which R is 0.9 (open-spaced-repetition/fsrs-rs
     pull request 459; its src/model_v7.rs has d = 5).
     """
+
+    def state(log_s: FloatArray) -> FloatArray:
+        s = np.exp(log_s)
+        return np.stack((s, np.maximum(0.8 * s, fsrs7.LEAST), d))
+
     low, high = (np.full(len(t), math.log(each)) for each in (fsrs7.LEAST, S_MAX))
     for _ in range(_HALVINGS):
-        s = np.exp(0.5 * (low + high))
-        forgets = fsrs7.recall(t, (s, np.maximum(0.8 * s, fsrs7.LEAST), d), w) < r
-        low, high = np.where(forgets, np.log(s), low), np.where(forgets, high, np.log(s))
-    s = np.exp(0.5 * (low + high))
-    return np.stack((s, np.maximum(0.8 * s, fsrs7.LEAST), d))
+        middle = 0.5 * (low + high)
+        forgets = fsrs7.recall(t, tuple(state(middle)), w) < r
+        low, high = np.where(forgets, middle, low), np.where(forgets, high, middle)
+    return state(0.5 * (low + high))
 
 
 def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
