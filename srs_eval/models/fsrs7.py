@@ -337,7 +337,7 @@ MODELS = (
         configurations=(_OF_LONGER, f"{_OF_LONGER}-equalize_test_with_non_secs"),
         standard=_OF_LONGER,
         hyperparameters=replace(recurrent(secs=False), epochs=_MORE_EPOCHS).hyperparameters,
-        seconds_per_10k=0.35,
+        seconds_per_10k=0.28,
         kernels_of="FSRS-7",
         extra=True,
     ),

@@ -142,7 +142,7 @@ MODELS = (
         hyperparameters=tuple(  # its loss falls with every epoch: the last one is the best
             each for each in fsrs7.recurrent(secs=False).hyperparameters if each.name != "keep"
         ),
-        seconds_per_10k=0.12,
+        seconds_per_10k=0.08,
         seconds_to_compile=4.0,
         note="Is trained on which button was pressed, too; evaluated is recall.",
         extra=True,
