@@ -237,6 +237,7 @@ def workload(
     budget: float | None = None,
     params: str | None = None,
     states: Literal["history", "stored"] = "history",
+    model: Literal["FSRS-6", "FSRS-7"] = "FSRS-6",
     json: str | None = None,
 ) -> int:
     """What does a desired retention cost? Reviews and minutes a day, and how sure that is.
@@ -257,6 +258,7 @@ def workload(
         budget=budget,
         states=states,
         after=after,
+        model=model,
     )
     parameters = None if params is None else parsed_parameters(params)
     found = None

@@ -355,8 +355,7 @@ def write(target: str, text: str) -> None:
         return
     from srs_eval.data.paths import write_file
 
-    content = text.encode("utf-8", "replace")  # a path need not be text
-    write_file(Path(target).expanduser(), content)
+    write_file(Path(target).expanduser(), text.encode("utf-8", "replace"))  # paths may be no text
 
 
 _GROUPS: dict[str, Callable[..., Any]] = {

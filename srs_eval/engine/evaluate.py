@@ -208,7 +208,8 @@ def demo_learner(reviews: int = 300) -> ReviewLog:
     order = np.argsort(begins)
     chosen = card[order][np.cumsum(count[order]) <= reviews]
     kept = np.flatnonzero(np.isin(rows.card_id, chosen))
-    rows = replace(rows, **{name: column[kept] for name, column in vars(rows).items()})
+    columns = {name: column for name, column in vars(rows).items() if column is not None}
+    rows = replace(rows, **{name: column[kept] for name, column in columns.items()})
     return replace(log, entries=None, schedule=None, day_grid=None, rows=rows)
 
 

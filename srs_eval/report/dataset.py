@@ -240,8 +240,8 @@ def _card(
         "resamples.",
         "Confidence set: Hansen, Lunde & Nason (2011), the test of the largest standardised "
         "difference.",
-        "Log loss and AUC depend on what is recalled as well as on the model; RMSE(bins) can be "
-        "gamed (docs/metrics.md).",
+        "Log loss and AUC depend on what is recalled as well as on the model, and chance keeps log "
+        "loss above 0; RMSE(bins) can be gamed (docs/metrics.md).",
         *(
             f"{title_of(each)}: not defined is {_undefined(each.tables[1].lines, columns)}."
             for each in comparisons
