@@ -211,31 +211,34 @@ def predicted(
     return np.clip(of_both[0], _LEAST, 1 - _LEAST), np.clip(of_both[1], _LEAST, 1 - _LEAST)
 
 
+def recall_at_trials(trials: Trials, context: Context, *, curve: bool = False) -> FloatArray:
+    """RWKV-Instant, or RWKV-Curve, at all trials (n,); computed once."""
+    log, rows = trials.source
+    key = _weights_for(log, context).sha256, curve
+    known = trials.derived(_by_weights)
+    if key not in known:
+        asked = trials.review_th - 1
+        both = predicted(log, rows, asked, context, instant=not curve, curve=curve)
+        known[key] = both[curve]
+    return known[key]
+
+
+def _by_weights(trials: Trials) -> dict[tuple[str, bool], FloatArray]:
+    """What `recall_at_trials` has found, by the weights' digest and the model."""
+    return {}
+
+
 def _instant(trials: Trials, context: Context) -> FloatArray:
     """RWKV-Instant for `trials.test_index` (k,)."""
-    log, rows = trials.source
-    asked = trials.review_th[trials.test_index] - 1
-    distinct, place = np.unique(asked, return_inverse=True)
-    return predicted(log, rows, distinct, context, curve=False)[0][place]
+    return recall_at_trials(trials, context)[trials.test_index]
 
 
 def _curve(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """RWKV-Curve at the positions `index` (same shape)."""
-    log, rows = trials.source
-    weights = _weights_for(log, context)
-    of_all = trials.derived(_by_weights)
-    if weights.sha256 not in of_all:
-        asked = trials.review_th - 1
-        of_all[weights.sha256] = predicted(log, rows, asked, context, instant=False)[1]
-    return of_all[weights.sha256][index]
+    return recall_at_trials(trials, context, curve=True)[index]
 
 
-def _by_weights(trials: Trials) -> dict[str, FloatArray]:
-    """RWKV-Curve at all trials, by the weights' digest; filled as it is asked for."""
-    return {}
-
-
-def _remarks(trials: Trials, context: Context) -> tuple[str, ...]:
+def remarks(trials: Trials, context: Context) -> tuple[str, ...]:
     log, rows = trials.source
     weights = _weights_for(log, context)
     of = f"weights {weights.path.name}"
@@ -249,7 +252,7 @@ def _remarks(trials: Trials, context: Context) -> tuple[str, ...]:
 
 
 _SOURCE = "srs-benchmark rwkv/; Expertium/rwkv-state-quant gpu_train/rwkv"
-_FLAGS = frozenset({"short", "secs", "no_test_same_day", "equalize_test_with_non_secs"})
+_FLAGS = frozenset({"secs", "no_test_same_day", "equalize_test_with_non_secs"})
 
 MODELS = (
     Model(
@@ -260,9 +263,10 @@ MODELS = (
         source=_SOURCE,
         online=_instant,
         aliases={"RWKV-P": "RWKV-Instant"},
+        always_short=True,
         flags=_FLAGS,
         weights=digest_of_weights,
-        remarks=_remarks,
+        remarks=remarks,
         seconds_per_10k=0.5,
         seconds_to_compile=2.5,
         kernels_of="RWKV-Curve",
@@ -276,9 +280,10 @@ MODELS = (
         source=_SOURCE,
         predict=_curve,
         aliases={"RWKV": "RWKV-Curve"},
+        always_short=True,
         flags=_FLAGS,
         weights=digest_of_weights,
-        remarks=_remarks,
+        remarks=remarks,
         seconds_per_10k=0.5,
         seconds_to_compile=2.5,
         note=f"Frozen; needs {NEEDED}. Codes of cards are drawn with seed {SEED}: another one "
