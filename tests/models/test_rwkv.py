@@ -162,7 +162,7 @@ def test_notes_that_are_not_known_are_one_a_card() -> None:
 
 def test_answer_times_that_nobody_measured_are_of_mean_length() -> None:
     reviews = made_reviews(50)._replace(duration_ms=np.zeros(50, np.int64))
-    assert (inputs(reviews).features[:, 8] == 0).all()
+    assert (inputs(reviews).answers[:, 8] == 0).all()
 
 
 # Files
