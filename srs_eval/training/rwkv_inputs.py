@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import MISSING, FloatArray, IntArray, ReviewLog, Rows, run_begins
 
-INPUTS = 92
 SEED = 2025
 """Of the codes: another one changes the log loss of RWKV-Curve by about 0.001."""
 _CODE_SIZES = (12, 12, 8, 8)  # of card, note, deck, preset
