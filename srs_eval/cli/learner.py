@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from srs_eval.cli.options import (
@@ -16,10 +15,13 @@ from srs_eval.cli.options import (
     JsonOption,
     ModelsOption,
     Outputs,
+    PredictionsOption,
     RowsOption,
     Running,
     Source,
+    WeightsOption,
     check_targets,
+    check_weights,
     json_and_console,
     names_of,
     one_of,
@@ -69,8 +71,8 @@ def run(running: Running) -> int:
     flags = running.flags.set_up_by(running.setup, running.models)
     year = names_of(running.names)
     flags.resolve(running.models)  # refused before the file is read
-    check_targets([source.path], running.json, running.csv)
-    log = source.load()
+    check_targets([source.path, running.predictions], running.json, running.csv)
+    log = running.load()
     flags = _as_the_log_allows(flags, log)
     configurations = flags.resolve(running.models)
     say_tuned_on_user(flags.ledger, source, log)
@@ -110,7 +112,7 @@ def export(
     source, flags = evaluation.source, evaluation.flags
     flags.resolve(evaluation.models)  # refused before the file is read
     outputs.check(source.path)
-    log = source.load()
+    log = evaluation.load()
     flags = _as_the_log_allows(flags, log)
     configurations = with_own(flags.resolve(evaluation.models), log, flags.protocol)
     run, interrupted = _evaluate(log, configurations, flags, evaluation)
@@ -150,12 +152,8 @@ def compare(
         "Parameters of your own to compare, 17, 19 or 21 numbers; may be repeated.",
         metavar='"0.21, 1.29, ..."',
     ),
-    predictions: Path | None = option(
-        None,
-        "Further candidates from a file: CSV or parquet with review_id (or card_id and "
-        "time_ms), p, model.",
-        metavar="FILE",
-    ),
+    predictions: PredictionsOption = None,
+    weights: WeightsOption = None,
     question: str = option(
         "all",
         "Which to answer.",
@@ -173,21 +171,27 @@ def compare(
     from srs_eval.advice.population import FEWEST as STANDING_FEWEST
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
+    from srs_eval.engine.shared import with_file
     from srs_eval.report.export import to_json
     from srs_eval.report.findings import rows_closing
+    from srs_eval.training.hyperparameters import Context
 
     check_targets([source.path, predictions], json)
+    check_weights(weights)
     every = (*questions.QUESTIONS, questions.MODELS, questions.STANDING, questions.WRONG, "all")
     asked = one_of("--question", question, every)
     own = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
-    log = source.load()
-    wanted = questions.questions_for(log) if asked == "all" else (asked,)
+    log, context = with_file(source.load(), predictions), Context(weights=weights)
+    for each in log.given.values():
+        if each.is_empty:
+            say(f"{each.about}.")
+    wanted = questions.questions_for(log, context) if asked == "all" else (asked,)
     rows = questions.rows_of(log, wanted)
     if asked == "all" and knows_presets(log) and not evaluated_by_preset(log):
         say(f"{too_few(log, NotEnoughData('Presets cannot be evaluated'))}.")
     try:
         coming = questions.answering(
-            log, questions=wanted, parameters=own, predictions=predictions, equivalence=equivalence
+            log, questions=wanted, parameters=own, equivalence=equivalence, context=context
         )
         console, in_short = console_for(sys.stdout), asked == "all" and not details
         if json == "-" or in_short:
@@ -353,6 +357,7 @@ def _evaluate(
     from srs_eval.engine import evaluate as engine
     from srs_eval.engine.ranking import with_baselines
     from srs_eval.engine.run import Run
+    from srs_eval.engine.shared import with_given
     from srs_eval.models.configurations import untuned
 
     if log.rows is not None:
@@ -362,6 +367,7 @@ def _evaluate(
             f"{log.import_summary.path} says nothing of decks: "
             f"leave --partitions {flags.protocol.partitions} out."
         )
+    configurations = with_given(configurations, log, flags.protocol)
     asked = {each.name for each in configurations}
     held_against = flags.held_against(evaluation.reference)
     if held_against.name in {untuned(name) for name in asked} - asked:
@@ -447,6 +453,7 @@ def _open_app(running: Running) -> int:
         user=source.user,
         decks=source.deck or (),
         presets=source.preset or (),
+        predictions=running.predictions,
         context=running.context,
         use_cache=not running.no_cache,
         config=replace(load_config(), equivalence=running.equivalence),

@@ -235,6 +235,22 @@ ModelFileOption = Annotated[
 ]
 
 
+WeightsOption = Annotated[
+    Path | None, option(..., "Folder of weights, or RWKV's file.", metavar="DIR|FILE")
+]
+
+
+def check_weights(path: Path | None) -> None:
+    """Refuse what is not there, and a folder without weights. Raises InputError."""
+    if path is None:
+        return
+    if not path.exists():
+        raise InputError(f'--weights: there is no folder or file "{path}".')
+    endings = ("*.safetensors", "*.pth")
+    if path.is_dir() and not any(each for ending in endings for each in path.glob(ending)):
+        raise InputError(f'--weights: there are no weights (.safetensors or .pth) in "{path}".')
+
+
 def _context_options(
     sm2_target: float = option(
         0.9,
@@ -242,7 +258,7 @@ def _context_options(
         "--sm2-target",
         panel=_PROTOCOL_PANEL,
     ),
-    weights: Path | None = option(None, "Folder of weights, or RWKV's file.", metavar="DIR|FILE"),
+    weights: WeightsOption = None,
     device: str = option("cpu", "Where LSTM runs: cpu, cuda, mps, xpu."),
     model_file: ModelFileOption = None,
 ) -> Context:
@@ -252,8 +268,7 @@ def _context_options(
 
     if not 0 < sm2_target < 1:
         raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")
-    if weights is not None and not weights.exists():
-        raise InputError(f'--weights: there is no folder or file "{weights}".')
+    check_weights(weights)
     for path in model_file or ():
         load_model_file(path)
     kind, colon, number = device.lower().partition(":")
@@ -319,6 +334,15 @@ SetupOption = Annotated[
     Path | None,
     option(..., "Train what an audit's ledger names as it says, as NAME-tuned.", metavar="LEDGER"),
 ]
+PredictionsOption = Annotated[
+    Path | None,
+    option(
+        ...,
+        "Predictions of your own to compare: CSV or parquet with review_id (or card_id and "
+        "time_ms), p, model.",
+        metavar="FILE",
+    ),
+]
 JobsOption = Annotated[int | None, option(..., "Worker processes, one a core if left out.", min=0)]
 JsonOption = Annotated[str | None, _to_file("Write JSON")]
 NamesOption = Annotated[
@@ -354,6 +378,7 @@ class Evaluation:
     flags: Flags
     context: Context
     models: ModelsOption = "all"
+    predictions: PredictionsOption = None
     jobs: JobsOption = None
     reference: Annotated[
         str, option(..., "The model that others are held against besides the best.", metavar="NAME")
@@ -367,6 +392,12 @@ class Evaluation:
         from srs_eval.models.rwkv import with_rwkv
 
         object.__setattr__(self, "models", with_rwkv(self.models, self.context))
+
+    def load(self) -> ReviewLog:
+        """The reviews, with predictions of a file beside them."""
+        from srs_eval.engine.shared import with_file
+
+        return with_file(self.source.load(), self.predictions)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,6 +68,7 @@ def test_every_model_is_here() -> None:
     assert set(all_models()) - set(SHIPPED) == {
         *("RWKV-Curve", "RWKV-Instant"),  # test_rwkv.py
         *("BLEND+RWKV-Curve", "STATE-FSRS-6+7+RWKV"),  # test_blend.py
+        *("RWKV-Anki", "FSRS-Anki", "Predictions"),  # engine/test_shared.py
     }
 
 
