@@ -11,14 +11,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from srs_eval.models import UNTRAINED_FLAGS, Context, Model
+from srs_eval.models import UNTRAINED_FLAGS, Model
 
 OF_FILE = "Predictions"
-
-
-def _none(context: Context) -> str:
-    """No group holds them: it is the log that tells whether there are any."""
-    return ""
 
 
 _given = partial(
@@ -28,7 +23,7 @@ _given = partial(
     source="data/readers/predictions.py",
     flags=UNTRAINED_FLAGS,
     compiles="never",
-    weights=_none,
+    extra=True,
     seconds_per_10k=0.02,
 )
 _BESIDE = "as your Anki computed it; from collection.retrievability-cache.sqlite beside it"
