@@ -21,7 +21,6 @@ from srs_eval.cli.options import (
     Source,
     WeightsOption,
     check_targets,
-    check_weights,
     json_and_console,
     names_of,
     one_of,
@@ -174,7 +173,7 @@ def compare(
     from srs_eval.engine.shared import with_file
     from srs_eval.report.export import to_json
     from srs_eval.report.findings import rows_closing
-    from srs_eval.training.hyperparameters import Context
+    from srs_eval.training.hyperparameters import Context, check_weights
 
     check_targets([source.path, predictions], json)
     check_weights(weights)
@@ -206,7 +205,7 @@ def compare(
     if not answers:
         raise NotEnoughData(f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on")
     if json != "-" and in_short:
-        _show_compared(questions.Asked(log, equivalence=equivalence), answers, console)
+        _show_compared(questions.Asked(log, context, equivalence), answers, console)
     if json is not None:
         write(json, to_json(documents(answers, rows)))
     return FINE
@@ -229,7 +228,9 @@ def _first(asked: Asked, known: Sequence[Finding] = ()) -> list[Finding]:
 
 def _show_compared(asked: Asked, answers: Sequence[Finding], console: Console) -> None:
     """What to do with each preset; without a terminal below the first screen's answers."""
+    from srs_eval.advice.questions import MODELS
     from srs_eval.advice.sentences import listed, parameter_line
+    from srs_eval.advice.shown import sentences
     from srs_eval.advice.shown.parameters import what_to_do
     from srs_eval.report.console import table_text
     from srs_eval.report.findings import of_presets, presets_table
@@ -245,6 +246,10 @@ def _show_compared(asked: Asked, answers: Sequence[Finding], console: Console) -
             by_line.setdefault(parameter_line(each.parameters), []).append(each.subject)
     for line, names in by_line.items():
         console.print(f"\n{listed(names)}: {line}", markup=False)
+    if asked.log.given or (asked.context and asked.context.weights):
+        found = (each for each in answers if each.question == MODELS)
+        for sentence in (sentence for each in found for sentence in sentences(each)):
+            console.print(f"\n{sentence}", markup=False)
     console.print("\nWhat that rests on: --details", style="dim")
 
 

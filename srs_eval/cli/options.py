@@ -240,17 +240,6 @@ WeightsOption = Annotated[
 ]
 
 
-def check_weights(path: Path | None) -> None:
-    """Refuse what is not there, and a folder without weights. Raises InputError."""
-    if path is None:
-        return
-    if not path.exists():
-        raise InputError(f'--weights: there is no folder or file "{path}".')
-    endings = ("*.safetensors", "*.pth")
-    if path.is_dir() and not any(each for ending in endings for each in path.glob(ending)):
-        raise InputError(f'--weights: there are no weights (.safetensors or .pth) in "{path}".')
-
-
 def _context_options(
     sm2_target: float = option(
         0.9,
@@ -264,7 +253,7 @@ def _context_options(
 ) -> Context:
     """Settings of single models."""
     from srs_eval.models import load_model_file
-    from srs_eval.training.hyperparameters import Context
+    from srs_eval.training.hyperparameters import Context, check_weights
 
     if not 0 < sm2_target < 1:
         raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")
