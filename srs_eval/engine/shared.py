@@ -102,6 +102,14 @@ def on_shared_reviews(pairs: Iterable[_Pair], others: Sequence[_Pair]) -> list[l
     ]
 
 
+def two_on_shared_reviews(left: Result, right: Result) -> tuple[Result, Result]:
+    """Both on the reviews that both have, where one lacks some and they share any."""
+    shared = np.intersect1d(left.review_th, right.review_th)
+    if not (left.lacks or right.lacks) or not len(shared):
+        return left, right
+    return _on(left, shared), _on(right, shared)
+
+
 _known: WeakKeyDictionary[Result, dict[bytes, Result]] = WeakKeyDictionary()
 """A ranking that fills is made anew for each model that finishes."""
 

@@ -23,6 +23,7 @@ from srs_eval.engine.run import Run, Skipped
 from srs_eval.engine.shared import with_given
 from srs_eval.metrics import log_losses
 from srs_eval.models.configurations import resolve
+from srs_eval.tui.screens.compare import CompareScreen
 from tests.conftest import made_collection
 from tests.retrievability import FSRS, RWKV, make_cache
 from tests.tui.app_world import make_app, on, text_of, to_import_summary, until
@@ -219,3 +220,6 @@ async def test_the_app_ranks_on_shared_reviews(log: ReviewLog, tmp_path: Path) -
         await until(pilot, lambda: not app.session.models.run.running)
         await until(pilot, lambda: "reviews that all have, know how today is" in text_of(app))
         assert "RWKV-Anki" in text_of(app)
+        shared = app.session.models.run.groups()[2].reviews
+        app.push_screen(CompareScreen("FSRS-Anki", "FSRS-6-dry-run"))
+        await until(pilot, lambda: f"on {shared:,} reviews of" in text_of(app))
