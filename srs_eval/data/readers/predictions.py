@@ -26,11 +26,12 @@ from srs_eval.data.readers.collection import harden
 from srs_eval.data.reviews import Entries, FloatArray, Given, IntArray, ReviewLog, run_begins
 from srs_eval.data.rows import select_rows
 
-RWKV, FSRS = "RWKV-Anki", "FSRS-Anki"  # models, by the tables that have their predictions
+_RWKV = "RWKV-Anki"
 _TABLES = {
-    RWKV: "search_stats_rwkv_review_retrievability",
-    FSRS: "search_stats_fsrs_review_retrievability",
+    _RWKV: "search_stats_rwkv_review_retrievability",
+    "FSRS-Anki": "search_stats_fsrs_review_retrievability",
 }
+"""By the models of `models/given.py`."""
 _HELD_OUT = ("test_fold", "validation_fold", "post_optimization")
 _SUFFIX = ".retrievability-cache.sqlite"
 _COLUMNS = {"revlog_id", "prediction", "source", "sample_role", "fold_index"}
@@ -47,7 +48,7 @@ def beside_collection(collection: Path, entries: Entries) -> dict[str, Given]:
     try:
         return _read(path, entries)
     except InputError as error:
-        return {RWKV: _refused(error, entries)}
+        return {_RWKV: _refused(error, entries)}
 
 
 def _refused(error: InputError, entries: Entries) -> Given:
@@ -142,13 +143,13 @@ def _about(by_role: Mapping[str, int], unknown: int) -> str:
     def listed(roles: Mapping[str, int]) -> str:
         return ", ".join(f"{count:,} {printable(role, 20)}" for role, count in roles.items())
 
-    taken = {role: by_role[role] for role in _HELD_OUT if role in by_role}
-    fitted = {"final_fit": by_role.get("final_fit", 0) + by_role.get("", 0)}
-    others = {role: by_role[role] for role in by_role.keys() - {*_HELD_OUT, "final_fit", ""}}
+    rest = dict(by_role)
+    taken = {role: rest.pop(role) for role in _HELD_OUT if role in by_role}
+    fitted = rest.pop("final_fit", 0) + rest.pop("", 0)
     said = f"as your Anki computed it, before each answer: {listed(taken) or 'nothing held out'}"
-    if fitted["final_fit"]:
-        said += f"; left out are those of the training sample ({listed(fitted)})"
-    if others:
+    if fitted:
+        said += f"; left out are those of the training sample ({fitted:,} final_fit)"
+    if others := dict(sorted(rest.items())[:3]):
         said += f"; left out are roles unknown here ({listed(others)})"
     if unknown:
         said += f"; {counted(unknown, 'prediction')} of reviews that the collection does not have"
