@@ -37,6 +37,7 @@ _SUFFIX = ".retrievability-cache.sqlite"
 _COLUMNS = {"revlog_id", "prediction", "source", "sample_role", "fold_index"}
 _MOST_ROWS = 50_000_000
 _MAX_ID = 1 << 53  # milliseconds of any date, exact as a float
+_MAX_VALUE_BYTES = 1 << 20
 _DEADLINE_S = 60.0
 
 
@@ -62,6 +63,7 @@ def _read(path: Path, entries: Entries) -> dict[str, Given]:
         raise InputError(f"{name} is no SQLite database.")
     with files.private_copy(path) as (connection, _):
         harden(connection, time.monotonic() + _DEADLINE_S)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
         tables = _tables(connection, name)
         if not tables:
             raise InputError(f"{name} has none of the tables {' and '.join(_TABLES.values())}.")
@@ -117,7 +119,9 @@ def _predictions(
     twice = f"select revlog_id from {table} group by {key} having count(*) > 1 limit 1"
     if found := connection.execute(twice).fetchone():
         raise InputError(f"{where} review {found[0]} is there twice, from one fold and source.")
-    by_role = dict(connection.execute(f"select sample_role, count(*) from {table} group by 1"))
+    role = "case sample_role when '' then 'final_fit' when 'final_fit' then 'final_fit'"
+    role += "".join(f" when '{each}' then '{each}'" for each in _HELD_OUT)
+    by_role = dict(connection.execute(f"select {role} end, count(*) from {table} group by 1"))
     latest = "updated_at" if "updated_at" in names else "0"
     asked = connection.execute(
         f"select revlog_id, prediction from {table} where sample_role in (?, ?, ?) "
@@ -137,20 +141,15 @@ def _predictions(
     return Given(given, _about(by_role, int((~known).sum())))
 
 
-def _about(by_role: Mapping[str, int], unknown: int) -> str:
+def _about(by_role: dict[str, int], unknown: int) -> str:
     """Which roles were taken, which were not, and what is of no review here."""
-
-    def listed(roles: Mapping[str, int]) -> str:
-        return ", ".join(f"{count:,} {printable(role, 20)}" for role, count in roles.items())
-
-    rest = dict(by_role)
-    taken = {role: rest.pop(role) for role in _HELD_OUT if role in by_role}
-    fitted = rest.pop("final_fit", 0) + rest.pop("", 0)
-    said = f"as your Anki computed it, before each answer: {listed(taken) or 'nothing held out'}"
-    if fitted:
+    taken = [f"{by_role.pop(role):,} {role}" for role in _HELD_OUT if role in by_role]
+    listed = ", ".join(taken) or "nothing held out"
+    said = f"as your Anki computed it, before each answer: {listed}"
+    if fitted := by_role.pop("final_fit", 0):
         said += f"; left out are those of the training sample ({fitted:,} final_fit)"
-    if others := dict(sorted(rest.items())[:3]):
-        said += f"; left out are roles unknown here ({listed(others)})"
+    if others := sum(by_role.values()):
+        said += f"; left out are {others:,} of a role that is not known"
     if unknown:
         said += f"; {counted(unknown, 'prediction')} of reviews that the collection does not have"
     return said
