@@ -91,7 +91,10 @@ def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> Review
         with files.private_copy(path) as (database, notes):
             log = _from_database(database, path, "Anki collection", days, notes)
         assert log.entries is not None
-        return replace(log, given=beside_collection(path, log.entries))
+        given = beside_collection(path, log.entries)
+        told = (f"{name}: {each.about}." for name, each in given.items())
+        summary = replace(log.import_summary, notes=(*log.import_summary.notes, *told))
+        return replace(log, given=given, import_summary=summary)
     if not start:
         raise InputError(f"{name} is an empty file (0 bytes); choose another or export it again.")
     if start.startswith((package.ZIP_MAGIC, b"PK\x05\x06")):

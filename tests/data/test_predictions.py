@@ -38,6 +38,7 @@ def test_what_was_held_out_is_read(collection: Path) -> None:
         expected = [np.nan] * 4 + [0.75] * (len(IDS) - 5) + [0.5]  # the newest of two
         np.testing.assert_array_equal(given["RWKV-Anki"].p, expected)
     about = given["RWKV-Anki"].about
+    assert f"RWKV-Anki: {about}." in srs_eval.load(collection).import_summary.notes
     assert f"{len(IDS) - 4} test_fold, 2 post_optimization" in about
     assert f"left out are those of the training sample ({len(IDS)} final_fit)" in about
     assert "1 prediction of reviews that the collection does not have" in about
