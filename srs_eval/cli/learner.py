@@ -61,8 +61,8 @@ def run(running: Running) -> int:
     source = running.source
     flags = running.flags.set_up_by(running.setup, running.models)
     flags.resolve(running.models)  # refused before the file is read
-    check_targets([source.path], running.json, running.csv)
-    log = source.load()
+    check_targets([source.path, running.predictions], running.json, running.csv)
+    log = running.load()
     flags = _as_the_log_allows(flags, log)
     configurations = flags.resolve(running.models)
     say_tuned_on_user(flags.ledger, source, log)
@@ -98,7 +98,7 @@ def export(
     source, flags = evaluation.source, evaluation.flags
     flags.resolve(evaluation.models)  # refused before the file is read
     outputs.check(source.path)
-    log = source.load()
+    log = evaluation.load()
     flags = _as_the_log_allows(flags, log)
     configurations = with_own(flags.resolve(evaluation.models), log, flags.protocol)
     run, interrupted = _evaluate(log, configurations, flags, evaluation)
@@ -135,6 +135,7 @@ def compare(
     equivalence: float,
     params: list[str] | None = None,
     predictions: Path | None = None,
+    weights: Path | None = None,
     question: str = "all",
     details: bool = False,
     json: str | None = None,
@@ -148,19 +149,25 @@ def compare(
     from srs_eval.advice.population import FEWEST as STANDING_FEWEST
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
+    from srs_eval.engine.shared import with_file
     from srs_eval.report.export import to_json
     from srs_eval.report.learner import rows_closing
+    from srs_eval.training.hyperparameters import Context, check_weights
 
     check_targets([source.path, predictions], json)
+    check_weights(weights)
     own = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
-    log = source.load()
-    wanted = questions.questions_for(log) if question == "all" else (question,)
+    log, context = with_file(source.load(), predictions), Context(weights=weights)
+    for each in log.given.values():
+        if each.is_empty:
+            say(f"{each.about}.")
+    wanted = questions.questions_for(log, context) if question == "all" else (question,)
     rows = questions.rows_of(log, wanted)
     if question == "all" and knows_presets(log) and not evaluated_by_preset(log):
         say(f"{too_few(log, NotEnoughData('Presets cannot be evaluated'))}.")
     try:
         coming = questions.answering(
-            log, questions=wanted, parameters=own, predictions=predictions, equivalence=equivalence
+            log, questions=wanted, parameters=own, equivalence=equivalence, context=context
         )
         console, in_short = console_for(sys.stdout), question == "all" and not details
         if json == "-" or in_short:
@@ -175,7 +182,7 @@ def compare(
     if not answers:
         raise NotEnoughData(f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on")
     if json != "-" and in_short:
-        _show_compared(questions.Asked(log, equivalence=equivalence), answers, console)
+        _show_compared(questions.Asked(log, context, equivalence), answers, console)
     if json is not None:
         write(json, to_json(documents(answers, rows)))
     return FINE
@@ -198,7 +205,9 @@ def _first(asked: Asked, known: Sequence[Finding] = ()) -> list[Finding]:
 
 def _show_compared(asked: Asked, answers: Sequence[Finding], console: Console) -> None:
     """What to do with each preset; without a terminal below the first screen's answers."""
+    from srs_eval.advice.questions import MODELS
     from srs_eval.advice.sentences import listed, parameter_line
+    from srs_eval.advice.shown import sentences
     from srs_eval.advice.shown.parameters import what_to_do
     from srs_eval.report.console import table_text
     from srs_eval.report.learner import of_presets, presets_table
@@ -214,6 +223,10 @@ def _show_compared(asked: Asked, answers: Sequence[Finding], console: Console) -
             by_line.setdefault(parameter_line(each.parameters), []).append(each.subject)
     for line, names in by_line.items():
         console.print(f"\n{listed(names)}: {line}", markup=False)
+    if asked.log.given or (asked.context and asked.context.weights):
+        found = (each for each in answers if each.question == MODELS)
+        for sentence in (sentence for each in found for sentence in sentences(each)):
+            console.print(f"\n{sentence}", markup=False)
     console.print("\nWhat that rests on: --details", style="dim")
 
 
@@ -316,6 +329,7 @@ def _evaluate(
     from srs_eval.engine import evaluate as engine
     from srs_eval.engine.ranking import with_baselines
     from srs_eval.engine.run import Run
+    from srs_eval.engine.shared import with_given
     from srs_eval.models.configurations import untuned
 
     if log.rows is not None:
@@ -325,6 +339,7 @@ def _evaluate(
             f"{log.import_summary.path} says nothing of decks: "
             f"leave --partitions {flags.protocol.partitions} out."
         )
+    configurations = with_given(configurations, log, flags.protocol)
     asked = {each.name for each in configurations}
     held_against = flags.held_against(evaluation.reference)
     if held_against.name in {untuned(name) for name in asked} - asked:
@@ -410,6 +425,7 @@ def _open_app(running: Running) -> int:
         user=source.user,
         decks=source.deck or (),
         presets=source.preset or (),
+        predictions=running.predictions,
         context=running.context,
         use_cache=not running.no_cache,
         config=replace(load_config(), equivalence=running.equivalence),

@@ -151,8 +151,13 @@ class Schedule(ReadOnly):
     interval: IntArray  # days
     ease: IntArray  # SM-2's, x 1000
     lapses: IntArray
-    stability: FloatArray  # days, by the parameters of then; NaN where none is stored
-    difficulty: FloatArray  # 1-10; NaN where none is stored
+    # As stored, by the parameters of then; NaN where none is stored.
+    stability: FloatArray  # days until recall falls to 90 %
+    difficulty: FloatArray  # 1-10
+    internal_stability: FloatArray | None = None  # days; FSRS-7's slow one, of JSchoreels' fork
+    fast_stability: FloatArray | None = None  # the same of its fast one
+    desired_retention: FloatArray | None = None
+    decay: FloatArray | None = None  # of the curve of then
 
 
 @dataclass(frozen=True)
@@ -220,6 +225,18 @@ class DayGrid:
     zone: str | None = None  # IANA name, where a person gave one: it tells when clocks change
 
 
+@dataclass(frozen=True, eq=False)
+class Given(ReadOnly):
+    """Recall as somebody else predicted it before each answer."""
+
+    p: FloatArray  # one for each entry (or row) of a log; NaN where there is none
+    about: str  # what belongs beside its figures; where there are none, why
+
+    @property
+    def is_empty(self) -> bool:
+        return not np.isfinite(self.p).any()
+
+
 @dataclass(frozen=True)
 class ImportSummary:
     """What was read and what was kept, for `inspect` and the app."""
@@ -250,12 +267,15 @@ class ReviewLog(ReadOnly):
     predictions: Mapping[str, FloatArray] = field(default_factory=dict)
     """Probabilities of recall that the source brings along, by the name of who predicted them:
     one for each entry (or row), NaN where there is none."""
+    given: Mapping[str, Given] = field(default_factory=dict)
+    """Others' predictions that stand in the ranking, by name: of a file, of the person's Anki."""
 
     def __post_init__(self) -> None:
         if (self.entries is None) == (self.rows is None):
             raise ValueError("a ReviewLog has either entries or rows")
         reviews = self.entries if self.entries is not None else self.rows
-        if any(len(column) != len(reviews or ()) for column in self.predictions.values()):
+        columns = [*self.predictions.values(), *(each.p for each in self.given.values())]
+        if any(len(column) != len(reviews or ()) for column in columns):
             raise ValueError("predictions are as many as entries or rows")
         super().__post_init__()
 

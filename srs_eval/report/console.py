@@ -371,9 +371,9 @@ def show_run(run: Run, console: Console, whole: bool = True) -> None:
     notes: dict[str, list[str]] = {}
     for group in groups:
         console.print(_run_table(group, console.width, whole))
-        for line in group.lines:
-            for note in line.result.notes:
-                notes.setdefault(note, []).append(line.configuration.words)
+    for line in run.ranked():
+        for note in line.result.notes:
+            notes.setdefault(note, []).append(line.configuration.words)
     for note, names in notes.items():
         say(f"* {', '.join(names)}: {note}.")
     if groups:
