@@ -85,18 +85,21 @@ class Overview:
         )
 
     @staticmethod
-    def told(log: ReviewLog, answers: Sequence[Finding]) -> Overview:
+    def answered(log: ReviewLog, answers: Sequence[Finding]) -> Overview:
         """Of all answers."""
-        return replace(Overview.begun(log), waiting=[], answers=list(answers))
+        found = replace(Overview.begun(log), waiting=[])
+        found.add(answers)
+        return found
 
     def add(self, found: Sequence[Finding], questions: Sequence[str] = ()) -> None:
-        """Take answers in; `questions` are settled: what was said of them before is dropped."""
-        known = {(each.question, each.subject) for each in found}
+        """Take answers in, of two to the same the later one; `questions` are settled: what was
+        said of them before is dropped."""
+        known = {(each.question, each.subject): each for each in found}
         self.answers = [
             each
             for each in self.answers
             if each.question not in questions and (each.question, each.subject) not in known
-        ] + list(found)
+        ] + list(known.values())
         self.waiting = [each for each in self.waiting if each not in questions]
 
     def of(self, question: str) -> tuple[Finding, ...]:
@@ -294,8 +297,9 @@ def _compile_beside() -> list[Finding]:
     """Kernels that the first answer needs, while another worker compiles those of its fit."""
     assert _shared is not None
     with suppress(NotEnoughData):
+        learner = Asked(*_shared).learner
         for candidate in (DEFAULTS, SM2):
-            Asked(*_shared).learner.held_out_losses(candidate)
+            learner.held_out_losses(candidate)
     return []
 
 

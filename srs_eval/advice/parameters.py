@@ -277,7 +277,7 @@ def _of_preset(
         fsrs_is_off=learner.log.import_summary.fsrs_enabled is False,
         since=0 if unseen is None else len(unseen),
         growth=growth,
-        candidates=tuple(each for each in candidates if each.name not in {SM2} - {*learner.sm2}),
+        candidates=tuple(each for each in candidates if each.name != SM2 or learner.sm2),
         held_out=() if held_out is None else held_out.candidates(),
         reference=OPTIMIZED,
         about=best.name,

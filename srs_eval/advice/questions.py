@@ -115,7 +115,7 @@ class Asked:
 
     def _costs(self) -> Iterator[Finding]:
         with contextlib.suppress(InputError):  # nobody knows how the cards are scheduled
-            yield at_a_glance(self.log, self.context)
+            yield from at_a_glance(self.log, self.context)
 
     def _days(self) -> Iterator[Finding]:
         protocol = Protocol(rows="anki" if evaluated_by_preset(self.log) else "benchmark")

@@ -128,6 +128,13 @@ def what_lacks(missing: Missing | None) -> str:
     return f"About {lacks(missing).removeprefix('needs ')} like these would tell."
 
 
+def overdue(cards: int, minutes: float, of: int = 0) -> str:
+    """ "94 of 396 cards overdue: 16 minutes", without "of 396" where that is 0."""
+    hours, few = f"{minutes / 60:,.0f} hours", counted(max(round(minutes), 1), "minute")
+    among = f"{cards:,} of {counted(of, 'card')}" if of else counted(cards, "card")
+    return f"{among} overdue: {hours if minutes >= 120 else few}"
+
+
 def in_groups(subjects: Mapping[str, Sequence[tuple[str, str]]]) -> str:
     """ "better: A (.01 … .03 better); can't tell yet: B": what is said, and of what."""
     return "; ".join(f"{says}: {_together(names)}" for says, names in subjects.items())

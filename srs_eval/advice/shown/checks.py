@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 
 from srs_eval.advice.findings import Check, Checks, Finding, Level, of
+from srs_eval.advice.sentences import overdue
 from srs_eval.advice.tables import Table
 from srs_eval.data.errors import counted
 
@@ -59,7 +60,8 @@ def check_line(check: Check) -> str:
     fine = check.level == "fine"
     match check.name:
         case "overdue":
-            return _overdue(check) if check.count else "no card is overdue"
+            late = overdue(check.count, check.minutes or 0.0, check.of)
+            return late if check.count else "no card is overdue"
         case "gap":
             return _days_without(check)
         case "leeches" if check.count:
@@ -82,8 +84,8 @@ def _more(check: Check) -> str:
     """What is behind it, where it is worth a look."""
     if check.level == "look" and check.name == "overdue":
         return (
-            "Overdue are cards that were due by the day of your last review; one answer each at "
-            "your usual pace, and one more after Again."
+            "Overdue are cards that were due before the day of your last review: one answer each "
+            "at your usual pace, and one more after Again."
         )
     if check.leeches:
         worst = check.leeches[0]
@@ -93,13 +95,6 @@ def _more(check: Check) -> str:
             "cards are named by chance. Rewrite them, or suspend them."
         )
     return ""
-
-
-def _overdue(check: Check) -> str:
-    minutes = check.minutes or 0.0
-    hours, few = f"{minutes / 60:,.0f} hours", counted(max(round(minutes), 1), "minute")
-    time = hours if minutes >= 120 else few
-    return f"{check.count:,} of {counted(check.of, 'card')} overdue: {time}"
 
 
 def _days_without(check: Check) -> str:

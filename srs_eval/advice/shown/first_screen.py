@@ -357,7 +357,7 @@ def _of_100(share: float) -> str:
 def _costs(known: _Known) -> Pane:
     for each in known.of("costs"):
         if isinstance(each.evidence, Workload):
-            return _minutes(each.evidence, each.subject)
+            return _minutes(each.evidence, known)
     if known.open("costs"):
         return _pane(3, [WAITING], "costs")
     return _pane(3, [Line(_no_costs(known), "not yet")], "costs")
@@ -377,27 +377,24 @@ def _no_costs(known: _Known) -> str:
     return "Nobody knows how these cards are scheduled."
 
 
-def _minutes(found: Workload, subject: str) -> Pane:
-    median, (low, high) = found.median[:, MINUTES], found.band
-    ends = high[:, MINUTES] if found.drawn else median
+def _minutes(found: Workload, known: _Known) -> Pane:
+    figures, (low, high) = found.figures[:, MINUTES], (end[:, MINUTES] for end in found.band)
     now = found.as_now
-    most = max(float(ends.max()), now[MINUTES] if now else 0.0, 1e-9)
+    most = max(float(high.max()), now[MINUTES] if now else 0.0, 1e-9)
     items: list[Item] = [Heading("once optimized", ("minutes",), spare=2)]
     for place, retention in enumerate(found.retentions):
         if found.is_off and retention not in GLANCED:  # nobody asked for it
             continue
-        middle = float(median[place])
         is_now = retention == found.desired and not found.is_off
-        said = _minutes_in_words(middle)
-        if found.drawn:
-            span = [_minutes_in_words(float(end[place, MINUTES])) for end in (low, high)]
-            said += f" ({'-'.join(span)})" if span[0] != span[1] else ""
+        said, *span = (_minutes_in_words(float(each[place])) for each in (figures, low, high))
+        said += f" ({'-'.join(span)})" if span[0] != span[1] else ""
         first = " of 100" if place == 0 else ""
         label = f"{_of_100(retention)}{first}{' (yours)' if is_now else ''}"
+        share, until = float(figures[place]) / most, float(high[place]) / most
         spare = 0 if is_now or retention > 0.8 else 1
-        items.append(Bar(label, (said,), middle / most, float(ends[place]) / most, spare=spare))
+        items.append(Bar(label, (said,), share, until, spare=spare))
     here = found.at(found.desired)
-    short = f"{_minutes_in_words(float(median[here]))} at {_of_100(found.desired)} of 100"
+    short = f"{_minutes_in_words(float(figures[here]))} at {_of_100(found.desired)} of 100"
     if now is not None:
         name = "SM-2, as now" if found.is_off else f"now, at {_of_100(found.desired)}"
         said = _minutes_in_words(now[MINUTES])
@@ -406,9 +403,11 @@ def _minutes(found: Workload, subject: str) -> Pane:
     cards = f"{counted(found.learned, 'card')}"
     if found.unseen and found.new_a_day:
         cards += f" and {min(found.unseen, found.new_a_day * found.question.days):,} new ones"
-    of_preset = f" of {_named(subject)}" if found.presets > 1 else ""
+    is_one_of_several = len(found.presets) < len(known.presets)
+    of_preset = f" of {_named(found.preset)}" if is_one_of_several else ""
     lately = f"{found.done_a_day:,} reviews a day lately"
     items.append(Line(f"With your {cards}{of_preset}; {lately}.", spare=1))
+    subject = found.preset if len(found.presets) == 1 else ""
     return Pane(TITLES[2], Line(f"{short}."), tuple(items), ("costs",), subject)
 
 
