@@ -226,7 +226,8 @@ TASKS_WITHOUT_PRESETS = (
     *(("fit", WRONG), (OF_PRESETS,), (MODELS,), ("time",), ("day",), (STANDING,)),
 )
 FIRST = (
-    *("fit", WRONG, OF_PRESETS, "split", "retention", COSTS, "hard", "steps", "time", STANDING),
+    *("fit", WRONG, OF_PRESETS, "split", "retention", COSTS, "hard", "steps", "says", "time"),
+    STANDING,
 )
 """What the first screen rests on."""
 OVER_ALL = ("fit", OF_PRESETS, "says", "time", STANDING)  # those of a report that need no presets

@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import date
 
+from rich.cells import cell_len, set_cell_size
+
 from srs_eval.advice.findings import FEWEST_DAYS_SHOWN, FEWEST_SHOWN, LIKELY, SURE, Finding, Missing
 from srs_eval.data.errors import InputError, counted
 from srs_eval.models.own_parameters import as_anki_runs
@@ -174,6 +176,21 @@ def share_range(share: Interval) -> str:
 def has_a_figure(found: Interval) -> bool:
     """Whether a log loss rests on so much that it is shown where nothing beside it tells."""
     return found.reviews >= FEWEST_SHOWN and found.days >= FEWEST_DAYS_SHOWN
+
+
+_NAME = 20  # columns of a preset's name in a sentence
+
+
+def quoted(name: str) -> str:
+    """ "“Vocabulary”": a preset's name, cut where it is long."""
+    if cell_len(name) > _NAME:
+        name = f"{set_cell_size(name, _NAME - 1).rstrip()}…"
+    return f"“{name}”"
+
+
+def whole_of_100(share: float) -> str:
+    """ "79" for 0.79."""
+    return f"{100 * share:.0f}"
 
 
 # How sure

@@ -99,13 +99,14 @@ def test_days_without_reviews(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -
     pause = seen_at(monkeypatch, paused, 1)["gap"]
     assert pause.level == "look"
     assert 49 <= pause.count <= 55
-    assert check_line(pause) == f"{pause.count} days without reviews in the last year"
+    assert check_line(pause) == f"{pause.count} days without a review in the last year"
 
 
 def test_suspended_cards(log: ReviewLog) -> None:
     some = replace(log.cards, suspended=np.arange(len(log.cards.card_id)) % 10 == 0)
     found = checked(replace(log, cards=some))["suspended"]
     assert (found.level, found.count) == ("fine", int(some.suspended.sum()))
+    assert check_line(replace(found, count=0)) == "no card is suspended"
     every = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
     found = checked(replace(log, cards=every))["suspended"]
     assert found.level == "look"
@@ -178,7 +179,7 @@ def test_other_findings_tell_of_old_cards_steps_and_hard(log: ReviewLog) -> None
     assert named.keys() == by_name(of(own[0], Checks).checks).keys() | OF_OTHERS
     assert (named["old cards"].subject, named["old cards"].level) == ("B", "look")
     assert check_line(named["old cards"]) == "old cards forgotten twice as often as expected"
-    assert check_line(named["steps"]) == "learning steps: shorter after first Again"
+    assert check_line(named["steps"]) == "steps should be shorter after first Again"
     assert check_line(named["hard"]) == "Hard is pressed for what you have forgotten"
     levels = [list(MARKS).index(each.level) for each in found]
     assert levels == sorted(levels)
@@ -329,7 +330,7 @@ def test_lines_fit_and_sentences_say_more() -> None:
     said = shown.sentences(finding)
     assert said[0] == f"{shown.line([finding])}."
     assert any("15 of 20 times" in each for each in said)
-    assert said[-1] == "Again, 0 of 100 answers: too few to say."
+    assert said[-1] == "After Again: too few to say."
     everything, worst = shown.tables(finding)
     assert len(everything.rows) == len(of_all)
     assert worst.rows == (("7", 20, 15, 3.0, 1e-9),)

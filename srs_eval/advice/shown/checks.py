@@ -68,13 +68,17 @@ def check_line(check: Check) -> str:
             are = "card is" if check.count == 1 else "cards are"
             return f"{check.count:,} {are} forgotten far too often"
         case "leeches":
-            return f"{'no card is' if fine else 'too few reviews: cards'} forgotten far too often"
-        case "suspended":
+            few = "cards forgotten too often: too few to say"
+            return "no card is forgotten far too often" if fine else few
+        case "suspended" if check.count:
             of_all = "all" if check.count == check.of else f"{check.count:,} of"
             return f"{of_all} {counted(check.of, 'card')} suspended"
+        case "suspended":
+            return "no card is suspended"
+        case "steps" if check.says:
+            return f"steps should be {check.says}"
         case "steps":
-            open_ = "as they should be" if fine else "too few answers to say"
-            return f"learning steps: {check.says or open_}"
+            return f"learning steps: {'as they should be' if fine else 'too few to say'}"
         case "old cards":
             return _old_cards(check)
     return _button(check)
@@ -102,8 +106,8 @@ def _days_without(check: Check) -> str:
         day = date.fromisoformat(check.since)
         return f"no review since {day.day} {calendar.month_abbr[day.month]} {day.year}"
     if check.level == "look":
-        return f"{check.count} days without reviews in the last year"
-    return f"at most {counted(check.count, 'day')} without reviews of late"
+        return f"{check.count} days without a review in the last year"
+    return f"longest pause of the last year: {counted(check.count, 'day')}"
 
 
 def _old_cards(check: Check) -> str:
@@ -129,7 +133,7 @@ def _button(check: Check) -> str:
         return f"{share}: too many"
     if check.level == "look":
         return f"after {name}: {_of_100(check)}"
-    return f"{share}: {'then as expected' if check.level == 'fine' else _open(check)}"
+    return f"after {name}: {'remembered as expected' if check.level == 'fine' else _open(check)}"
 
 
 def _open(check: Check) -> str:

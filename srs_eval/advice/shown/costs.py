@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from srs_eval.advice.findings import Finding, of
-from srs_eval.advice.sentences import listed, overdue
-from srs_eval.advice.tables import Cell, Table
+from srs_eval.advice.sentences import listed, overdue, quoted, whole_of_100
+from srs_eval.advice.tables import Bar, Cell, Heading, Item, Line, Table
 from srs_eval.advice.workload.estimate import (
+    GLANCED,
     KNOWN,
     MINUTES,
     OVER,
@@ -132,6 +133,46 @@ def _ranges(found: Workload) -> Iterator[str]:
         f"Ranges: as 95 % of {draws} draws of parameters lie around their median, each fitted to "
         "days of yours drawn anew. For 100 simulated learners 84 held the truth; 15 were too high."
     )
+
+
+# As bars
+
+
+def minutes(found: Workload, *, is_one_of_several: bool) -> tuple[Line, tuple[Item, ...]]:
+    """Minutes a day by desired retention, in short and as bars: of the third pane."""
+    figures, (low, high) = found.figures[:, MINUTES], (end[:, MINUTES] for end in found.band)
+    now = found.as_now
+    most = max(float(high.max()), now[MINUTES] if now else 0.0, 1e-9)
+    items: list[Item] = [Heading("once optimized", ("minutes",), spare=2)]
+    for place, retention in enumerate(found.retentions):
+        if found.is_off and retention not in GLANCED:  # nobody asked for it
+            continue
+        is_now = retention == found.desired and not found.is_off
+        said, *span = (_minutes_in_words(float(each[place])) for each in (figures, low, high))
+        said += f" ({'-'.join(span)})" if span[0] != span[1] else ""
+        first = " of 100" if place == 0 else ""
+        label = f"{whole_of_100(retention)}{first}{' (yours)' if is_now else ''}"
+        share, until = float(figures[place]) / most, float(high[place]) / most
+        spare = 0 if is_now or retention > 0.8 else 1
+        items.append(Bar(label, (said,), share, until, spare=spare))
+    here = found.at(found.desired)
+    short = f"{_minutes_in_words(float(figures[here]))} at {whole_of_100(found.desired)} of 100"
+    if now is not None:
+        name = "SM-2, as now" if found.is_off else f"now, at {whole_of_100(found.desired)}"
+        said = _minutes_in_words(now[MINUTES])
+        items.append(Bar(name, (said,), now[MINUTES] / most, level="not yet"))
+        short += f"; {name}: {said}"
+    cards = f"{counted(found.learned, 'card')}"
+    if found.unseen and found.new_a_day:
+        cards += f" and {min(found.unseen, found.new_a_day * found.question.days):,} new ones"
+    of_preset = f" of {quoted(found.preset)}" if is_one_of_several else ""
+    lately = f"{found.done_a_day:,} reviews a day lately"
+    items.append(Line(f"With your {cards}{of_preset}; {lately}.", spare=1))
+    return Line(f"{short}."), tuple(items)
+
+
+def _minutes_in_words(minutes: float) -> str:
+    return f"{minutes:,.0f}" if minutes >= 9.95 else f"{minutes:.1f}"
 
 
 # As tables
