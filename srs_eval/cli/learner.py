@@ -255,7 +255,7 @@ def workload(
 ) -> int:
     """What does a desired retention cost? Reviews and minutes a day, and how sure that is.
 
-    Of one preset: the one named, or the one with the most reviews.
+    Of all presets together, or of the one named.
     """
     from srs_eval.advice import shown
     from srs_eval.advice.sentences import parsed_parameters
@@ -285,7 +285,7 @@ def workload(
     assert found is not None
     made = document(found) | {"answers": [shown.document(found.finding)]}
     if console := json_and_console(json, made):
-        below = f"{OF_DRAWS} --preset NAME asks about another preset (docs/workload.md)."
+        below = f"{OF_DRAWS} --preset NAME asks about one preset (docs/workload.md)."
         print_answers([found.finding], console, below)
     return FINE
 

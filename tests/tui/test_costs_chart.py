@@ -32,7 +32,7 @@ async def test_a_dot_stands_on_the_curve_and_moves_with_what_is_known() -> None:
         for found in (first, better):
             app.query_one(CostsChart).show(found)
             for graph, figure in (("reviews", REVIEWS), ("known", KNOWN)):
-                at = found.median[RETENTIONS.index(found.desired), figure]
+                at = found.figures[RETENTIONS.index(found.desired), figure]
                 assert points(app, graph) == {"●": (found.desired, pytest.approx(at))}
 
 

@@ -108,7 +108,7 @@ class CostsChart(Vertical):
         if self.found is None:
             return
         found, at = self.found, self.found.retentions
-        reviews, known = (found.median[:, figure].tolist() for figure in (REVIEWS, KNOWN))
+        reviews, known = (found.figures[:, figure].tolist() for figure in (REVIEWS, KNOWN))
         low_end, high_end = (end[:, REVIEWS].tolist() for end in found.band)
         primary, secondary, faint = chart_colours(self.app)
         hue = list(palette(self.app.current_theme).families.values())[1]
@@ -139,7 +139,7 @@ class CostsChart(Vertical):
             )
         thousands = ", thousands" if max(known) >= _THOUSAND else ""
         self.query_one("#of-reviews", Static).update(
-            Text.assemble((f"{found.preset}: reviews a day", "bold"), ", with 90 % of the draws")
+            Text.assemble((f"{found.preset}: reviews a day", "bold"), ", with 95 % ranges")
         )
         self.query_one("#of-known", Static).update(
             Text.assemble(("cards known at the end", "bold"), thousands)
