@@ -20,24 +20,26 @@ from srs_eval.report.panes import drawn, in_a_line
 
 BELOW = 3  # lines under the panes, which keep their places while answers come
 _BESIDE = (96, 23)  # columns and lines from which panes stand beside each other
-_LEAST = {1: 4, 2: 6, 3: 6, 4: 5, 5: 5}  # lines of a pane in its frame
-_MOST = {1: 5, 2: 14, 3: 11, 4: 9, 5: 9}
+_LEAST = {2: 6, 3: 6, 4: 5, 5: 5}  # lines of a pane in its frame
+_MOST = {2: 14, 3: 11, 4: 9, 5: 9}
 _ORDER = (2, 3, 5, 4)  # which pane gets its frame first
 _USED = ("foreground", "surface", "success", "warning", "primary")  # colours of the theme
 
 
-def heights(width: int, height: int, little: Collection[int] = ()) -> tuple[bool, dict[int, int]]:
+def heights(
+    width: int, height: int, little: Collection[int] = (), act: int = 2
+) -> tuple[bool, dict[int, int]]:
     """Whether panes stand side by side, and each one's lines; a pane of one line has no frame.
 
-    Those with `little` to say get no more where panes are stacked.
+    Those with `little` to say get no more where panes are stacked; what to do takes `act` lines.
     """
     left = height - BELOW
+    first = 2 + min(max(act, 2), 3)
     if width >= _BESIDE[0] and height >= _BESIDE[1]:
-        first = 5 if left > 28 else 4
         lower = min((9 * (left - first)) // 20, 13)
         upper = left - first - lower
         return True, {1: first, 2: upper, 3: upper, 4: lower, 5: lower}
-    found = {1: 4, **dict.fromkeys(_ORDER, 1)}
+    found = {1: first, **dict.fromkeys(_ORDER, 1)}
     left -= sum(found.values())
     for number in (each for each in _ORDER if each not in little):
         if left < _LEAST[number] - 1:
@@ -45,7 +47,7 @@ def heights(width: int, height: int, little: Collection[int] = ()) -> tuple[bool
         left -= _LEAST[number] - found[number]
         found[number] = _LEAST[number]
     while left > 0:
-        framed = [n for n in (3, 2, 5, 4, 1) if 1 < found[n] < _MOST[n]]
+        framed = [n for n in (3, 2, 5, 4) if 1 < found[n] < _MOST[n]]
         for number in framed[:left]:
             found[number] += 1
         left -= len(framed) or left
@@ -97,6 +99,11 @@ class PaneBox(Widget, can_focus=True):
             self._entitle()
             self.refresh()
 
+    @property
+    def has_little(self) -> bool:
+        """Whether a sentence is all that it has to say."""
+        return self.pane.items == (self.pane.short,) != (first_screen.WAITING,)
+
     def give(self, lines: int) -> None:
         """So many lines of the screen."""
         self.styles.height = lines
@@ -111,8 +118,7 @@ class PaneBox(Widget, can_focus=True):
         colours = paint(self.app)
         if self.has_class("-line"):
             return Content.from_rich_text(in_a_line(self.number, self.pane, width, colours))
-        lines = drawn(self.pane, width, height, colours)
-        return Content.from_rich_text(Text("\n").join(lines[:height]))
+        return Content.from_rich_text(Text("\n").join(drawn(self.pane, width, height, colours)))
 
     def on_click(self, event: events.Click) -> None:
         self.post_message(self.Opened(self.number))
