@@ -225,10 +225,6 @@ else; a task's questions share their fits."""
 TASKS_WITHOUT_PRESETS = (
     *(("fit", WRONG), (OF_PRESETS,), (MODELS,), ("time",), ("day",), (STANDING,)),
 )
-FIRST = (
-    *("fit", WRONG, OF_PRESETS, "split", "retention", COSTS, "hard", "steps", "time", STANDING),
-)
-"""What the first screen rests on."""
 OVER_ALL = ("fit", OF_PRESETS, "says", "time", STANDING)  # those of a report that need no presets
 NOT_WAITED_FOR = {COSTS, *(name for name, each in REGISTRY.items() if each.is_beside)}
 """Questions that models need not wait for: evidence, and what compiles for long on a first run."""

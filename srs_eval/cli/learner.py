@@ -196,8 +196,11 @@ def compare(
         else:
             answers = print_answers(coming, console, rows_closing(rows, with_option=True))
     except NotEnoughData as error:
+        if asked == "all" and not details and json is None:
+            of_all = questions.Asked(log, equivalence=equivalence)
+            show_panes(log, _first(of_all), console_for(sys.stdout))
         if not knows_presets(log) or not set(wanted) - questions.NEEDS_NO_PRESETS:
-            raise
+            raise _needed(log, str(error)) from None
         raise _of_presets(log, error) from None
     if not answers:
         raise NotEnoughData(f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on")
@@ -209,12 +212,13 @@ def compare(
 
 
 def _first(asked: Asked, known: Sequence[Finding] = ()) -> list[Finding]:
-    """What the first screen rests on, with progress on stderr."""
+    """What the first screen rests on, as in the app, with progress on stderr."""
     from srs_eval.advice.overview import answers_to
-    from srs_eval.advice.questions import FIRST, REGISTRY, tasks_of
+    from srs_eval.advice.questions import REGISTRY, tasks_of
 
     told = {each.question for each in known}
-    coming = [each for task in tasks_of(asked.log) for each in task if each in FIRST]
+    tasks = tasks_of(asked.log)
+    coming = [each for task in tasks for each in task if not REGISTRY[each].is_beside]
     found = list(known)
     with share_done("") as tell:
         for number, question in enumerate(coming):
@@ -250,9 +254,21 @@ def _of_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
     from srs_eval.models.own_parameters import left_out
 
     why = too_few(log, error)
-    if why == str(error) and not left_out(log):
-        why += " among those that Anki's optimizer takes"
-    return NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)")
+    if why != str(error) or left_out(log):
+        return NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)")
+    return _needed(log, f"{why} among those that Anki's optimizer takes")
+
+
+def _needed(log: ReviewLog, why: str) -> NotEnoughData:
+    """What is there, and what is needed."""
+    from srs_eval.data.rows import select_rows
+    from srs_eval.stats.intervals import FEWEST_DAYS, FEWEST_REVIEWS
+
+    there = len(select_rows(log).rows)
+    if there < FEWEST_REVIEWS:
+        needed = f"{FEWEST_REVIEWS:,} reviews on {FEWEST_DAYS} days"
+        why += f"; there are {there:,} so far, and most answers need {needed}"
+    return NotEnoughData(why)
 
 
 def workload(
@@ -395,7 +411,7 @@ def _evaluate(
         say(f"Interrupted: {counted(missing, 'configuration')} not finished.")
     if interrupted is None and not run.results() and not run.failed:
         reasons = dict.fromkeys(each.reason for each in run.skipped.values())
-        raise InputError(f"Nothing can be evaluated: {'; '.join(reasons)}.")
+        raise InputError(f"Nothing can be evaluated: {_needed(log, '; '.join(reasons))}.")
     return run, interrupted
 
 
