@@ -43,7 +43,7 @@ def test_grey_lines_take_the_room_there_is() -> None:
 def test_a_sentence_needs_no_frame_and_a_long_act_a_line_more() -> None:
     assert heights(80, 22, (3,))[1] == {1: 4, 2: 7, 3: 1, 4: 1, 5: 6}
     assert heights(80, 22, (), 3)[1] == {1: 5, 2: 6, 3: 6, 4: 1, 5: 1}
-    assert heights(80, 22, (2, 3, 4, 5))[1] == {1: 4, 2: 1, 3: 1, 4: 1, 5: 1}
+    assert heights(80, 22, (2, 3, 4, 5))[1] == {1: 5, 2: 1, 3: 1, 4: 1, 5: 1}
 
 
 async def test_at_the_least_size_keys_that_matter_stay(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import ClassVar
 
 from rich.text import Text
@@ -83,8 +84,9 @@ class AnswersScreen(AppScreen, actions="answers"):
         """Give each pane its lines; what stands above and below has one each."""
         boxes = self.query(PaneBox)
         little = [box.number for box in boxes if box.has_little]
-        act = len(drawn(boxes.first().pane, width - 4, 3))
-        beside, lines = heights(width, height - 2, little, act)
+        act = boxes.first().pane
+        act = replace(act, items=tuple(each for each in act.items if not each.spare))
+        beside, lines = heights(width, height - 2, little, len(drawn(act, width - 4, 3)))
         self.set_class(not beside, "-stacked")
         for box in boxes:
             box.give(lines[box.number])

@@ -21,7 +21,7 @@ from srs_eval.report.panes import drawn, in_a_line
 BELOW = 3  # lines under the panes, which keep their places while answers come
 _BESIDE = (96, 23)  # columns and lines from which panes stand beside each other
 _LEAST = {2: 6, 3: 6, 4: 5, 5: 5}  # lines of a pane in its frame
-_MOST = {2: 14, 3: 11, 4: 9, 5: 9}
+_MOST = {1: 5, 2: 14, 3: 11, 4: 9, 5: 9}
 _ORDER = (2, 3, 5, 4)  # which pane gets its frame first
 _USED = ("foreground", "surface", "success", "warning", "primary")  # colours of the theme
 
@@ -31,7 +31,7 @@ def heights(
 ) -> tuple[bool, dict[int, int]]:
     """Whether panes stand side by side, and each one's lines; a pane of one line has no frame.
 
-    Those with `little` to say get no more where panes are stacked; what to do takes `act` lines.
+    Those with `little` to say get no more where panes are stacked; what to do needs `act` lines.
     """
     left = height - BELOW
     first = 2 + min(max(act, 2), 3)
@@ -47,7 +47,7 @@ def heights(
         left -= _LEAST[number] - found[number]
         found[number] = _LEAST[number]
     while left > 0:
-        framed = [n for n in (3, 2, 5, 4) if 1 < found[n] < _MOST[n]]
+        framed = [n for n in (3, 2, 5, 4, 1) if 1 < found[n] < _MOST[n]]
         for number in framed[:left]:
             found[number] += 1
         left -= len(framed) or left
