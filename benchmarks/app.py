@@ -11,9 +11,9 @@ What it computed itself is told apart from what it waited for a core, by its thr
 time: on a machine with other work to do only the former is the app's. The aim is 100 ms.
 
 When each question is answered, how long a report takes after that, and what the ranking says of the
-time left against what then was left, from the third second until a fifth of the whole is left: right
-within 2. `--cold` makes a first run, with nothing compiled, before the usual one; `--file` takes a
-learner's file.
+time left against what then was left, from the third second until a fifth of the whole is left:
+right within 2. `--cold` makes a first run, with nothing compiled, before the usual one; `--file`
+takes a learner's file.
 """
 
 from __future__ import annotations

@@ -169,7 +169,12 @@ def compare(
     One --question is answered with its evidence; so are all with --details.
     """
     from srs_eval.advice import questions
-    from srs_eval.advice.candidates import evaluated_by_preset, knows_presets, too_few
+    from srs_eval.advice.candidates import (
+        and_needed,
+        evaluated_by_preset,
+        knows_presets,
+        too_few,
+    )
     from srs_eval.advice.population import FEWEST as STANDING_FEWEST
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
@@ -200,7 +205,7 @@ def compare(
             of_all = questions.Asked(log, equivalence=equivalence)
             show_panes(log, _first(of_all), console_for(sys.stdout))
         if not knows_presets(log) or not set(wanted) - questions.NEEDS_NO_PRESETS:
-            raise _needed(log, str(error)) from None
+            raise NotEnoughData(and_needed(log, str(error))) from None
         raise _of_presets(log, error) from None
     if not answers:
         raise NotEnoughData(f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on")
@@ -250,25 +255,13 @@ def _show_compared(asked: Asked, answers: Sequence[Finding], console: Console) -
 
 def _of_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
     """Why there are too few reviews to ask of presets, and where to look."""
-    from srs_eval.advice.candidates import too_few
+    from srs_eval.advice.candidates import and_needed, too_few
     from srs_eval.models.own_parameters import left_out
 
     why = too_few(log, error)
     if why != str(error) or left_out(log):
         return NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)")
-    return _needed(log, f"{why} among those that Anki's optimizer takes")
-
-
-def _needed(log: ReviewLog, why: str) -> NotEnoughData:
-    """What is there, and what is needed."""
-    from srs_eval.data.rows import select_rows
-    from srs_eval.stats.intervals import FEWEST_DAYS, FEWEST_REVIEWS
-
-    there = len(select_rows(log).rows)
-    if there < FEWEST_REVIEWS:
-        needed = f"{FEWEST_REVIEWS:,} reviews on {FEWEST_DAYS} days"
-        why += f"; there are {there:,} so far, and most answers need {needed}"
-    return NotEnoughData(why)
+    return NotEnoughData(and_needed(log, f"{why} among those that Anki's optimizer takes"))
 
 
 def workload(
@@ -366,6 +359,7 @@ def _evaluate(
 
     Raises InputError where flags do not go with the log and where nothing can be evaluated.
     """
+    from srs_eval.advice.candidates import and_needed
     from srs_eval.engine import evaluate as engine
     from srs_eval.engine.ranking import with_baselines
     from srs_eval.engine.run import Run
@@ -411,7 +405,7 @@ def _evaluate(
         say(f"Interrupted: {counted(missing, 'configuration')} not finished.")
     if interrupted is None and not run.results() and not run.failed:
         reasons = dict.fromkeys(each.reason for each in run.skipped.values())
-        raise InputError(f"Nothing can be evaluated: {_needed(log, '; '.join(reasons))}.")
+        raise InputError(f"Nothing can be evaluated: {and_needed(log, '; '.join(reasons))}.")
     return run, interrupted
 
 
