@@ -11,7 +11,7 @@ from srs_eval.advice.shown.first_screen import first_screen
 from srs_eval.advice.tables import Line, Pane
 from srs_eval.report.panes import below, drawn, in_a_line
 from srs_eval.tui.widgets.panes import PaneBox, heights
-from tests.tui.app_world import make_answers, make_app, text_of, until
+from tests.tui.app_world import make_answers, make_app, on, text_of, until
 
 SAID = "one two, three; four · five six seven eight nine ten eleven twelve thirteen"
 LINE = Line(SAID, "look", "!")
@@ -56,4 +56,17 @@ async def test_at_the_least_size_keys_that_matter_stay(tmp_path: Path) -> None:
         )
         box = app.screen.query_one("#pane-3", PaneBox)
         assert box.has_class("-line") is box.has_little
+    app.session.shut_down()
+
+
+async def test_evidence_stands_below_its_question(tmp_path: Path) -> None:
+    app = make_app(tmp_path, Path("collection.anki2"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        for key, title in (("2", "Do I remember as much as I asked for?"), ("1", "Default")):
+            await pilot.press(key)
+            await until(pilot, on(app, "EvidenceScreen"))
+            assert app.screen.query_one("#box").border_title == title
+            await pilot.press("escape")
+            await until(pilot, on(app, "AnswersScreen"))
     app.session.shut_down()

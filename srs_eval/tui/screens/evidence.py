@@ -46,7 +46,9 @@ class EvidenceScreen(AppScreen, actions="evidence"):
         line = self.line()
         if line is None or not self.query("#box"):
             return
-        self.query_one("#box").border_title = line.title
+        by_name = line.question in (OF_PRESETS, CANT_TELL)
+        title = line.title if by_name else REGISTRY[line.question].title
+        self.query_one("#box").border_title = title
         parts: list[Text | WidthDependent] = []
         for answer in line.answers:
             about = REGISTRY[answer.question]

@@ -174,7 +174,9 @@ def _cell(cell: Cell, column: str) -> str:
         case Interval():
             return loss(cell, 4)
         case float():
-            return percent(cell) if column in SHARES else f"{cell:.4f}"
+            if column in SHARES:
+                return percent(cell)
+            return f"{cell:,.0f}" if column == "minutes" else f"{cell:.4f}"
         case int():
             return count(cell)
     return cell
