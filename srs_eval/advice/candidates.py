@@ -432,7 +432,8 @@ class Learner:
 
 
 def still_missing(difference: Interval, margin: float) -> Missing | None:
-    """The same; None where it can be told already, or more reviews would not help."""
+    """What has to be added until it can be told; None where it is told already, or where more
+    reviews would not help."""
     if verdict(difference, equivalence=margin) != "can't tell yet":
         return None
     found = missing(difference, margin)

@@ -115,7 +115,7 @@ class Asked:
 
     def _costs(self) -> Iterator[Finding]:
         with contextlib.suppress(InputError):  # nobody knows how the cards are scheduled
-            yield at_a_glance(self.log, self.context)
+            yield from at_a_glance(self.log, self.context)
 
     def _days(self) -> Iterator[Finding]:
         protocol = Protocol(rows="anki" if evaluated_by_preset(self.log) else "benchmark")
@@ -225,6 +225,11 @@ else; a task's questions share their fits."""
 TASKS_WITHOUT_PRESETS = (
     *(("fit", WRONG), (OF_PRESETS,), (MODELS,), ("time",), ("day",), (STANDING,)),
 )
+FIRST = (
+    *("fit", WRONG, OF_PRESETS, "split", "retention", COSTS, "hard", "steps", "says", "time"),
+    STANDING,
+)
+"""What the first screen rests on."""
 OVER_ALL = ("fit", OF_PRESETS, "says", "time", STANDING)  # those of a report that need no presets
 NOT_WAITED_FOR = {COSTS, *(name for name, each in REGISTRY.items() if each.is_beside)}
 """Questions that models need not wait for: evidence, and what compiles for long on a first run."""

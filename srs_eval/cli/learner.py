@@ -219,11 +219,10 @@ def compare(
 def _first(asked: Asked, known: Sequence[Finding] = ()) -> list[Finding]:
     """What the first screen rests on, as in the app, with progress on stderr."""
     from srs_eval.advice.overview import answers_to
-    from srs_eval.advice.questions import REGISTRY, tasks_of
+    from srs_eval.advice.questions import FIRST, REGISTRY, tasks_of
 
     told = {each.question for each in known}
-    tasks = tasks_of(asked.log)
-    coming = [each for task in tasks for each in task if not REGISTRY[each].is_beside]
+    coming = [each for task in tasks_of(asked.log) for each in task if each in FIRST]
     found = list(known)
     with share_done("") as tell:
         for number, question in enumerate(coming):
@@ -289,7 +288,7 @@ def workload(
 ) -> int:
     """What does a desired retention cost? Reviews and minutes a day, and how sure that is.
 
-    Of one preset: the one named, or the one with the most reviews.
+    Of all presets together, or of the one named.
     """
     from srs_eval.advice import shown
     from srs_eval.advice.sentences import parsed_parameters
@@ -319,7 +318,7 @@ def workload(
     assert found is not None
     made = document(found) | {"answers": [shown.document(found.finding)]}
     if console := json_and_console(json, made):
-        below = f"{OF_DRAWS} --preset NAME asks about another preset (docs/workload.md)."
+        below = f"{OF_DRAWS} --preset NAME asks about one preset (docs/workload.md)."
         print_answers([found.finding], console, below)
     return FINE
 

@@ -33,7 +33,7 @@ async def test_a_dot_stands_on_the_curve_and_moves_with_what_is_known() -> None:
     async with app.run_test(size=(60, 40)):
         for found in (first, better):
             app.query_one(CostsChart).show(found)
-            at = found.median[RETENTIONS.index(found.desired), REVIEWS]
+            at = found.figures[RETENTIONS.index(found.desired), REVIEWS]
             assert points(app) == {"●": (found.desired, pytest.approx(at))}
 
 

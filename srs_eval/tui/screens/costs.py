@@ -100,7 +100,7 @@ class CostsChart(Vertical):
         """In the colours of the theme."""
         self.add_class("-known")
         at = found.retentions
-        reviews = found.median[:, REVIEWS].tolist()
+        reviews = found.figures[:, REVIEWS].tolist()
         low_end, high_end = (end[:, REVIEWS].tolist() for end in found.band)
         primary, secondary, faint = chart_colours(self.app)
         inside = [end for each, end in zip(at, high_end, strict=True) if each <= _HIGHEST + 1e-9]
@@ -118,7 +118,7 @@ class CostsChart(Vertical):
         y_axis = plot.Axis(0.0, high, _ticks(high))
         self.query_one(plot.Plot).show(plot.Graph(marks, x_axis, y_axis, faint))
         self.query_one("#of-reviews", Static).update(
-            Text.assemble((f"{found.preset}: reviews a day", "bold"), ", with 90 % of the draws")
+            Text.assemble((f"{found.preset}: reviews a day", "bold"), ", with 95 % ranges")
         )
 
 
