@@ -68,11 +68,14 @@ def below(screen: FirstScreen, width: int, height: int) -> list[str]:
     return [f" {line}" for line in lines]
 
 
-def in_a_line(number: int, pane: Pane, width: int, paint: Mapping[str, str] = PLAIN) -> Text:
-    """ "4 One preset or several?  You have one. Keep it."."""
-    shown = Text.assemble((f"{number} {pane.title}", paint["bar"]), "  ")
+def without_frame(
+    number: int, pane: Pane, width: int, most: int, paint: Mapping[str, str] = PLAIN
+) -> list[Text]:
+    """ "4 One preset or several?  You have one. Keep it.", in up to so many lines."""
+    title = Text.assemble((f"{number} {pane.title}", paint["bar"]), "  ")
     short = replace(pane.short, text=pane.short.text.strip(), right="")
-    return shown.append_text(_line(short, width - shown.cell_len, paint, 1)[0])
+    first, *others = _line(short, width - title.cell_len, paint, most)
+    return [title + first, *(Text(" " * title.cell_len) + line for line in others)]
 
 
 def drawn(

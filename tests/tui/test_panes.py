@@ -9,7 +9,7 @@ import pytest
 
 from srs_eval.advice.shown.first_screen import first_screen
 from srs_eval.advice.tables import Line, Pane
-from srs_eval.report.panes import below, drawn, in_a_line
+from srs_eval.report.panes import below, drawn, without_frame
 from srs_eval.tui.widgets.panes import PaneBox, heights
 from tests.tui.app_world import make_answers, make_app, on, text_of, until
 
@@ -20,7 +20,7 @@ PANE = Pane("Anything wrong?", LINE, (LINE,), ())
 
 @pytest.mark.parametrize("width", range(30, 100, 3))
 def test_what_has_no_room_ends_after_a_word(width: int) -> None:
-    shown = in_a_line(5, PANE, width)
+    (shown,) = without_frame(5, PANE, width, 1)
     lines = [shown, *drawn(PANE, width, 2)]
     assert max(line.cell_len for line in lines) <= width
     assert shown.plain.startswith("5 Anything wrong?  ! one")
@@ -41,9 +41,10 @@ def test_grey_lines_take_the_room_there_is() -> None:
 
 
 def test_a_sentence_needs_no_frame_and_a_long_act_a_line_more() -> None:
-    assert heights(80, 22, (3,))[1] == {1: 4, 2: 7, 3: 1, 4: 1, 5: 6}
-    assert heights(80, 22, (), 3)[1] == {1: 5, 2: 6, 3: 6, 4: 1, 5: 1}
-    assert heights(80, 22, (2, 3, 4, 5))[1] == {1: 5, 2: 1, 3: 1, 4: 1, 5: 1}
+    assert heights(80, 22, {3: 1})[1] == {1: 4, 2: 7, 3: 1, 4: 1, 5: 6}
+    assert heights(80, 22, act=3)[1] == {1: 5, 2: 6, 3: 6, 4: 1, 5: 1}
+    assert heights(80, 22, {2: 1, 3: 2, 4: 1, 5: 2})[1] == {1: 5, 2: 1, 3: 2, 4: 1, 5: 2}
+    assert [len(without_frame(5, PANE, width, 2)) for width in (60, 110)] == [2, 1]
 
 
 async def test_at_the_least_size_keys_that_matter_stay(tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ async def test_at_the_least_size_keys_that_matter_stay(tmp_path: Path) -> None:
             each in keys for each in ("Enter Why", "y Copy", "w Costs", "x Export", "q Quit")
         )
         box = app.screen.query_one("#pane-3", PaneBox)
-        assert box.has_class("-line") is box.has_little
+        assert box.has_class("-line") is bool(box.little(80))
     app.session.shut_down()
 
 

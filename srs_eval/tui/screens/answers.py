@@ -83,7 +83,7 @@ class AnswersScreen(AppScreen, actions="answers"):
     def _arrange(self, width: int, height: int) -> None:
         """Give each pane its lines; what stands above and below has one each."""
         boxes = self.query(PaneBox)
-        little = [box.number for box in boxes if box.has_little]
+        little = {box.number: box.little(width) for box in boxes if box.little(width)}
         act = boxes.first().pane
         act = replace(act, items=tuple(each for each in act.items if not each.spare))
         beside, lines = heights(width, height - 2, little, len(drawn(act, width - 4, 3)))
