@@ -17,7 +17,7 @@ import numpy as np
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import ALL_REVIEWS, OPTIMIZED, Finding, Model, Models
 from srs_eval.advice.parameters import OTHER_MODELS, compared
-from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.errors import InputError, NotEnoughData, printable, require
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import rmse_bin_ids
 from srs_eval.metrics import auc, rmse_bins
@@ -156,6 +156,7 @@ def _columns(path: Path) -> Mapping[str, list[object]]:
         with path.open("rb") as file:
             parquet = file.read(4) == b"PAR1"
         if parquet:
+            require("pyarrow", printable(path.name))
             import pyarrow.parquet as pq
 
             table = pq.read_table(path)

@@ -28,7 +28,7 @@ from srs_eval.cli.options import (
     output_option,
     rows_option,
 )
-from srs_eval.data.errors import InputError, counted
+from srs_eval.data.errors import InputError, counted, require
 from srs_eval.report.console import BatchProgress, console_for, document_text, say
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ def keep_options(
     from srs_eval.report.pictures import calibration_png
 
     makers: dict[str, Keeper] = {"raw": raw_parquet, "file": raw_table, "plot": calibration_png}
+    if raw:
+        require("pyarrow", "--raw")
     wanted = {"raw": raw, "file": file, "plot": plot}
     return {kind: make for kind, make in makers.items() if wanted[kind]}
 
