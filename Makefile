@@ -4,6 +4,8 @@
 # make lint   style and types
 # make bench  speed against the reference packages and torch loops
 # make platforms   every system has wheels of all that is needed (asks the package index)
+# make dist   wheel, sdist and add-on, the first two built twice with the same bytes
+# make licences   of what an installation brings, as a table
 # make weight  what an installation by pip weighs, package by package: 700 MB at most
 #
 # Needs Python 3.11 or newer and make; everything else goes into .venv.
@@ -17,7 +19,7 @@ WORKERS ?= 3
 # PyTorch for the processor alone is a tenth of the size. Empty: whatever pip chooses.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
-.PHONY: demo test test-all lint bench platforms weight clean
+.PHONY: demo test test-all lint bench dist platforms weight licences clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -45,11 +47,21 @@ platforms: $(VENV)/installed-dev
 	$(BIN)/python -m pip install --quiet -e '.[release]'
 	PATH="$(BIN):$$PATH" $(BIN)/python tools/platforms.py
 
-weight: | $(BIN)/python
+dist: $(VENV)/installed-dev
+	$(BIN)/python tools/build.py --out dist
+	$(BIN)/python addon/build.py --out dist
+
+weight: $(PLAIN)/installed
+	$(BIN)/python tools/installed.py $(PLAIN)/bin/python --most 700
+
+licences: $(PLAIN)/installed
+	@$(BIN)/python tools/installed.py $(PLAIN)/bin/python --licences
+
+$(PLAIN)/installed: pyproject.toml | $(BIN)/python
 	rm -rf $(PLAIN)
 	$(BIN)/python -m venv $(PLAIN)
 	$(PLAIN)/bin/python -m pip install --quiet .
-	$(BIN)/python tools/installed.py $(PLAIN)/bin/python --most 700
+	@touch $@
 
 clean:
 	rm -rf $(VENV) $(PEERS) $(PLAIN) .cache
