@@ -116,7 +116,9 @@ class Window(QDialog):
         opens = self._buttons.button(buttons.Open)
         opens.setText("Open in browser")
         qconnect(opens.clicked, lambda: openLink(page))
-        self.web.load_url(page)
+        # As Anki's own pages are shown: links within it work, others open in the browser.
+        self.web.setHtml(self.evaluation.page.read_text(encoding="utf-8"))
+        self.web.set_bridge_command(lambda word: self.close() if word == "close" else None, self)
         self.resize(1000, 800)
         restoreGeom(self, _REPORT)
 
