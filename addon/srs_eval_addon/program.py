@@ -19,7 +19,6 @@ _USUAL = (
     "~/.cargo/bin",
     "/opt/homebrew/bin",
     "/usr/local/bin",
-    "/home/linuxbrew/.linuxbrew/bin",
 )
 _PYTHONS = ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """What Anki may have set for itself; another Python must not see it."""

@@ -6,25 +6,18 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from srs_eval.cli.options import (
     FINE,
     SOME_FAILED,
     Evaluation,
     Flags,
-    JsonOption,
-    ModelsOption,
     Outputs,
-    RowsOption,
     Running,
     Source,
     check_targets,
     json_and_console,
-    names_of,
-    one_of,
-    option,
-    output_option,
     write,
 )
 from srs_eval.cli.research import refuse_rows_of_anki, say_tuned_on_user
@@ -67,7 +60,6 @@ def run(running: Running) -> int:
 
     source = running.source
     flags = running.flags.set_up_by(running.setup, running.models)
-    year = names_of(running.names)
     flags.resolve(running.models)  # refused before the file is read
     check_targets([source.path], running.json, running.csv)
     log = source.load()
@@ -79,11 +71,11 @@ def run(running: Running) -> int:
         asked = Asked(log, running.context, running.equivalence)
         show_panes(log, _first(asked), console)
     found, interrupted = _evaluate(log, configurations, flags, running)
-    document = run_document(log, found, flags.protocol, **source.narrowed_to, names=year)
+    document = run_document(log, found, flags.protocol, **source.narrowed_to, names=running.names)
     if running.json is not None:
         write(running.json, to_json(document))
     if running.csv is not None:
-        write(running.csv, run_csv(document, configurations, year))
+        write(running.csv, run_csv(document, configurations, running.names))
     if "-" in (running.json, running.csv):
         show_missing(found)
     else:
@@ -96,11 +88,7 @@ def run(running: Running) -> int:
 def export(
     evaluation: Evaluation,
     outputs: Outputs,
-    anonymous: bool = output_option(
-        False,
-        "Number decks and presets instead of naming them, and do not name the file.",
-        "--anonymous",
-    ),
+    anonymous: bool = False,
 ) -> int:
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
     from srs_eval.advice.questions import REGISTRY
@@ -131,7 +119,7 @@ def export(
     return SOME_FAILED if run.failed else FINE
 
 
-def inspect(source: Source, json: JsonOption = None) -> int:
+def inspect(source: Source, json: str | None = None) -> int:
     """Tell what a file holds and which of its entries count, and change nothing."""
     from srs_eval.report.inspection import inspect_log, render_inspection
 
@@ -145,24 +133,11 @@ def inspect(source: Source, json: JsonOption = None) -> int:
 def compare(
     source: Source,
     equivalence: float,
-    params: list[str] | None = option(
-        None,
-        "Parameters of your own to compare, 17, 19 or 21 numbers; may be repeated.",
-        metavar='"0.21, 1.29, ..."',
-    ),
-    predictions: Path | None = option(
-        None,
-        "Further candidates from a file: CSV or parquet with review_id (or card_id and "
-        "time_ms), p, model.",
-        metavar="FILE",
-    ),
-    question: str = option(
-        "all",
-        "Which to answer.",
-        metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|wrong|all",
-    ),
-    details: bool = output_option(False, "Print what the answers rest on.", "--details"),
-    json: JsonOption = None,
+    params: list[str] | None = None,
+    predictions: Path | None = None,
+    question: str = "all",
+    details: bool = False,
+    json: str | None = None,
 ) -> int:
     """Should I change anything? What to do with each preset, and how sure that is.
 
@@ -174,22 +149,20 @@ def compare(
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
     from srs_eval.report.export import to_json
-    from srs_eval.report.findings import rows_closing
+    from srs_eval.report.learner import rows_closing
 
     check_targets([source.path, predictions], json)
-    every = (*questions.QUESTIONS, questions.MODELS, questions.STANDING, questions.WRONG, "all")
-    asked = one_of("--question", question, every)
     own = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
     log = source.load()
-    wanted = questions.questions_for(log) if asked == "all" else (asked,)
+    wanted = questions.questions_for(log) if question == "all" else (question,)
     rows = questions.rows_of(log, wanted)
-    if asked == "all" and knows_presets(log) and not evaluated_by_preset(log):
+    if question == "all" and knows_presets(log) and not evaluated_by_preset(log):
         say(f"{too_few(log, NotEnoughData('Presets cannot be evaluated'))}.")
     try:
         coming = questions.answering(
             log, questions=wanted, parameters=own, predictions=predictions, equivalence=equivalence
         )
-        console, in_short = console_for(sys.stdout), asked == "all" and not details
+        console, in_short = console_for(sys.stdout), question == "all" and not details
         if json == "-" or in_short:
             with share_done("Answering"):
                 answers = list(coming)
@@ -228,7 +201,7 @@ def _show_compared(asked: Asked, answers: Sequence[Finding], console: Console) -
     from srs_eval.advice.sentences import listed, parameter_line
     from srs_eval.advice.shown.parameters import what_to_do
     from srs_eval.report.console import table_text
-    from srs_eval.report.findings import of_presets, presets_table
+    from srs_eval.report.learner import of_presets, presets_table
 
     if not console.is_terminal:
         show_panes(asked.log, _first(asked, answers), console)
@@ -257,26 +230,15 @@ def _of_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
 
 def workload(
     source: Source,
-    retention: str | None = option(
-        None,
-        "Desired retentions, 0.5 to 0.995; 0.70, 0.71 ... 0.99 if left out.",
-        metavar="0.8,0.85,0.9",
-    ),
-    days: int = option(365, "Number of days to simulate."),
-    new: int | None = option(None, "New cards a day; as many as of late if left out."),
-    after: int = option(0, "Begin after so many days without reviews.", metavar="DAYS"),
-    budget: float | None = option(None, "Minutes a day: how many days take more?", metavar="MIN"),
-    params: str | None = option(
-        None,
-        "Parameters in place of those in force, 17, 19 or 21 numbers.",
-        metavar='"0.21, 1.29, ..."',
-    ),
-    states: str = option(
-        "history",
-        "What you remember of each card now: from its history, or as Anki stored it.",
-        metavar="history|stored",
-    ),
-    json: JsonOption = None,
+    retention: str | None = None,
+    days: int = 365,
+    new: int | None = None,
+    after: int = 0,
+    budget: float | None = None,
+    params: str | None = None,
+    states: Literal["history", "stored"] = "history",
+    model: Literal["FSRS-6", "FSRS-7"] = "FSRS-6",
+    json: str | None = None,
 ) -> int:
     """What does a desired retention cost? Reviews and minutes a day, and how sure that is.
 
@@ -289,14 +251,14 @@ def workload(
     from srs_eval.advice.workload.estimate import workload as estimates
 
     check_targets([source.path], json)
-    one_of("--states", states, ("history", "stored"))
     question = Question(
         retentions=RETENTIONS if retention is None else _retentions(retention),
         days=days,
         new_a_day=new,
         budget=budget,
-        states="stored" if states == "stored" else "history",
+        states=states,
         after=after,
+        model=model,
     )
     parameters = None if params is None else parsed_parameters(params)
     found = None
@@ -316,24 +278,25 @@ def workload(
 
 
 def state(
-    source: Source, equivalence: float, rows: RowsOption = "benchmark", json: JsonOption = None
+    source: Source,
+    equivalence: float,
+    rows: Literal["benchmark", "anki"] = "benchmark",
+    json: str | None = None,
 ) -> int:
     """How much is your day? What your last answers say that your cards do not."""
     from srs_eval.advice.over_time import learner_state
     from srs_eval.advice.shown import state_document
     from srs_eval.data.protocol import Protocol
-    from srs_eval.report.findings import STATE_CLOSING
+    from srs_eval.report.learner import STATE_CLOSING
 
     check_targets([source.path], json)
-    one_of("--rows", rows, ("benchmark", "anki"))
-    protocol = Protocol(rows="anki" if rows == "anki" else "benchmark")
-    found = learner_state(source.load(), protocol, equivalence=equivalence)
+    found = learner_state(source.load(), Protocol(rows=rows), equivalence=equivalence)
     if console := json_and_console(json, state_document(found)):
         print_answers(found, console, STATE_CLOSING)
     return FINE
 
 
-def demo(running: Running, models: ModelsOption = "fast") -> int:
+def demo(running: Running, models: str = "fast") -> int:
     """Evaluate a simulated learner's collection."""
     from srs_eval.data.paths import DEMO_FILE
 

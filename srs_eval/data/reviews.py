@@ -110,6 +110,8 @@ class Rows(ReadOnly):
     elapsed_days: IntArray
     elapsed_seconds: IntArray
     time_of_day_s: IntArray | None = None  # since the day's beginning; None where unknown
+    elapsed_study_days: FloatArray | None = field(default=None, kw_only=True)
+    """With fractions, -1 for a first row; None where all are taken to last 24 hours."""
 
     def __len__(self) -> int:
         return len(self.card_id)
@@ -215,6 +217,7 @@ class DayGrid:
     source: str  # words for the import summary, e.g. "collection: rollover 4:00, UTC-7"
     number: int | None = None
     """Anki's number of the day that begins then: days since the collection was created."""
+    zone: str | None = None  # IANA name, where a person gave one: it tells when clocks change
 
 
 @dataclass(frozen=True)
@@ -273,7 +276,7 @@ class ReviewLog(ReadOnly):
         for preset in sorted(self.presets.values(), key=lambda preset: preset.id):
             digest.update(f"preset {preset.id} {preset.ignore_before};".encode())
         if self.day_grid is not None:
-            digest.update(f"grid {self.day_grid.next_day_at_s}".encode())
+            digest.update(f"grid {self.day_grid.next_day_at_s}{self.day_grid.zone or ''}".encode())
         return digest.hexdigest()
 
     @property

@@ -111,11 +111,7 @@ def evaluate(
 
 
 def attempt(
-    session: Session,
-    configuration: Configuration,
-    context: Context,
-    *,
-    use_cache: bool = False,
+    session: Session, configuration: Configuration, context: Context, *, use_cache: bool = False
 ) -> Final:
     """What comes of one configuration, whatever its code raises.
 
@@ -212,7 +208,8 @@ def demo_learner(reviews: int = 300) -> ReviewLog:
     order = np.argsort(begins)
     chosen = card[order][np.cumsum(count[order]) <= reviews]
     kept = np.flatnonzero(np.isin(rows.card_id, chosen))
-    rows = replace(rows, **{name: column[kept] for name, column in vars(rows).items()})
+    columns = {name: column for name, column in vars(rows).items() if column is not None}
+    rows = replace(rows, **{name: column[kept] for name, column in columns.items()})
     return replace(log, entries=None, schedule=None, day_grid=None, rows=rows)
 
 

@@ -43,10 +43,10 @@ def test_it_tells_what_is_there_but_no_names_and_compiles(tmp_path: Path) -> Non
 def test_what_does_not_compile_is_said_without_names(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr(Path, "home", lambda: Path("/home/anna"))
+    monkeypatch.setattr(Path, "home", lambda: Path("/people/anna"))
 
     def refuse(*_: object, **__: object) -> None:
-        raise OSError("no LLVM in /home/anna/.local/lib, nor in /media/anna/lib")
+        raise OSError("no LLVM in /people/anna/.local/lib, nor in /media/anna/lib")
 
     monkeypatch.setattr("srs_eval.report.notebook.evaluate", refuse)
     assert main(["doctor"]) == 1

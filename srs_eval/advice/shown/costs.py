@@ -58,10 +58,11 @@ def _today(found: Workload) -> Iterator[str]:
     if found.drawn or not is_told_now:  # a first estimate is not held against what is now
         at = f"a desired retention of {found.desired:.2f}"
         at = f"Were FSRS on, at {at}" if found.is_off else f"At {at}"
+        by = "" if found.question.model == "FSRS-6" else f"scheduled by {found.question.model} "
         yield (
-            f"{at} and once optimized to all your reviews, {found.preset} takes {about}{reviews} "
-            f"reviews and {about}{minutes} minutes a day over the next {counted(days, 'day')}: "
-            f"with {of_cards}; {about}{known} cards are known at the end."
+            f"{at} and once {by}optimized to all your reviews, {found.preset} takes "
+            f"{about}{reviews} reviews and {about}{minutes} minutes a day over the next "
+            f"{counted(days, 'day')}: with {of_cards}; {about}{known} cards are known at the end."
         )
     if found.as_now is not None and (found.drawn or is_told_now):
         reviews, minutes = (_number(each, found.as_now[each]) for each in (REVIEWS, MINUTES))
@@ -133,10 +134,13 @@ def _limit(found: Workload) -> Iterator[str]:
 
 def _ranges(found: Workload) -> Iterator[str]:
     """With what `benchmarks/workload.py --band` finds (docs/workload.md)."""
+    is_fsrs6 = found.question.model == "FSRS-6"
     if found.drawn:
         yield (
             f"Ranges hold 90 % of {len(found.draws)} draws of parameters, each fitted to days of "
-            "yours drawn anew. For 100 simulated learners 80 held the truth; 19 were too high."
+            "yours drawn anew."
+            + " For 100 simulated learners 80 held the truth; 19 were too high."
+            * is_fsrs6
         )
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from srs_eval.advice.candidates import Learner, refuse_without_presets, too_few
 from srs_eval.advice.findings import OPEN, Evidence, Finding
-from srs_eval.advice.workload.memories import SM2, Memory, draws, fitted
+from srs_eval.advice.workload.memories import FITTED, SM2, Memory, draws, fitted
 from srs_eval.advice.workload.simulator import Costs, Deck, Settings, simulate
 from srs_eval.advice.workload.today import (
     States,
@@ -42,6 +42,7 @@ from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.rows import only_preset
+from srs_eval.data.trials import Trials
 from srs_eval.engine.workers import cores
 from srs_eval.models import anki_sm2
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out
@@ -87,6 +88,7 @@ class Question:
     states: States = "history"
     draws: int = 50
     after: int = 0  # days without a review, from the last one in the log to the first simulated
+    model: str = "FSRS-6"  # of FITTED: what is optimized, remembers and schedules
 
 
 _Figures = tuple[float, ...]  # (FIGURES,)
@@ -255,7 +257,12 @@ def workload(
         draws=(),
     )
     costs = costs_of(learner.log, cards_of(learner.log, group))
-    return _refine(_Preset(learner, index, question, today, scheduler, settings, costs), found)
+    trials = learner.trials
+    if question.model == "FSRS-7":
+        trials = learner.session.trials(replace(trials.protocol, secs=True))
+        index = np.flatnonzero(trials.partition == group)
+    asked = _Preset(learner.context, trials, index, question, today, scheduler, settings, costs)
+    return _refine(asked, found)
 
 
 def at_a_glance(log: ReviewLog, context: Context | None = None) -> Finding:
@@ -307,8 +314,9 @@ def _named(figures: Sequence[float] | FloatArray) -> dict[str, float | None]:
 
 @dataclass(frozen=True, eq=False)
 class _Preset:
-    learner: Learner
-    index: np.ndarray  # positions of the preset's reviews among the trials
+    context: Context
+    trials: Trials  # as the question's model is fitted to
+    index: np.ndarray  # positions of the preset's reviews among them
     question: Question
     today: Today
     scheduler: Memory  # today's
@@ -368,8 +376,8 @@ class _Preset:
 def _refine(preset: _Preset, found: Workload) -> Generator[Workload]:
     """What is `found` of a preset before anything is simulated, better and better: courses of
     events run in threads, several draws ahead."""
-    learner, question = preset.learner, preset.question
-    context, pool = learner.context, ThreadPoolExecutor(cores())
+    question, context, pool = preset.question, preset.context, ThreadPoolExecutor(cores())
+    fits = preset.trials, preset.index
 
     def curve(memory: Memory, seed: int) -> Callable[[], tuple[_Figures, ...]]:
         """What all desired retentions cost (r, FIGURES): begun now, awaited when called."""
@@ -385,7 +393,7 @@ def _refine(preset: _Preset, found: Workload) -> Generator[Workload]:
         return made
 
     try:
-        best = fitted(learner.trials, preset.index, context)
+        best = fitted(*fits, context, question.model)
         first = curve(best, 0)
         yield (
             found := known(
@@ -395,7 +403,7 @@ def _refine(preset: _Preset, found: Workload) -> Generator[Workload]:
             )
         )
         waiting: list[Callable[[], tuple[_Figures, ...]]] = []
-        coming = draws(learner.trials, preset.index, question.draws, 1, context)
+        coming = draws(*fits, question.draws, 1, context, question.model)
         for number, memory in enumerate(coming, start=1):
             waiting.append(curve(memory, number))
             ahead = 3 if number < question.draws else 0  # as many as keep the threads busy
@@ -423,6 +431,8 @@ def _check(question: Question) -> None:
     ):
         if not least <= value <= most:
             raise InputError(f"{option} {value} is not between {least} and {most}.")
+    if question.model not in FITTED:
+        raise InputError(f"--model {question.model} is none of {', '.join(FITTED)}.")
     if question.draws < 1:
         raise InputError(f"{question.draws} draws of parameters tell nothing: ask for 1 or more.")
     if question.budget is not None and not 0 < question.budget <= 1440:
