@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import srs_eval
 from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import MISSING
 from srs_eval.data.trials import Trials
 from srs_eval.engine.evaluate import demo_learner
 from srs_eval.engine.session import Session
@@ -156,3 +159,25 @@ def test_a_module_without_gain_keeps_its_first_epoch(trials: Trials) -> None:
     assert wild.predict is not None
     p = wild.predict(trials, fitted, trials.test_index, Context())
     assert ((p >= 0.0001) & (p <= 0.9999)).all()
+
+
+def test_columns_tell_cards_of_one_note_and_deck(simulated_collection: Path) -> None:
+    log = srs_eval.load(simulated_collection)
+    trials = Session(log).trials(Protocol())
+    note, deck, preset, state = trials.columns("note_id", "deck_id", "preset_id", "state")
+    cards = log.cards
+    of_card = {
+        card: (note, deck)
+        for card, note, deck in zip(
+            cards.card_id.tolist(), cards.note_id.tolist(), cards.deck_id.tolist(), strict=True
+        )
+    }
+    pairs = [of_card.get(card, (MISSING, MISSING)) for card in trials.history_card_id.tolist()]
+    assert list(zip(note.tolist(), deck.tolist(), strict=True)) == pairs
+    own = [log.decks[each].preset_id if each in log.decks else MISSING for each in deck.tolist()]
+    assert preset.tolist() == own
+    rows = trials.source[1]
+    assert (state == rows.state[trials.history_review_th - 1]).all()
+    assert (rows.card_id[trials.history_review_th - 1] == trials.history_card_id).all()
+    with pytest.raises(ValueError, match="no column 'grade'; there are note_id, deck_id"):
+        trials.columns("grade")
