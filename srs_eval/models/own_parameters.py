@@ -43,8 +43,9 @@ def remarks(configurations: Sequence[Configuration]) -> list[str]:
     """What is told once below a table of them: which Anki can use, what which are fitted on."""
     usable = {each.model.name for each in configurations if is_in_anki(each)}
     versions = [f"{name} (from {of})" for name, of in _IN_ANKI.items() if of and name in usable]
-    fitted = (each for each in configurations if each.protocol.secs and each.model.parameters)
-    seconds = dict.fromkeys(each.model.name for each in fitted)
+    by_seconds = (each for each in configurations if each.protocol.secs)
+    by_seconds = (each for each in by_seconds if each.protocol.clock == "seconds")
+    seconds = dict.fromkeys(each.model.name for each in by_seconds if each.model.parameters)
     found = []
     if usable:
         found.append(f"✓ Anki can use {', '.join(versions) or 'it'}.")

@@ -41,7 +41,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--version"], f"srs-eval {VERSION}\n"),
+        (["--version"], f"srs-eval {VERSION}, Python {sys.version.split()[0]}, "),
         (["--help"], "Usage: srs-eval"),
         (["batch", "--help"], "Usage: srs-eval batch"),
     ],
@@ -71,8 +71,8 @@ def test_help_imports_nothing_heavy(arguments: list[str], words: str) -> None:
         (["run", "FILE", "--gamma", "nan"], "--gamma must be 0 or more"),
         (["run", "FILE", "--gamma", "-3"], "--gamma must be 0 or more"),
         (["run", "FILE", "--jobs", "-1"], "--jobs"),
-        (["run", "FILE", "--rows", "ankii"], "Did you mean anki?"),
-        (["run", "FILE", "--partitions", "x"], "--partitions takes none, deck, preset"),
+        (["run", "FILE", "--rows", "ankii"], "is not one of 'benchmark', 'anki'"),
+        (["run", "FILE", "--partitions", "x"], "is not one of 'none', 'deck', 'preset'"),
         (["run", "FILE", "--default", "--S0"], "exclude each other"),
         (["run", "FILE", "--no_test_same_day"], "without --secs"),
         (["run", "FILE", "--sm2-target", "1.5"], "between 0 and 1"),
@@ -215,7 +215,7 @@ def test_documents_can_have_names_of_2026(
         assert document["groups"][0]["reference"] == name
         assert document["groups"][0]["baseline"]["configuration"] == "AVG"
     assert main(["run", str(collection), *wanted, "--names", "2027"]) == 2
-    assert "--names takes 2025, 2026" in capsys.readouterr().err
+    assert "is not one of '2025', '2026'" in capsys.readouterr().err
 
 
 def test_table_without_a_terminal_is_plain_and_of_fixed_width(
@@ -399,7 +399,10 @@ def test_a_log_too_small_for_every_model(
     out, err = capsys.readouterr()
     assert out == ""
     said = err.splitlines()[-1]
-    assert said == "srs-eval: Nothing can be evaluated: no usable reviews."
+    assert said == (
+        "srs-eval: Nothing can be evaluated: no usable reviews; there are 2 so far, "
+        "and most answers need 1,000 reviews on 20 days."
+    )
     assert not target.exists()
 
 
@@ -426,8 +429,12 @@ def test_why_presets_cannot_be_evaluated_is_one_sentence(
         connection.execute("update cards set queue = 2")
         connection.execute("delete from revlog where id not in (select id from revlog limit 3)")
     assert main(["compare", str(path)]) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "no usable reviews among those that Anki's optimizer takes" in said
+    out, said = capsys.readouterr()
+    assert all(f"─ {number} " in out for number in range(1, 6))
+    assert said.splitlines()[-1] == (
+        "srs-eval: Too little data: no usable reviews among those that Anki's optimizer takes; "
+        "there are 3 so far, and most answers need 1,000 reviews on 20 days."
+    )
 
 
 def _until_gone(group: int) -> None:
