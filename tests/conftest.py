@@ -87,6 +87,11 @@ def shared_or_skip(*parts: str) -> Path:
     return path
 
 
+def pytest_unconfigure() -> None:
+    """pytest looks for garbage five times at the end, among all that was ever imported."""
+    gc.freeze()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Where shared data is required, a skipped test fails the run.

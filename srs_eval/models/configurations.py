@@ -317,11 +317,9 @@ def _without_tuned(name: str) -> str:
 
 
 def _group(word: str) -> tuple[str, ...]:
-    if word in all_models():  # "SM2" is the model, "sm2" its group
+    if word in all_models() or word.lower() not in GROUPS:  # "SM2" is a model, "sm2" its group
         return ()
     word = word.lower()
-    if word not in GROUPS:
-        return ()
     if word == "learner":
         return _LEARNER
     return tuple(
@@ -381,10 +379,8 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
         and not (flag == "short" and model.always_short and "-short" not in model.standard)
     ]
     fitted: Fit = flags.pop("fit")
-    if model.always_short:
-        flags["short"] = True
-    if model.known_decks_only:
-        flags["known_decks_only"] = True
+    flags["short"] = flags["short"] or model.always_short
+    flags["known_decks_only"] = flags["known_decks_only"] or model.known_decks_only
     if fitted == "own":
         flags["partitions"] = "preset"
     later_days_only = model.later_days_only and flags["secs"] and flags["no_test_same_day"]
@@ -495,11 +491,8 @@ def _refuse_senseless_flags(protocol: Protocol) -> None:
         raise InputError(
             "--no_test_same_day adds nothing to --equalize_test_with_non_secs: leave one out."
         )
-    if protocol.n_splits < 2:
-        raise InputError(f"--n_splits must be at least 2, not {protocol.n_splits}.")
-    if protocol.batch_size < 1:
-        raise InputError(f"--batch_size must be at least 1, not {protocol.batch_size}.")
+    for name, least in (("n_splits", 2), ("batch_size", 1), ("max_seq_len", 1)):
+        if (value := getattr(protocol, name)) < least:
+            raise InputError(f"--{name} must be at least {least}, not {value}.")
     if not (protocol.gamma >= 0 and math.isfinite(protocol.gamma)):
         raise InputError(f"--gamma must be 0 or more, not {protocol.gamma:g}.")
-    if protocol.max_seq_len < 1:
-        raise InputError(f"--max_seq_len must be at least 1, not {protocol.max_seq_len}.")
