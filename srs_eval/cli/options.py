@@ -72,7 +72,7 @@ def command(function: Callable[..., Any], without: Sequence[str] = ()) -> Callab
         return made(function, values)
 
     ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options.values()]
-    with_groups.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    vars(with_groups)["__signature__"] = inspect.Signature(ordered)
     with_groups.__annotations__ = {each.name: each.annotation for each in ordered}
     return with_groups
 

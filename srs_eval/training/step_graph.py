@@ -418,8 +418,6 @@ class Traced:
     def __neg__(self) -> Traced:
         return Traced(self.graph, self.graph.once(self.value.type, _negative, self.value))
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __bool__(self) -> bool:
         raise TypeError("a step has no branches; where(condition, a, b) chooses")
 

@@ -219,7 +219,7 @@ def _intrinsic(function: Callable[..., Any], more: Sequence[str], emit: Any) -> 
 
     names = ["typing_context", *inspect.signature(function).parameters, *more]
     step.__name__, step.__qualname__ = function.__name__, function.__qualname__
-    step.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # numba asks for it
+    vars(step)["__signature__"] = inspect.Signature(  # numba asks for it
         [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     )
     return intrinsic(step)
@@ -327,7 +327,7 @@ def adjoint(
 
     gradient.__name__ = gradient.__qualname__ = f"{step.__name__}_adjoint"
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    gradient.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # numba asks for it
+    vars(gradient)["__signature__"] = inspect.Signature(  # numba asks for it
         [inspect.Parameter(name, kind) for name in (*names, "bar", *(("w_bar",) if w else ()))]
     )
     return gradient

@@ -223,7 +223,7 @@ def trie_batches(
     return made
 
 
-def _slot(a: Any, b: Any, c: Any, mask: Any) -> int:
+def _slot(a: Any, b: Any, c: Any, mask: Any) -> Any:
     """Where the search for a key begins in a hash table of mask + 1 slots."""
     h = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15)
     h ^= np.uint64(b) * np.uint64(0xC2B2AE3D27D4EB4F)
@@ -231,7 +231,7 @@ def _slot(a: Any, b: Any, c: Any, mask: Any) -> int:
     h ^= h >> np.uint64(29)
     h *= np.uint64(0xBF58476D1CE4E5B9)
     h ^= h >> np.uint64(32)
-    return np.int64(h & np.uint64(mask))  # type: ignore[return-value]  # signed, for numba
+    return np.int64(h & np.uint64(mask))  # signed, for numba
 
 
 def _build_trie(

@@ -53,8 +53,7 @@ def text_of(screen: FirstScreen, width: int = 80) -> str:
 def changed(question: str, **changes: object) -> list[Finding]:
     """Made-up answers, those on one question changed."""
     return [
-        replace(each, **changes) if each.question == question else each  # type: ignore[arg-type]
-        for each in make_answers()
+        replace(each, **changes) if each.question == question else each for each in make_answers()
     ]
 
 

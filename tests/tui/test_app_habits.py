@@ -194,7 +194,7 @@ async def test_a_narrow_table_of_calibration_tells_both_ends_of_an_interval(tmp_
         table = chart.query_one("DataTable")
         graph = app.session.models.graph(app.session.models.run.ranked()[0].result)
         last = int(graph.count.nonzero()[0][-1])
-        row = [str(cell) for cell in table.get_row_at(table.row_count - 1)]  # type: ignore[attr-defined]
+        row = [str(cell) for cell in table.get_row_at(table.row_count - 1)]
         interval = f"{100 * graph.low[last]:.0f}–{100 * graph.high[last]:.0f}"
         assert row[2:] == [interval, str(int(graph.count[last]))]
 
@@ -252,7 +252,7 @@ async def test_screens_that_were_left_may_go(tmp_path: Path) -> None:
 
 def keys(app: object) -> list[str]:
     """Of the ranking's rows, headings among them."""
-    table = app.screen.query_one(RankingTable)  # type: ignore[attr-defined]
+    table = app.screen.query_one(RankingTable)
     return [each.id or "" for each in table.options]
 
 
@@ -324,12 +324,12 @@ async def test_two_models_side_by_side(tmp_path: Path) -> None:
         metrics = left.result.metrics
         almost = replace(metrics, ici=metrics.ici + 1e-9, log_loss=metrics.log_loss + 1e-9)
         right.result = replace(left.result, metrics=almost)
-        app.screen.update_now()  # type: ignore[attr-defined]
+        app.screen.update_now()
         await until(pilot, lambda: "◀" not in text_of(app))
         left.result, right.result = (
             beginning(make_result(each.name), 900) for each in (left, right)
         )
-        app.screen.update_now()  # type: ignore[attr-defined]
+        app.screen.update_now()
         await until(pilot, lambda: "predicts better: needs " in text_of(app))
 
 
