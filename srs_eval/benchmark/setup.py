@@ -222,7 +222,6 @@ class Found:
     hyperparameters: Mapping[str, int | Value]  # of the best set-up: what is not as published
     log_loss: float | None  # mean over these users of the held-out training rows
     published_log_loss: float | None  # the same of the published set-up
-    limits_moved: Mapping[str, tuple[str, ...]]  # "lower" or "higher", where it is beyond the first
     on_edge: tuple[str, ...]  # where more trials may find a better one
 
 

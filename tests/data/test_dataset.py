@@ -20,7 +20,7 @@ from srs_eval.data.datasets import open_dataset, rows_in
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import MISSING
 from srs_eval.report.inspection import inspect_log
-from tests.cli.program import program
+from tests.cli.program import main_here
 from tests.conftest import shared_or_skip
 from tools.simulated import simulate_learner, write_dataset
 
@@ -145,10 +145,8 @@ def test_what_rests_on_decks_is_skipped_by_name(table: str, tmp_path: Path) -> N
     write_dataset({1: simulate_learner(1, 400), 2: simulate_learner(2, 400)}, folder)
     shutil.rmtree(folder / table / "user_id=2")
     out = tmp_path / "out"
-    done = program(
-        *("batch", "--dataset", folder, "--models", "AVG,SM2,Anki-dry-run-deck", "--jobs", "1"),
-        *("--out", out),
-    )
+    models = "AVG,SM2,Anki-dry-run-deck"
+    done = main_here("batch", "--dataset", folder, "--models", models, "--out", out)
     assert done.returncode == 0
     assert "2 x the source has no cards or no decks" in done.stderr
     for name, users in (("AVG", [1, 2]), ("SM2", [1]), ("Anki-dry-run-deck", [1])):
@@ -157,11 +155,11 @@ def test_what_rests_on_decks_is_skipped_by_name(table: str, tmp_path: Path) -> N
     skipped = json.loads((out / "skipped" / "Anki-dry-run-deck.jsonl").read_text())
     assert skipped["user"] == 2
     assert "decks" in skipped["reason"]
-    refused = program("run", folder, "--user", "2", "--partitions", "deck", "--models", "AVG")
+    refused = main_here("run", folder, "--user", "2", "--partitions", "deck", "--models", "AVG")
     assert refused.returncode == 2
     assert "says nothing of decks" in refused.stderr
     shutil.rmtree(folder / table)
-    refused = program("batch", "--dataset", folder, "--partitions", "preset", "--out", out)
+    refused = main_here("batch", "--dataset", folder, "--partitions", "preset", "--out", out)
     assert refused.returncode == 2
     assert f"no folder {table}: leave --partitions preset out" in refused.stderr
 
@@ -248,7 +246,7 @@ def test_csv_data_set(columns: dict[str, str], tmp_path: Path) -> None:
         assert not log.knows_decks
     assert load_log(tmp_path / "csv", user=8).user == 8
     out = tmp_path / "out"
-    done = program("batch", "--dataset", tmp_path / "csv", "--models", "AVG,SM2", "--out", out)
+    done = main_here("batch", "--dataset", tmp_path / "csv", "--models", "AVG,SM2", "--out", out)
     assert done.returncode == 0, done.stderr
     assert len((out / "result" / "AVG.jsonl").read_text().splitlines()) == 2
     assert len((out / "skipped" / "SM2.jsonl").read_text().splitlines()) == 2

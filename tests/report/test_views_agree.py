@@ -138,8 +138,7 @@ def test_all_views_say_the_same(
     left = "nothing is left to schedule"
     assert {text.count(left), said.count(left)} == {int("suspended" in path.name)}
     assert document.panes is not None
-    assert document.panes.panes == screen.panes
-    assert document.panes.copied == screen.copied
+    assert document.panes == screen
     assert document.lead == tuple(f"{each.title} {each.short.text}" for each in screen.panes)
     assert json.loads(as_text_of(document, "json"))["lead"] == list(document.lead)
     html, markdown = (unescape(as_text_of(document, form)) for form in ("html", "md"))

@@ -36,6 +36,7 @@ _OTHERS: Mapping[str, str] = {
     **{"optimize": "Press Optimize", "one line": "A line of numbers"},
     **{"pooled": "A line of its own", "defaults": "Default numbers"},
 }
+_FEW = "Too few reviews to say."
 _MOST_CHECKS = 5
 _UNTOLD: Mapping[str, str] = {
     "time": "how the latest month went",
@@ -213,7 +214,7 @@ def _remembered(known: _Known) -> Pane:
         months = next(iter(by_month), None)
     made = remembered(found, months, known.checks)
     if made is None:
-        line = WAITING if known.open(question) else Line("Too few reviews to say.", "not yet")
+        line = WAITING if known.open(question) else Line(_FEW, "not yet")
         return Pane(title, line, (line,), (question,))
     return Pane(title, made[0], made[1], (question,))
 
@@ -237,7 +238,8 @@ def _no_costs(known: _Known) -> str:
         return "Only an Anki collection tells that."
     few = next((each for each in known.of("costs") if isinstance(each.evidence, TooFew)), None)
     if few is None:
-        return "Nobody knows how these cards are scheduled."
+        unknown = "Nobody knows how these cards are scheduled."
+        return _FEW if _is_unanswered(known, "parameters") else unknown
     said = f"You have {counted(few.reviews, 'review')} on later days; this needs {FEWEST_REVIEWS:,}"
     if few.missing is not None and few.missing.date is not None:
         when = by_when(few.missing).removeprefix("by ").removesuffix(" at your pace")
@@ -251,6 +253,10 @@ def _minutes(found: Workload, known: _Known) -> Pane:
     return Pane(TITLES[2], short, items, ("costs",), subject)
 
 
+def _is_unanswered(known: _Known, question: str) -> bool:
+    return any(isinstance(each.evidence, Unanswered) for each in known.of(question))
+
+
 # 4 One preset or several?
 
 
@@ -261,6 +267,7 @@ def _presets(known: _Known) -> Pane:
         return _pane(4, [WAITING], *questions)
     if split is None or not isinstance(split.evidence, f.Sharing):
         why = known.gone or "This file names no presets."
+        why = _FEW if _is_unanswered(known, "split") else why
         return _pane(4, [Line(why, "not yet")], *questions)
     first = Line(_sharing(split, split.evidence))
     rows: list[Row] = []
