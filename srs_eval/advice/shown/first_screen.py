@@ -254,7 +254,7 @@ def _minutes(found: Workload, known: _Known) -> Pane:
 
 
 def _is_unanswered(known: _Known, question: str) -> bool:
-    return any(isinstance(each.evidence, Unanswered) for each in known.of(question))
+    return any(isinstance(each.evidence, f.Unanswered) for each in known.of(question))
 
 
 # 4 One preset or several?
