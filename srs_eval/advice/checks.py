@@ -30,7 +30,8 @@ _NAMES = ("overdue", "old cards", "gap", "leeches", "again", "easy", "hard", "st
 """Of one level the first is the worst."""
 _LEVELS = ("look", "fine", "not yet")
 _BUTTONS: Mapping[str, int] = {"again": 1, "hard": 2, "easy": 4}
-_MUCH, _MANY = 60.0, 0.1  # minutes for overdue cards, or a share of all, that are worth a look
+_MUCH = 60.0  # minutes for overdue cards that are worth a look,
+_SOME, _MANY = 15.0, 0.1  # and fewer for such a share of all cards
 _LONG = 30  # days without reviews
 _YEAR = 365
 _DAY_MS = 86_400_000
@@ -79,7 +80,7 @@ def _worst_first(checks: Iterable[f.Check]) -> list[f.Check]:
 
 def _of_cards(log: ReviewLog) -> Iterator[f.Check]:
     if (late := overdue_cards(log)) is not None and late.learned:
-        is_much = late.minutes >= _MUCH or late.cards >= _MANY * late.learned
+        is_much = late.minutes >= (_SOME if late.cards >= _MANY * late.learned else _MUCH)
         level: f.Level = "look" if is_much else "fine"
         yield f.Check("overdue", level, late.cards, late.learned, late.minutes)
     if cards := len(log.cards.card_id):

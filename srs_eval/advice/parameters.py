@@ -258,7 +258,6 @@ def _of_preset(
         known=preset is not None and preset.is_told,
         fsrs_is_off=is_off,
         since=0 if unseen is None else len(unseen),
-        growth=growth,
         candidates=tuple(each for each in candidates if each.name != f.SM2 or learner.sm2),
         held_out=() if held_out is None else held_out.candidates(),
         reference=f.OPTIMIZED,
@@ -373,16 +372,12 @@ def _refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
 
 def _staleness_of(learner: Learner, group: int) -> dict[str, Interval]:
     """What optimizing a preset less often than at every 2 % costs, in log loss."""
-    return learner.once(("staleness", group), lambda: _staleness(learner, group))
-
-
-def _staleness(learner: Learner, group: int) -> dict[str, Interval]:
     index = np.flatnonzero(learner.trials.partition == group)
     evaluated = _evaluated(learner, group)
     always = learner.losses(learner.predict(_CANDIDATE, _refits(index, _GROWTHS[0])), evaluated)
     found = {}
     for growth in (*_GROWTHS[1:], None):
-        name = _NEVER if growth is None else _label(growth)
+        name = _NEVER if growth is None else f"every +{100 * growth:.0f} %"
         p = learner.predict(_CANDIDATE, _refits(index, growth))
         found[name] = learner.interval(learner.losses(p, evaluated) - always, evaluated)
     return found
@@ -392,10 +387,6 @@ def _evaluated(learner: Learner, group: int) -> IntArray:
     """Positions of the reviews after the first fit."""
     index = np.flatnonzero(learner.trials.partition == group)
     return index[len(index) // _START :]
-
-
-def _label(growth: float) -> str:
-    return f"every +{growth:.0%}".replace("%", " %")
 
 
 # Which numbers are noise?

@@ -80,11 +80,14 @@ def test_overdue_cards_are_those_of_the_workload_and_cost_minutes(collection: Pa
         checked(replace(log, schedule=replace(log.schedule, due_day=on_the_day)))["overdue"].count
         == 0
     )
-    late = np.arange(len(on_the_day)) % 8 == 0
-    some = replace(log.schedule, due_day=np.where(late, -2, on_the_day))
-    eighth = checked(replace(log, schedule=some))["overdue"]
-    assert eighth.count > 0.1 * eighth.of
-    assert eighth.level == "look"
+    for every, level in ((8, "fine"), (5, "look")):
+        late = np.arange(len(on_the_day)) % every == 0
+        some = replace(log.schedule, due_day=np.where(late, -2, on_the_day))
+        found = checked(replace(log, schedule=some))["overdue"]
+        assert found.count > 0.1 * found.of
+        assert found.minutes is not None
+        assert 10 < found.minutes < 60
+        assert (found.level, found.minutes > 15) == (level, level == "look")
     assert "overdue" not in checked(replace(log, schedule=None))
 
 

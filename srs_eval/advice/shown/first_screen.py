@@ -224,8 +224,11 @@ def _remembered(known: _Known) -> Pane:
 
 def _costs(known: _Known) -> Pane:
     for each in known.of("costs"):
-        if isinstance(each.evidence, Workload):
-            return _minutes(each.evidence, known)
+        if isinstance(found := each.evidence, Workload):
+            is_part = len(found.presets) < len(known.presets)
+            short, items = minutes(found, is_one_of_several=is_part)
+            subject = found.preset if len(found.presets) == 1 else ""
+            return Pane(TITLES[2], short, items, ("costs",), subject)
     if known.open("costs"):
         return _pane(3, [WAITING], "costs")
     return _pane(3, [Line(_no_costs(known), "not yet")], "costs")
@@ -245,12 +248,6 @@ def _no_costs(known: _Known) -> str:
         when = by_when(few.missing).removeprefix("by ").removesuffix(" at your pace")
         said = f"{few.reviews:,} of {FEWEST_REVIEWS:,} reviews; come back {when}"
     return f"{said}."
-
-
-def _minutes(found: Workload, known: _Known) -> Pane:
-    short, items = minutes(found, is_one_of_several=len(found.presets) < len(known.presets))
-    subject = found.preset if len(found.presets) == 1 else ""
-    return Pane(TITLES[2], short, items, ("costs",), subject)
 
 
 def _is_unanswered(known: _Known, question: str) -> bool:
