@@ -99,9 +99,9 @@ def retention_sentences(finding: f.Finding) -> list[str]:
 
 
 def _points(part: Interval) -> str:
-    """ "−12.1 (−13.4 … −10.8)"."""
+    """ "−12.1 (−13.4 to −10.8)"."""
     estimate, low, high = (signed(100 * each, 1) for each in (part.estimate, part.low, part.high))
-    return f"{estimate} ({low} … {high})"
+    return f"{estimate} ({low} to {high})"
 
 
 def retention_tables(finding: f.Finding) -> list[Table]:
@@ -119,7 +119,7 @@ def _of_parts(title: str, of: str, parts: Sequence[f.Part]) -> Table:
 
 
 def says_line(findings: Sequence[f.Finding]) -> str:
-    """ "90 %, you recall 88 % (86 … 90 %): less than it says"."""
+    """ "90 %, you recall 88 % (86 to 90 %): less than it says"."""
     found = of(findings[0], f.Calibration)
     if found.near is None:
         return f"can't tell yet ({lacks(findings[0].missing)})"
@@ -212,16 +212,15 @@ _KNOWING = {
 
 
 def habit_line(findings: Sequence[f.Finding]) -> str:
-    """ "hardly matters: knowing how it goes spares 2.1 % (1.5 … 2.7 %) of FSRS-6's error"."""
+    """ "hardly matters: knowing how it goes spares 2.1 % (1.5 to 2.7 %) of FSRS-6's error"."""
     (finding,) = findings
     found = of(finding, f.Habit)
     if found.worth is None:
         return "is unknown, this source has no clock times"
     ends = [f"{100 * e:.1f}".replace("-", "−") for e in (found.worth.estimate, found.worth.low)]
     high = percent(found.worth.high).replace("-", "−")
-    spares = (
-        f"{_KNOWING[finding.question][1]} spares {ends[0]} % ({ends[1]} … {high}) of FSRS-6's error"
-    )
+    spares = f"{_KNOWING[finding.question][1]} spares {ends[0]} % ({ends[1]} to {high})"
+    spares += " of FSRS-6's error"
     if finding.missing is None:
         return f"{found.says}: {spares}"
     return f"can't tell yet whether it matters: {spares}; {lacks(finding.missing)}"

@@ -26,7 +26,7 @@ def _name(other: f.Against) -> str:
 
 
 def _share(saved: Interval, than: str = "") -> str:
-    """ "11 % better than SM-2 (7 … 16 %)"; "5 % worse (2 % better … 12 % worse)"."""
+    """ "11 % better than SM-2 (7 to 16 %)"; "5 % worse (2 % better to 12 % worse)"."""
     sign = 1 if saved.estimate >= 0 else -1
     word = "better" if sign > 0 else "worse"
     shown = f"{abs(100 * saved.estimate):.0f} % {word}{f' than {than}' if than else ''}"
@@ -34,15 +34,15 @@ def _share(saved: Interval, than: str = "") -> str:
 
 
 def _range(saved: Interval, sign: int) -> str:
-    """ "(7 … 16 %)", "(15 % worse … 16 % better)"; "" where there is no interval."""
+    """ "(7 to 16 %)", "(15 % worse to 16 % better)"; "" where there is no interval."""
     if math.isnan(saved.half_width):
         return ""
     # Nobody saves more than all; the interval of a ratio does not know.
     low, high = sorted(100 * sign * min(each, 1.0) for each in (saved.low, saved.high))
     if round(low) < 0 < round(high):
         less, more = ("worse", "better")[::sign]
-        return f"({-low:.0f} % {less} … {high:.0f} % {more})"
-    return f"({low:.0f} … {high:.0f} %)".replace("-", "−")
+        return f"({-low:.0f} % {less} to {high:.0f} % {more})"
+    return f"({low:.0f} to {high:.0f} %)".replace("-", "−")
 
 
 def _change(finding: f.Finding) -> str:
