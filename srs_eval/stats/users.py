@@ -45,15 +45,6 @@ class MeanInterval:
 # Bootstrap
 
 
-def _mean(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Weighted means (k,) of the defined values; nan where there are none."""
-    defined = np.isfinite(values)
-    weight = np.where(defined, weights[:, None], 0.0)
-    with np.errstate(invalid="ignore"):
-        found: FloatArray = (np.where(defined, values, 0.0) * weight).sum(0) / weight.sum(0)
-    return found
-
-
 def mean_intervals(
     values: FloatArray, weightings: FloatArray, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> list[list[MeanInterval]]:
