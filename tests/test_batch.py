@@ -176,12 +176,13 @@ def test_a_second_run_does_only_what_failed(
 
 
 @needs_proc
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_kill_9_at_any_moment_loses_nothing(
-    dataset: Path, undisturbed: Path, tmp_path: Path
+    times: int, dataset: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     chance = random.Random(7)
     kills = 0
-    for _ in range(2):
+    for _ in range(times):
         process = subprocess.Popen(
             command(dataset, tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -340,7 +341,10 @@ def test_a_raising_model_is_recorded_and_tried_again(
                 patched.setitem(all_models(), "AVG", replace(average, online=raising))
             return here(dataset, tmp_path, "--users", "1-4", *more, models="AVG,90%")
 
-    assert batch(raises=True).returncode == 1
+    done = batch(raises=True)
+    assert done.returncode == 1
+    assert "failed: 1 x ValueError: no such memory" in done.stderr
+    assert "average" in done.stdout  # the others are told as ever
     raised = lines(tmp_path / "failed" / "AVG.jsonl")
     assert list(raised) == [3]
     assert raised[3]["reason"] == "ValueError: no such memory"

@@ -184,9 +184,9 @@ SLOW = """
 from dataclasses import replace
 
 from srs_eval.training.recurrent import Trainable
-from srs_eval.models import all_models, fsrs1
+from srs_eval.models import all_models, fsrs1to3
 
-MODEL = replace(fsrs1._RECURRENT, learning_rate=fsrs1._RECURRENT.learning_rate / 100)
+MODEL = replace(fsrs1to3._V1, learning_rate=fsrs1to3._V1.learning_rate / 100)
 TRAINABLE = Trainable(lambda trials, context: MODEL)
 MODELS = (
     replace(

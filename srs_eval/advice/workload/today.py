@@ -32,6 +32,7 @@ Anki's rounding differs: figures of float32 there are of float64 here.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,6 +56,8 @@ from srs_eval.data.reviews import (
     ReviewLog,
 )
 from srs_eval.data.rows import select_rows
+from srs_eval.models import fsrs7
+from srs_eval.models._fsrs import S_MAX
 
 States = Literal["history", "stored"]
 
@@ -64,6 +67,7 @@ _DAY_S = 86_400
 _PACE_DAYS = 90  # over which one's own pace of new cards is taken
 _LONGEST_MS = 1_200_000  # of an answer that counts
 FEWEST_IN_MONTH = 50  # reviews for a month's retention to be one that was seen
+_HALVINGS = 50  # of the logarithm of a stability
 _DEFAULTS_COUNT = 50.0  # as many answers as the defaults stand for
 
 # Anki's numbers of orders (proto/anki/deck_config.proto, ReviewCardOrder), as its simulator reads
@@ -90,6 +94,7 @@ class Histories:
     first: IntArray  # (rounds + 1,) where each round begins in the flat columns
     rating: FloatArray  # 1-4
     days: FloatArray  # whole days since the review before
+    fraction: FloatArray  # the same with fractions
     last_day: IntArray  # (m,) of the last review, relative to the first simulated day
 
 
@@ -109,11 +114,6 @@ class Today:
 
     def __len__(self) -> int:
         return len(self.card_id)
-
-    @property
-    def overdue(self) -> int:
-        """Cards that should have been reviewed before the first simulated day."""
-        return int((self.due_day < 0).sum())
 
 
 def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
@@ -176,12 +176,38 @@ def memory_state(today: Today, memory: Memory, states: States = "history") -> Fl
 def _without_history(today: Today, memory: Memory) -> FloatArray:
     """Stored states, or else what ease and interval say (states, n)."""
     w = memory.parameters
-    interval = np.maximum(today.interval, 0.001)
-    decay, desired = w[20], today.historical_retention
+    interval, desired = np.maximum(today.interval, 0.001), today.historical_retention
+    known = ~np.isnan(today.stored[0])
+    if memory.model == "FSRS-7":
+        s, d = today.stored
+        return _reaching(
+            np.where(known, s, interval), np.where(known, 0.9, desired), np.where(known, d, 5.0), w
+        )
+    decay = w[20]
     s = interval * (math.expm1(-math.log(0.9) / decay) / math.expm1(-math.log(desired) / decay))
     growth = math.exp(w[8]) * s ** -w[9] * math.expm1((1.0 - desired) * w[10])
     d = np.clip(11.0 - (today.ease - 1.0) / growth, 1.0, 10.0)
-    return np.where(np.isnan(today.stored[0]), np.stack((s, d)), today.stored)
+    return np.where(known, today.stored, np.stack((s, d)))
+
+
+def _reaching(t: FloatArray, r: FloatArray, d: FloatArray, w: Sequence[float]) -> FloatArray:
+    """FSRS-7's states (3, n) of a difficulty d by which R falls to r after t days (n,).
+
+    Its long-term stability, which the short-term one is 0.8 of, is no time after which R is known;
+    nor are the stabilities that Anki stores, after which R is 0.9 (open-spaced-repetition/fsrs-rs
+    pull request 459; its src/model_v7.rs has d = 5).
+    """
+
+    def state(log_s: FloatArray) -> FloatArray:
+        s = np.exp(log_s)
+        return np.stack((s, np.maximum(0.8 * s, fsrs7.LEAST), d))
+
+    low, high = (np.full(len(t), math.log(each)) for each in (fsrs7.LEAST, S_MAX))
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        forgets = fsrs7.recall(t, tuple(state(middle)), w) < r
+        low, high = np.where(forgets, middle, low), np.where(forgets, high, middle)
+    return state(0.5 * (low + high))
 
 
 def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
@@ -195,9 +221,10 @@ def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
     states = np.ones((memory.states, room))
     if not m:
         return states[:, :m]
-    t = histories.days
+    in_days = memory.recurrent.same_day is not None
+    t = histories.days if in_days else histories.fraction
     number = np.repeat(np.arange(len(first) - 1), np.diff(first))
-    step = (t < 1.0) & (number > 0)
+    step = (t < 1.0) & (number > 0) & in_days
     order = np.concatenate((np.lexsort((step, number)), np.zeros(LANES, np.int64)))
     followed = Followed(
         rounds=len(first) - 1,
@@ -236,25 +263,38 @@ def _histories(log: ReviewLog, card_id: IntArray, first_day: int) -> Histories:
         first=np.concatenate(([0], np.cumsum(np.bincount(number)))).astype(np.int64),
         rating=rows.rating[by_round].astype(np.float64),
         days=np.maximum(rows.elapsed_days[by_round], 0).astype(np.float64),
+        fraction=np.maximum(rows.elapsed_seconds[by_round], 0) / _DAY_S,
         last_day=-(before_s // _DAY_S) - 1 - first_day,
     )
 
 
-def overdue_cards(log: ReviewLog) -> tuple[int, int, float] | None:
-    """How many cards should have been reviewed by the end of the log's last day, of how many that
-    are learned and not suspended, and the minutes that they take: an answer each, and one more
-    after Again. None where the source does not say when cards are due."""
+@dataclass(frozen=True)
+class Overdue:
+    """Cards that should have been reviewed before a day, and what that takes now."""
+
+    cards: int
+    learned: int  # of so many that are learned and not suspended
+    minutes: float  # an answer each, and one more after Again
+
+
+def overdue_cards(
+    log: ReviewLog, presets: Collection[int] | None = None, first_day: int = 0
+) -> Overdue | None:
+    """Of all presets, or of some, before the log's last day, or so many days after it. None where
+    the source does not say when cards are due."""
     schedule, entries = log.schedule, log.entries
     if schedule is None or entries is None or log.day_grid is None:
         return None
     learned = (schedule.kind != NEW_CARD) & ~np.isin(schedule.queue, (_SUSPENDED, _PREVIEWED))
-    overdue = int((learned & (schedule.due_day < 0)).sum())
+    if presets is not None:
+        learned &= np.isin(log.preset_of(log.deck_of(schedule.card_id)), list(presets))
+    cards = int((learned & (schedule.due_day < first_day - 1)).sum())
     rating = entries.rating[entries.kind == REVIEW]
     again = (rating == 1).sum() / max(len(rating), 1)
     costs = costs_of(log, schedule.card_id)
     seconds = again * (costs.seconds[1][0] + costs.seconds[2][2])
     seconds += (1 - again) * np.dot(costs.review_rating, costs.seconds[1][1:])
-    return overdue, int(learned.sum()), float(overdue * seconds / 60)
+    return Overdue(cards, int(learned.sum()), float(cards * seconds / 60))
 
 
 # Habits
@@ -281,8 +321,8 @@ def settings_of(preset: Preset, days: int, new: int) -> Settings:
     )
 
 
-def own_pace(log: ReviewLog, group: int) -> tuple[int, int, int]:
-    """New cards and reviews a day of late, rounded, and the days that this is seen over.
+def own_pace(log: ReviewLog, group: int) -> tuple[float, float, int]:
+    """New cards and reviews a day of late, and the days that this is seen over.
 
     New is a card on the day of its first learning; steps of learning are no reviews. The days are
     the last `_PACE_DAYS`, or all since the first answer to the preset's cards where they are fewer.
@@ -292,7 +332,7 @@ def own_pace(log: ReviewLog, group: int) -> tuple[int, int, int]:
     entries = log.entries
     mine = np.isin(entries.card_id, cards_of(log, group))
     if not mine.any():
-        return 0, 0, _PACE_DAYS
+        return 0.0, 0.0, _PACE_DAYS
     end_ms, day_ms = 1000 * log.day_grid.next_day_at_s, 1000 * _DAY_S
     days = min(_PACE_DAYS, max(1, -((int(entries.time_ms[mine].min()) - end_ms) // day_ms)))
     learned = mine & (entries.kind == LEARNING)
@@ -301,7 +341,7 @@ def own_pace(log: ReviewLog, group: int) -> tuple[int, int, int]:
     new = int((entries.time_ms[learned][first] >= since_ms).sum())
     of_preset = log.preset_of(log.deck_of(entries.card_id)) == group  # suspended ones as well
     done = int((of_preset & (entries.kind == REVIEW) & (entries.time_ms >= since_ms)).sum())
-    return round(new / days), round(done / days), days
+    return new / days, done / days, days
 
 
 def seen_retentions(learner: Learner, index: IntArray) -> tuple[float, float] | None:
