@@ -27,6 +27,7 @@ from srs_eval.benchmark.plan import (
     Place,
     Tasks,
     ToDo,
+    error_of,
     open_place,
     survey,
 )
@@ -234,7 +235,7 @@ class _UserTasks:
                 yield from self._missing(self.tasks[future], [message])
                 continue
             task = self.tasks.pop(future)
-            error = future.exception()
+            error = error_of(future)
             if error is None:
                 yield from self._missing(task, future.result())
             elif isinstance(error, WorkersCannotStart) or not isinstance(error, Exception):
@@ -254,7 +255,7 @@ class _UserTasks:
             future, message = happening
             if message is not DONE:
                 yield from self._missing(self.tasks[future], [message])
-            elif not future.cancelled() and future.exception() is None:
+            elif error_of(future) is None:
                 yield from self._missing(self.tasks[future], future.result())
 
     def _at(self, place: Place) -> int:
