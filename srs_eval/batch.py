@@ -59,7 +59,7 @@ _PUBLISH_SECONDS = 30.0
 _LOST_DEVICE = 70  # exit code of a worker whose device does not answer any more
 
 
-Keeper = Callable[[Session, Configuration, int, Result], bytes]
+_Keeper = Callable[[Session, Configuration, int, Result], bytes]
 """Makes a file of a unit (configuration and user); a function of a module, for workers run it."""
 _SessionMaker = Callable[[ReviewLog], Session]
 """`Session`, or what evaluates on other reviews; a class of a module."""
@@ -73,7 +73,7 @@ def run_batch(
     users: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     jobs: int | None = None,
     engine: str = "local",
-    keep: Mapping[str, Keeper] | None = None,
+    keep: Mapping[str, _Keeper] | None = None,
     fresh: bool = False,
     merge: Sequence[Path] = (),
     context: Context | None = None,
@@ -202,7 +202,7 @@ class _UserTasks:
     dataset: Dataset
     configurations: Sequence[Configuration]
     context: Context
-    keep: Mapping[str, Keeper] = field(default_factory=dict)
+    keep: Mapping[str, _Keeper] = field(default_factory=dict)
     session: _SessionMaker = Session
     tasks: dict[Future[list[Unit]], _Task] = field(default_factory=dict)  # at work
 
@@ -288,7 +288,7 @@ def _evaluate_user(
     user: int,
     configurations: Sequence[Configuration],
     context: Context,
-    keep: Mapping[str, Keeper],
+    keep: Mapping[str, _Keeper],
     make_session: _SessionMaker = Session,
 ) -> list[Unit]:
     """All units of one user, with what `keep` makes; a task of any executor.
@@ -330,7 +330,7 @@ def _evaluate_unit(
     configuration: Configuration,
     user: int,
     context: Context,
-    keep: Mapping[str, Keeper],
+    keep: Mapping[str, _Keeper],
 ) -> Unit:
     _forget_peak()
     start = time.perf_counter()

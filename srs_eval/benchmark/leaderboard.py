@@ -331,10 +331,9 @@ def changes(
         if file.name not in before:
             continue
         old = before[file.name]
-        sizes, sizes_before = file.by_user(), old.by_user()
-        both = [user for user in sizes if user in sizes_before]
-        alike = np.array([user for user in both if sizes[user] == sizes_before[user]], dtype=int)
-        weight = np.array([sizes[user] for user in alike.tolist()], dtype=float)
+        both, here, there = np.intersect1d(file.users, old.users, return_indices=True)
+        same = file.sizes[here] == old.sizes[there]
+        alike, weight = both[same], file.sizes[here][same]
         now, then = file.columns(shown, alike), old.columns(shown, alike)
         moved = _as_losses(metric, now[:, 0]) - _as_losses(metric, then[:, 0])
         by_weighting = mean_intervals(np.column_stack([now - then, moved]), _weightings(weight))
@@ -343,8 +342,8 @@ def changes(
                 file=file,
                 before=old,
                 users=len(alike),
-                only_before=len(sizes_before) - len(both),
-                only_now=len(sizes) - len(both),
+                only_before=len(old.users) - len(both),
+                only_now=len(file.users) - len(both),
                 other_reviews=len(both) - len(alike),
                 differences={
                     name: tuple(of_weighting[k] for of_weighting in by_weighting)
