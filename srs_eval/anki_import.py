@@ -204,6 +204,7 @@ def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
         rows=found.rows,
         day_grid=grid,
         predictions=found.predictions,
+        first_day=found.first_day,
     )
 
 

@@ -121,7 +121,7 @@ class Asked:
 
     def _costs(self) -> Iterator[Finding]:
         with contextlib.suppress(InputError):  # nobody knows how the cards are scheduled
-            yield at_a_glance(self.log, self.context)
+            yield from at_a_glance(self.log, self.context)
 
     def _days(self) -> Iterator[Finding]:
         protocol = Protocol(rows="anki" if evaluated_by_preset(self.log) else "benchmark")
@@ -234,7 +234,8 @@ TASKS_WITHOUT_PRESETS = (
     *(("fit", WRONG), (OF_PRESETS,), (MODELS,), ("time",), ("day",), (STANDING,)),
 )
 FIRST = (
-    *("fit", WRONG, OF_PRESETS, "split", "retention", COSTS, "hard", "steps", "time", STANDING),
+    *("fit", WRONG, OF_PRESETS, "split", "retention", COSTS, "hard", "steps", "says", "time"),
+    STANDING,
 )
 """What the first screen rests on."""
 OVER_ALL = ("fit", OF_PRESETS, "says", "time", STANDING)  # those of a report that need no presets

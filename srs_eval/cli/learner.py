@@ -145,7 +145,12 @@ def compare(
     One --question is answered with its evidence; so are all with --details.
     """
     from srs_eval.advice import questions
-    from srs_eval.advice.candidates import evaluated_by_preset, knows_presets, too_few
+    from srs_eval.advice.candidates import (
+        and_needed,
+        evaluated_by_preset,
+        knows_presets,
+        too_few,
+    )
     from srs_eval.advice.population import FEWEST as STANDING_FEWEST
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
@@ -176,8 +181,11 @@ def compare(
         else:
             answers = print_answers(coming, console, rows_closing(rows, with_option=True))
     except NotEnoughData as error:
+        if asked == "all" and not details and json is None:
+            of_all = questions.Asked(log, equivalence=equivalence)
+            show_panes(log, _first(of_all), console_for(sys.stdout))
         if not knows_presets(log) or not set(wanted) - questions.NEEDS_NO_PRESETS:
-            raise
+            raise NotEnoughData(and_needed(log, str(error))) from None
         raise _of_presets(log, error) from None
     if not answers:
         raise NotEnoughData(f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on")
@@ -189,7 +197,7 @@ def compare(
 
 
 def _first(asked: Asked, known: Sequence[Finding] = ()) -> list[Finding]:
-    """What the first screen rests on, with progress on stderr."""
+    """What the first screen rests on, as in the app, with progress on stderr."""
     from srs_eval.advice.overview import answers_to
     from srs_eval.advice.questions import FIRST, REGISTRY, tasks_of
 
@@ -232,13 +240,13 @@ def _show_compared(asked: Asked, answers: Sequence[Finding], console: Console) -
 
 def _of_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
     """Why there are too few reviews to ask of presets, and where to look."""
-    from srs_eval.advice.candidates import too_few
+    from srs_eval.advice.candidates import and_needed, too_few
     from srs_eval.models.own_parameters import left_out
 
     why = too_few(log, error)
-    if why == str(error) and not left_out(log):
-        why += " among those that Anki's optimizer takes"
-    return NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)")
+    if why != str(error) or left_out(log):
+        return NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)")
+    return NotEnoughData(and_needed(log, f"{why} among those that Anki's optimizer takes"))
 
 
 def workload(
@@ -255,7 +263,7 @@ def workload(
 ) -> int:
     """What does a desired retention cost? Reviews and minutes a day, and how sure that is.
 
-    Of one preset: the one named, or the one with the most reviews.
+    Of all presets together, or of the one named.
     """
     from srs_eval.advice import shown
     from srs_eval.advice.sentences import parsed_parameters
@@ -285,7 +293,7 @@ def workload(
     assert found is not None
     made = document(found) | {"answers": [shown.document(found.finding)]}
     if console := json_and_console(json, made):
-        below = f"{OF_DRAWS} --preset NAME asks about another preset (docs/workload.md)."
+        below = f"{OF_DRAWS} --preset NAME asks about one preset (docs/workload.md)."
         print_answers([found.finding], console, below)
     return FINE
 
@@ -326,6 +334,7 @@ def _evaluate(
 
     Raises InputError where flags do not go with the log and where nothing can be evaluated.
     """
+    from srs_eval.advice.candidates import and_needed
     from srs_eval.engine import evaluate as engine
     from srs_eval.engine.ranking import with_baselines
     from srs_eval.engine.run import Run
@@ -373,7 +382,7 @@ def _evaluate(
         say(f"Interrupted: {counted(missing, 'configuration')} not finished.")
     if interrupted is None and not run.results() and not run.failed:
         reasons = dict.fromkeys(each.reason for each in run.skipped.values())
-        raise InputError(f"Nothing can be evaluated: {'; '.join(reasons)}.")
+        raise InputError(f"Nothing can be evaluated: {and_needed(log, '; '.join(reasons))}.")
     return run, interrupted
 
 

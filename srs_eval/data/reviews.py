@@ -90,6 +90,8 @@ class Entries(ReadOnly):
     kind: IntArray  # LEARNING ... RESCHEDULED
     factor: IntArray  # SM-2 ease x 1000, FSRS difficulty, or 0
     duration_ms: IntArray
+    interval: IntArray | None = None
+    """Days before the answer, as scheduled; 0 or below for less than one, and where not known."""
 
     def __len__(self) -> int:
         return len(self.time_ms)
@@ -261,6 +263,7 @@ class ReviewLog(ReadOnly):
     decks: Mapping[int, Deck] = field(default_factory=dict)
     presets: Mapping[int, Preset] = field(default_factory=dict)
     day_grid: DayGrid | None = None  # set with entries
+    first_day: str | None = None  # date of the rows' day 0, if it is known
     user: int | None = None  # user id, for data sets
     optimized_before_s: int | None = None
     """Unix time of the end of the day of the last "Optimize all presets"; None if unknown."""

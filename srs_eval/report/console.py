@@ -359,7 +359,7 @@ def show_panes(log: ReviewLog, findings: Sequence[Finding], console: Console) ->
     from srs_eval.advice.overview import Overview
     from srs_eval.report.panes import as_text
 
-    console.print(as_text(Overview.told(log, findings).first_screen, console.width))
+    console.print(as_text(Overview.answered(log, findings).first_screen, console.width))
     console.print()
 
 

@@ -347,9 +347,6 @@ class Session:
             entries = 0 if self.import_summary is None else self.import_summary.entries_read
             kept = saved.Kept(tuple(found.answers), now, entries, self.now())
             saved.keep(key, kept, self.state_folder)
-            better = list(self._costs.in_short(log).values())
-            if better:
-                saved.improve(key, now, better, self.state_folder)
 
     def kept_as(self) -> str | None:
         """What the answers are kept under; None where they are not to be kept."""
@@ -381,7 +378,7 @@ class Session:
 
         if number == self._asked:
             self.overview.add(answers, questions)
-            self.show_costs()
+            self.view.answers_changed()
             if self.answers_ended is None and set(self.overview.waiting) <= NOT_WAITED_FOR:
                 self._rank_behind_answers()
 
@@ -404,18 +401,8 @@ class Session:
             self.models.wanted = False
             self.models.start()
 
-    def show_costs(self) -> None:
-        """Show the answers, with what costs are known to be in the place of first estimates."""
-        stated = {each.subject for each in self.overview.of("costs")}
-        better = self._costs.in_short(self.log)
-        self.overview.add([better[preset] for preset in stated & better.keys()])
-        self.view.answers_changed()
-
     def costs(self, preset: str | None) -> Iterator[Workload]:
-        """What a preset's desired retention costs, as it becomes known.
-
-        Called in a thread; the line among the answers has ranges as soon as all draws are there.
-        """
+        """What a preset's desired retention costs, as it becomes known. Called in a thread."""
         if self.log is not None:
             yield from self._costs.known(self.log, preset)
 

@@ -48,7 +48,7 @@ _SCHEMAS = (11, 14, 15, 16, 17, 18)
 _COLUMNS = {
     "col": {"crt", "ver", "conf", "decks", "dconf"},
     "cards": {"id", "nid", "did", "odid", "queue"},
-    "revlog": {"id", "cid", "ease", "factor", "time", "type"},
+    "revlog": {"id", "cid", "ease", "factor", "time", "type", "lastivl"},
     "config": {"key", "val"},
     "deck_config": {"id", "name", "config", "mtime_secs"},
     "decks": {"id", "name", "kind"},
@@ -256,7 +256,7 @@ def _read_entries(connection: sqlite3.Connection) -> tuple[Entries, int]:
 
     As Anki reads them: an unknown type is learning, a negative time taken is 0.
     """
-    names = ("id", "cid", "ease", "type", "factor", "time")
+    names = ("id", "cid", "ease", "type", "factor", "time", "lastIvl")
     rows = connection.execute(f"select {', '.join(map(INTEGER, names))} from revlog order by id")
     table = _table(rows, len(names))
     return entries_from_columns(*table.T)
@@ -269,6 +269,7 @@ def entries_from_columns(
     kind: IntArray,
     factor: IntArray,
     duration_ms: IntArray,
+    interval: IntArray | None = None,
 ) -> tuple[Entries, int]:
     """Entries in order of time from raw columns; the number left out for their time."""
     order = np.argsort(time_ms, kind="stable")
@@ -281,6 +282,7 @@ def entries_from_columns(
         np.where(known, kind, LEARNING),
         factor,
         np.maximum(duration_ms, 0),
+        *([] if interval is None else [interval]),
     )
     entries = Entries(*(np.ascontiguousarray(column[order], np.int64) for column in columns))
     return entries, len(time_ms) - len(order)
