@@ -181,7 +181,7 @@ def compare(
         else:
             answers = print_answers(coming, console, rows_closing(rows, with_option=True))
     except NotEnoughData as error:
-        if asked == "all" and not details and json is None:
+        if question == "all" and not details and json is None:
             of_all = questions.Asked(log, equivalence=equivalence)
             show_panes(log, _first(of_all), console_for(sys.stdout))
         if not knows_presets(log) or not set(wanted) - questions.NEEDS_NO_PRESETS:

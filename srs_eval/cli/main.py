@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from srs_eval.cli import learner, research
+from srs_eval.cli import doctor, learner, research
 from srs_eval.cli.options import (
     BAD_INPUT,
     FINE,
@@ -30,7 +30,6 @@ from srs_eval.cli.options import (
     json_and_console,
 )
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.paths import VERSION
 from srs_eval.report.console import model_stories, models_table, say, show
 
 if TYPE_CHECKING:
@@ -78,6 +77,7 @@ for _command in (
     command(learner.compare),
     command(learner.workload),
     command(learner.state),
+    doctor.doctor,
 ):
     app.command()(_command)
 app.add_typer(research.results, name="results")
@@ -182,7 +182,7 @@ def _refuse(sentence: str) -> int:
 
 def _show_version(asked: bool) -> None:
     if asked:
-        print(f"srs-eval {VERSION}")
+        print(doctor.about())
         raise typer.Exit
 
 

@@ -21,7 +21,7 @@ from srs_eval.cli.options import (
     command,
     json_and_console,
 )
-from srs_eval.data.errors import InputError, counted
+from srs_eval.data.errors import InputError, counted, require
 from srs_eval.report.console import BatchProgress, console_for, document_text, say, show, spans
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def batch(
     flags = flags.set_up_by(setup, models)
     if dataset is None:
         raise InputError("Which data set? Name its folder with --dataset.")
+    if raw:
+        require("pyarrow", "--raw")
     opened = _opened(dataset, flags)
     if not is_engine(engine):
         raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")

@@ -325,12 +325,18 @@ class ReviewLog(ReadOnly):
 
     def deck_of(self, card_id: IntArray) -> IntArray:
         """Home deck of each card, MISSING where the card is gone (shape of `card_id`)."""
+        return self._of_cards(self.cards.deck_id, card_id)
+
+    def note_of(self, card_id: IntArray) -> IntArray:
+        """Note of each card, MISSING where the card is gone (shape of `card_id`)."""
+        return self._of_cards(self.cards.note_id, card_id)
+
+    def _of_cards(self, ids: IntArray, card_id: IntArray) -> IntArray:
         if not len(self.cards.card_id):
             return np.full(len(card_id), MISSING, np.int64)
         place = np.searchsorted(self.cards.card_id, card_id)
         place[place == len(self.cards.card_id)] = 0
-        found = self.cards.card_id[place] == card_id
-        return np.where(found, self.cards.deck_id[place], MISSING)
+        return np.where(self.cards.card_id[place] == card_id, ids[place], MISSING)
 
     def preset_of(self, deck_id: IntArray) -> IntArray:
         """Preset of each deck, MISSING where the deck is gone or has none."""

@@ -41,7 +41,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--version"], f"srs-eval {VERSION}\n"),
+        (["--version"], f"srs-eval {VERSION}, Python {sys.version.split()[0]}, "),
         (["--help"], "Usage: srs-eval"),
         (["batch", "--help"], "Usage: srs-eval batch"),
     ],

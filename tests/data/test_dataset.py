@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas
@@ -16,8 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from srs_eval.anki_import import load_log
+from srs_eval.cli.main import main
+from srs_eval.data import errors
 from srs_eval.data.datasets import open_dataset, rows_in
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, NotInstalled
 from srs_eval.data.reviews import MISSING
 from srs_eval.report.inspection import inspect_log
 from tests.cli.program import main_here
@@ -312,3 +316,29 @@ def test_too_little_memory_is_said_as_that(tmp_path: Path) -> None:
     )
     assert "needs more memory than is free" in done.stdout, done.stderr
     assert len(open_dataset(tmp_path).load(1).rows or ()) == 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "says"),
+    [
+        ("linux", "x86_64", r"pip install 'srs-eval\[parquet\]'"),
+        ("win32", "ARM64", "not published for this kind of machine"),
+    ],
+)
+def test_without_pyarrow(
+    system: str,
+    machine: str,
+    says: str,
+    made: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    monkeypatch.setattr(errors, "is_installed", lambda module: module != "pyarrow")
+    monkeypatch.setattr(errors, "sys", SimpleNamespace(platform=system))
+    monkeypatch.setattr(errors, "platform", SimpleNamespace(machine=lambda: machine))
+    with pytest.raises(NotInstalled, match=says):
+        open_dataset(made)
+    assert main(["batch", "--dataset", str(made), "--raw", "--out", str(tmp_path / "out")]) == 2
+    assert re.search(f"--raw needs pyarrow.*{says}", capsys.readouterr().err)
+    assert not (tmp_path / "out").exists()

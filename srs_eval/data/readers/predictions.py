@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval.data.errors import InputError, counted, printable
+from srs_eval.data.errors import InputError, counted, printable, require
 from srs_eval.data.readers import files
 from srs_eval.data.readers.collection import harden
 from srs_eval.data.reviews import Entries, FloatArray, Given, IntArray, ReviewLog, run_begins
@@ -230,6 +230,7 @@ def _columns(path: Path) -> Mapping[str, list[object]]:
         with path.open("rb") as file:
             parquet = file.read(4) == b"PAR1"
         if parquet:
+            require("pyarrow", printable(path.name))
             import pyarrow.parquet as pq
 
             table = pq.read_table(path)
