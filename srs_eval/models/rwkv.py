@@ -247,7 +247,6 @@ _rwkv = partial(
     remarks=remarks,
     seconds_per_10k=0.5,
     seconds_to_compile=2.5,
-    kernels_of="RWKV-Curve",
 )
 
 MODELS = (
@@ -255,6 +254,7 @@ MODELS = (
         name="RWKV-Instant",
         family="online",
         online=_instant,
+        kernels_of="RWKV-Curve",
         aliases={"RWKV-P": "RWKV-Instant"},
         note=f"Frozen; needs {NEEDED}. Knows every answer before; a scheduler cannot.",
     ),

@@ -211,6 +211,7 @@ def today_of(trials: Trials, index: IntArray) -> Today:
         interval=nothing + 10,
         ease=np.full(n, 2.5),
         stored=np.full((2, n), np.nan),
+        stored_fsrs7=np.full((2, n), np.nan),
         waits=nothing > 0,
         histories=Histories(
             card=order,
@@ -288,6 +289,10 @@ def test_fsrs7_recalls_a_card_without_a_history_as_it_was_scheduled(retention: f
     assert MODELS["FSRS-7"].recall(t, tuple(state), w) == pytest.approx(expected, abs=1e-9)
     assert state[1] == pytest.approx(0.8 * state[0])
     assert state[2].tolist() == [5.0, 5.0, 7.0]
+    own = np.array([[math.nan, math.nan, 60.0], [math.nan, math.nan, 9.0]])
+    forks = memory_state(replace(today, stored_fsrs7=own), Memory("FSRS-7", w), "stored")
+    assert forks[:, 2].tolist() == [60.0, 9.0, 7.0]
+    assert np.array_equal(forks[:, :2], state[:, :2])
 
 
 # From files
