@@ -54,6 +54,7 @@ from srs_eval.data.reviews import (
     IntArray,
     Preset,
     ReviewLog,
+    Schedule,
 )
 from srs_eval.data.rows import select_rows
 from srs_eval.models import fsrs7
@@ -111,6 +112,7 @@ class Today:
     histories: Histories
     new: int
     historical_retention: float
+    traces: FloatArray | None = None  # (2, n) FSRS-7's own slow and fast stability, or NaN
 
     def __len__(self) -> int:
         return len(self.card_id)
@@ -147,7 +149,16 @@ def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
         histories=_histories(log, schedule.card_id[k], first_day),
         new=int((active & (schedule.kind == NEW_CARD)).sum()),
         historical_retention=retention or 0.9,
+        traces=_traces(schedule, k),
     )
+
+
+def _traces(schedule: Schedule, k: IntArray) -> FloatArray | None:
+    """JSchoreels' fork stores the fast one with a card that FSRS-7 scheduled, and no other."""
+    slow, fast = schedule.internal_stability, schedule.fast_stability
+    if slow is None or fast is None:
+        return None
+    return np.where(np.isnan(slow + fast)[k], np.nan, np.stack((slow[k], fast[k])))
 
 
 def deck_of(today: Today, scheduler: Memory, states: States) -> Deck:
@@ -180,9 +191,12 @@ def _without_history(today: Today, memory: Memory) -> FloatArray:
     known = ~np.isnan(today.stored[0])
     if memory.model == "FSRS-7":
         s, d = today.stored
-        return _reaching(
+        made = _reaching(
             np.where(known, s, interval), np.where(known, 0.9, desired), np.where(known, d, 5.0), w
         )
+        if today.traces is not None:
+            made[:2] = np.where(np.isnan(today.traces), made[:2], today.traces)
+        return made
     decay = w[20]
     s = interval * (math.expm1(-math.log(0.9) / decay) / math.expm1(-math.log(desired) / decay))
     growth = math.exp(w[8]) * s ** -w[9] * math.expm1((1.0 - desired) * w[10])
