@@ -21,7 +21,7 @@ from srs_eval.engine.evaluate import evaluate as engine_evaluate
 from srs_eval.engine.ranking import REFERENCE, Group, with_baselines
 from srs_eval.engine.run import Event, Run
 from srs_eval.engine.session import Result
-from srs_eval.engine.shared import with_given
+from srs_eval.engine.shared import with_file, with_given
 from srs_eval.models.configurations import resolve
 from srs_eval.report.export import DIFFERENCES
 from srs_eval.stats.intervals import EQUIVALENT
@@ -162,8 +162,9 @@ def evaluate(
     context: Context | None = None,
     use_cache: bool = True,
     on_event: Callable[[Event], None] | None = None,
+    predictions: str | Path | None = None,
 ) -> Results:
-    """Evaluate models (names, aliases or groups) on a review log.
+    """Evaluate models (names, aliases or groups) on a review log, beside `predictions` of a file.
 
     AVG is evaluated along as the baseline. `reference` is the configuration that others are
     held against besides the best.
@@ -172,6 +173,7 @@ def evaluate(
     `if __name__ == "__main__":` guard of multiprocessing.
     """
     configurations = resolve(models, protocol)
+    log = with_file(log, None if predictions is None else Path(predictions))
     configurations = with_given(configurations, log, protocol or Protocol())
     evaluated = with_baselines(configurations, leaves_out=log.leaves_out)
     run = Run.of(evaluated, reference=resolve(reference, protocol)[0].name)

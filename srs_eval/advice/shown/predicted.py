@@ -191,8 +191,10 @@ def models_sentences(finding: f.Finding) -> list[str]:
     for each in found.models:
         if each.is_own and each.difference is not None and each.verdict is not None:
             by = figures(each.difference, "held-out review")
-            says = f"{_THAN[each.verdict]} FSRS-6 fitted to these reviews"
-            said.append(f"“{each.name}” predicts {says}: {by}.")
+            says = f"“{each.name}” predicts {_THAN[each.verdict]} FSRS-6 fitted to these reviews"
+            if each.verdict == "can't tell yet":
+                says = f"Can't tell yet whether {says.replace(_THAN[each.verdict], 'better than')}"
+            said.append(f"{says}: {by}.")
     best = found.models[0].log_loss
     assert best is not None
     said.append(f"“{found.says}” has the lowest log loss on the {reviews}, {best.estimate:.4f}.")
