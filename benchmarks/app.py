@@ -10,9 +10,10 @@ are pressed on every screen, how long the loop that draws and listens was away f
 What it computed itself is told apart from what it waited for a core, by its thread's processor
 time: on a machine with other work to do only the former is the app's. The aim is 100 ms.
 
-When each question is answered, and what the ranking says of the time left against what then was
-left, from the third second until a fifth of the whole is left: right within 2. `--cold` makes
-a first run, with nothing compiled, before the usual one; `--file` takes a learner's file.
+When each question is answered, how long a report takes after that, and what the ranking says of the
+time left against what then was left, from the third second until a fifth of the whole is left:
+right within 2. `--cold` makes a first run, with nothing compiled, before the usual one; `--file`
+takes a learner's file.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from pathlib import Path
 
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.tui.screens.ranking import seconds_left
+from srs_eval.tui.session import Wanted
 from tools.simulated import simulate_learner, write_collection
 
 FIRST_PAINT_S, PAUSE_S, WITHIN = 0.7, 0.1, 2.0
@@ -77,6 +79,7 @@ class Waits:
     finished: int = 0  # models
     answered: dict[str, float] = field(default_factory=dict)  # s until a question's answer
     left: list[tuple[float, float]] = field(default_factory=list)  # (s gone, s said to be left)
+    report: float = 0.0  # s that a page takes once all is answered and evaluated
 
     def said_of_the_rest(self, total: float) -> list[float]:
         """Said to be left, as a share of what was left; while a fifth or more was."""
@@ -129,6 +132,11 @@ async def use_it(path: Path, models: str, folder: Path) -> Waits:
         total = app.session.models.run.seconds_gone(app.session.monotonic())
         waits.left = [(gone, left) for gone, left in waits.left if gone < total]
         waits.left.append((total, 0.0))
+        began = time.perf_counter()
+        app.session.export(Wanted("html", folder / "report.html", anonymous=False))
+        while app.session.reports.busy:
+            await asyncio.sleep(0.05)
+        waits.report = time.perf_counter() - began
     app.session.shut_down()
     return waits
 
@@ -176,6 +184,7 @@ def report(name: str, waits: Waits) -> None:
     )
     answered = sorted(waits.answered.items(), key=lambda pair: pair[1])
     print("  answered: " + ", ".join(f"{each} {seconds:.1f} s" for each, seconds in answered))
+    print(f"  report: {waits.report:.1f} s")
     total = waits.left[-1][0]
     said = waits.said_of_the_rest(total)
     if said:

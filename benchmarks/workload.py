@@ -17,10 +17,10 @@ runs, taken in turns with fsrs-rs-python. Decks are drawn from a seed.
 `--band` asks instead whether the band of parameters holds the truth. Learners' memories are FSRS-6
 with parameters drawn from the published population; each has studied 20 new cards a day for 100 to
 400 days, answering with the shares of many learners, scheduled at 0.90 by the defaults. Their
-reviews give 50 draws of parameters, each of which is followed through every card's history and
-played forward for a year. How often does the 90 % band of reviews a day hold what the true
-parameters, known exactly, cost on average? A goal is 80 to 97 of 100. With --results each learner's
-figures are kept in a file, from which a run that was stopped goes on.
+reviews give a fit and 50 draws of parameters, each of which is followed through every card's
+history and played forward for a year. How often does the 95 % band of reviews a day hold what the
+true parameters, known exactly, cost on average? A goal is 80 to 97 of 100. With --results each
+learner's figures are kept in a file, from which a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ from typing import Any
 import numpy as np
 
 from srs_eval.advice.workload.estimate import Question, workload
-from srs_eval.advice.workload.memories import MODELS, Memory, draws
+from srs_eval.advice.workload.memories import MODELS, Memory, draws, fitted
+from srs_eval.advice.workload.presets import COURSES
 from srs_eval.advice.workload.simulator import Costs, Deck, Settings, simulate
 from srs_eval.advice.workload.today import Histories, Today, memory_state
 from srs_eval.data.protocol import Protocol
@@ -311,14 +312,21 @@ def holds(task: tuple[int, int]) -> tuple[int, float, float, float]:
 
     truth = np.mean([reviews_a_day(learner.truth, learner.deck, seed) for seed in range(20)])
     assert np.allclose(followed([learner.truth], learner)[0], learner.deck.state)
-    drawn = list(draws(trials, np.arange(len(trials)), 50, seed=1))
-    states = followed(drawn, learner)
+    everything = np.arange(len(trials))
+    drawn = [fitted(trials, everything), *draws(trials, everything, 50, seed=1)]
+    best, *decks = (replace(learner.deck, state=state) for state in followed(drawn, learner))
+    estimate = np.mean([reviews_a_day(drawn[0], best, seed) for seed in range(COURSES)])
     costs_of_draws = [
-        reviews_a_day(memory, replace(learner.deck, state=state), seed)
-        for seed, (memory, state) in enumerate(zip(drawn, states, strict=True))
+        reviews_a_day(memory, deck, seed)
+        for seed, (memory, deck) in enumerate(zip(drawn[1:], decks, strict=True))
     ]
-    low, high = np.quantile(costs_of_draws, [0.05, 0.95])
-    return len(trials), float(truth), float(low), float(high)
+    low, middle, high = np.quantile(costs_of_draws, [0.025, 0.5, 0.975])
+    return (
+        len(trials),
+        float(truth),
+        float(estimate + low - middle),
+        float(estimate + high - middle),
+    )
 
 
 def kept(results: Path | None) -> dict[int, tuple[float, ...]]:
@@ -349,7 +357,7 @@ def band(learners: int, jobs: int, results: Path | None) -> None:
     count, truth, low, high = found.T
     inside = (low <= truth) & (truth <= high)
     print(
-        f"The 90 % band of reviews a day holds the truth for {inside.sum()} of {learners} learners"
+        f"The 95 % band of reviews a day holds the truth for {inside.sum()} of {learners} learners"
     )
     print(f"(too low {np.sum(truth > high)}, too high {np.sum(truth < low)}).")
     print(f"Reviews to fit to: {count.min():.0f} to {count.max():.0f}.")

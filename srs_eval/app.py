@@ -103,8 +103,8 @@ class SrsEvalApp(App[int]):
             for action in self.session.config.on_keys(actions):
                 if action.id != "command_palette" and screen.check_action(action.name, ()):
                     run = partial(self.call_later, screen.run_action, action.name)
-                    stated = f"{where}: {action.help} ({action.key_words})"
-                    yield SystemCommand(action.label, stated, run)
+                    help_text = f"{where}: {action.help} ({action.key_words})"
+                    yield SystemCommand(action.label, help_text, run)
         for title, help_, callback, *rest in super().get_system_commands(screen):
             if title not in _LEFT_OUT:
                 yield SystemCommand(title, f"Everywhere: {help_}", callback, *rest)

@@ -41,7 +41,7 @@ from srs_eval.metrics import log_losses
 from srs_eval.models import all_models, fsrs6
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out, younger_than_s
-from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, mean_interval, verdict
+from srs_eval.stats.intervals import FEWEST_DAYS, FEWEST_REVIEWS, Interval, mean_interval, verdict
 from srs_eval.training.hyperparameters import Context
 
 # Candidates and the engine's configurations that they are.
@@ -86,6 +86,15 @@ def too_few(log: ReviewLog, reason: NotEnoughData) -> str:
         f"{reason}: {cards} {how} ({count:,} of {len(log.entries.time_ms):,} entries), "
         f"and Anki's optimizer takes none of {how} cards"
     )
+
+
+def and_needed(log: ReviewLog, why: str) -> str:
+    """Why nothing can be told, and of a small log how much is needed."""
+    there = len(select_rows(log).rows)
+    if there >= FEWEST_REVIEWS:
+        return why
+    needed = f"{FEWEST_REVIEWS:,} reviews on {FEWEST_DAYS} days"
+    return f"{why}; there are {there:,} so far, and most answers need {needed}"
 
 
 def mostly_gone(log: ReviewLog) -> tuple[int, str]:
@@ -423,7 +432,8 @@ class Learner:
 
 
 def still_missing(difference: Interval, margin: float) -> Missing | None:
-    """The same; None where it can be told already, or more reviews would not help."""
+    """What has to be added until it can be told; None where it is told already, or where more
+    reviews would not help."""
     if verdict(difference, equivalence=margin) != "can't tell yet":
         return None
     found = missing(difference, margin)

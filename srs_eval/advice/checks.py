@@ -43,7 +43,7 @@ _NAMES = ("overdue", "old cards", "gap", "leeches", "again", "easy", "hard", "st
 """Of one level the first is the worst."""
 _LEVELS = ("look", "fine", "not yet")
 _BUTTONS: Mapping[str, int] = {"again": 1, "hard": 2, "easy": 4}
-_MUCH = 60.0  # minutes for overdue cards that are worth a look
+_MUCH, _MANY = 60.0, 0.1  # minutes for overdue cards, or a share of all, that are worth a look
 _LONG = 30  # days without reviews
 _YEAR = 365
 _DAY_MS = 86_400_000
@@ -91,8 +91,10 @@ def _worst_first(checks: Iterable[Check]) -> list[Check]:
 
 
 def _of_cards(log: ReviewLog) -> Iterator[Check]:
-    if (late := overdue_cards(log)) is not None and late[1]:
-        yield Check("overdue", "look" if late[2] >= _MUCH else "fine", *late)
+    if (late := overdue_cards(log)) is not None and late.learned:
+        is_much = late.minutes >= _MUCH or late.cards >= _MANY * late.learned
+        level: Level = "look" if is_much else "fine"
+        yield Check("overdue", level, late.cards, late.learned, late.minutes)
     if cards := len(log.cards.card_id):
         suspended = int(log.cards.suspended.sum())
         yield Check("suspended", "look" if 2 * suspended > cards else "fine", suspended, cards)

@@ -70,7 +70,7 @@ class Finding:
     """That the act is at least as good as doing nothing, over the coming reviews."""
     gain: float | None = None  # expected reduction of log loss by the act, nats
     interval: Interval | None = None  # the learner's own paired difference that it rests on
-    parameters: tuple[float, ...] | None = None  # to paste, where that is the act
+    parameters: tuple[float, ...] | None = None  # to paste, where that is likely to help
     reviews: int = 0  # that it rests on
     missing: Missing | None = None
     probabilities: Mapping[str, float] | None = None  # by candidate, of "parameters" only

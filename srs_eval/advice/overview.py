@@ -18,7 +18,16 @@ from srs_eval.advice.candidates import (
     too_few,
 )
 from srs_eval.advice.checks import together
-from srs_eval.advice.findings import DEFAULTS, OPEN, SM2, Finding, Months, Unanswered, unanswered
+from srs_eval.advice.findings import (
+    DEFAULTS,
+    OPEN,
+    SM2,
+    Finding,
+    Months,
+    Sharing,
+    Unanswered,
+    unanswered,
+)
 from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import (
     COSTS,
@@ -68,8 +77,7 @@ class Overview:
     """The answers so far."""
 
     rows: str  # which reviews they rest on: "anki" or "benchmark"
-    gone: bool = False
-    """Whether nearly all that was reviewed is suspended or deleted, and not Anki's to take."""
+    gone: str = ""  # what is said where nearly all that was reviewed is no longer Anki's to take
     earlier: bool = False  # whether answers of an earlier day stand for those to come
     waiting: list[str] = field(default_factory=list)  # questions without an answer yet
     answers: list[Finding] = field(default_factory=list)
@@ -77,26 +85,33 @@ class Overview:
     @staticmethod
     def begun(log: ReviewLog) -> Overview:
         """Before the first answer."""
-        by_preset = evaluated_by_preset(log)
+        by_preset, gone = evaluated_by_preset(log), ""
+        if log.entries is not None and log.decks and not len(log.cards.card_id):
+            gone = "This collection has no cards left."
+        elif knows_presets(log) and not by_preset:
+            gone = "Nearly all your cards are suspended or deleted."
         return Overview(
             "anki" if by_preset else "benchmark",
-            gone=knows_presets(log) and not by_preset,
+            gone=gone,
             waiting=[each for task in tasks_of(log) for each in task],
         )
 
     @staticmethod
-    def told(log: ReviewLog, answers: Sequence[Finding]) -> Overview:
+    def answered(log: ReviewLog, answers: Sequence[Finding]) -> Overview:
         """Of all answers."""
-        return replace(Overview.begun(log), waiting=[], answers=list(answers))
+        found = replace(Overview.begun(log), waiting=[])
+        found.add(answers)
+        return found
 
     def add(self, found: Sequence[Finding], questions: Sequence[str] = ()) -> None:
-        """Take answers in; `questions` are settled: what was said of them before is dropped."""
-        known = {(each.question, each.subject) for each in found}
+        """Take answers in, of two to the same the later one; `questions` are settled: what was
+        said of them before is dropped."""
+        known = {_about(each): each for each in found}
         self.answers = [
             each
             for each in self.answers
-            if each.question not in questions and (each.question, each.subject) not in known
-        ] + list(found)
+            if each.question not in questions and _about(each) not in known
+        ] + list(known.values())
         self.waiting = [each for each in self.waiting if each not in questions]
 
     def of(self, question: str) -> tuple[Finding, ...]:
@@ -151,6 +166,12 @@ class Overview:
             elif answers and question == "time" and isinstance(answers[0].evidence, Months):
                 title = _month(answers[0])
             yield Line(question, title, answers)
+
+
+def _about(finding: Finding) -> tuple[str, str, str]:
+    """What no two answers are about; of one preset its decks are asked about, too."""
+    part = finding.evidence.part if isinstance(finding.evidence, Sharing) else ""
+    return finding.question, finding.subject, part
 
 
 def _open_at_the_end(lines: Sequence[Line]) -> list[Line]:
@@ -294,8 +315,9 @@ def _compile_beside() -> list[Finding]:
     """Kernels that the first answer needs, while another worker compiles those of its fit."""
     assert _shared is not None
     with suppress(NotEnoughData):
+        learner = Asked(*_shared).learner
         for candidate in (DEFAULTS, SM2):
-            Asked(*_shared).learner.held_out_losses(candidate)
+            learner.held_out_losses(candidate)
     return []
 
 

@@ -32,6 +32,7 @@ from srs_eval.advice.findings import (
     DEFAULTS,
     FEWEST_SHOWN,
     KEEP,
+    LIKELY,
     NOW,
     OPEN,
     OPTIMIZED,
@@ -269,15 +270,18 @@ def _of_preset(
         if prior is None or count < _FEWEST_TO_FIT:
             prior = population.refit(0.0)
         belief = population.belief(best.difference, prior, -equivalence)
-    fitted, own = learner.fitted(best.name, group) if is_change else None, best.difference
+    chance, own = _surely(belief.probability, is_change, count), best.difference
+    is_off = learner.log.import_summary.fsrs_enabled is False
+    is_worth = is_change and (is_off or chance >= LIKELY)
+    fitted = learner.fitted(best.name, group) if is_worth else None
     evidence = OfPreset(
         current=version_of(learner.stored(group)),
         stored=stored,
         known=preset is not None and preset.is_told,
-        fsrs_is_off=learner.log.import_summary.fsrs_enabled is False,
+        fsrs_is_off=is_off,
         since=0 if unseen is None else len(unseen),
         growth=growth,
-        candidates=tuple(each for each in candidates if each.name not in {SM2} - {*learner.sm2}),
+        candidates=tuple(each for each in candidates if each.name != SM2 or learner.sm2),
         held_out=() if held_out is None else held_out.candidates(),
         reference=OPTIMIZED,
         about=best.name,
@@ -288,7 +292,7 @@ def _of_preset(
         "parameters",
         learner.name_of(group),
         ACTS[best.name] if is_change else KEEP,
-        probability=_surely(belief.probability, is_change, count),
+        probability=chance,
         gain=belief.gain if is_change else 0.0,
         interval=own,
         parameters=None if fitted is None else tuple(fitted),

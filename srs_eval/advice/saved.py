@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,20 +68,6 @@ def keep(path: str, kept: Kept, folder: Path | None = None) -> None:
         files = sorted(place.parent.iterdir(), key=lambda each: -each.stat().st_mtime)
         for old in files[_MOST:]:
             old.unlink(missing_ok=True)
-
-
-def improve(path: str, basis: str, better: Sequence[Finding], folder: Path | None = None) -> None:
-    """Put findings in the places of those to the same questions about the same subjects.
-
-    Those without a place are left out; so are all where what is kept has another `basis`.
-    """
-    kept = last(path, folder)
-    if kept is None or kept.basis != basis:
-        return
-    known = {(each.question, each.subject): each for each in better}
-    findings = tuple(known.get((each.question, each.subject), each) for each in kept.findings)
-    if findings != kept.findings:
-        keep(path, replace(kept, findings=findings), folder)
 
 
 def last(path: str, folder: Path | None = None) -> Kept | None:

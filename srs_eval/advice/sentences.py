@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import date
 
+from rich.cells import cell_len, set_cell_size
+
 from srs_eval.advice.findings import FEWEST_DAYS_SHOWN, FEWEST_SHOWN, LIKELY, SURE, Finding, Missing
 from srs_eval.data.errors import InputError, counted
 from srs_eval.models.own_parameters import as_anki_runs
@@ -128,6 +130,13 @@ def what_lacks(missing: Missing | None) -> str:
     return f"About {lacks(missing).removeprefix('needs ')} like these would tell."
 
 
+def overdue(cards: int, minutes: float, of: int = 0) -> str:
+    """ "94 of 396 cards overdue: 16 minutes", without "of 396" where that is 0."""
+    hours, few = f"{minutes / 60:,.0f} hours", counted(max(round(minutes), 1), "minute")
+    among = f"{cards:,} of {counted(of, 'card')}" if of else counted(cards, "card")
+    return f"{among} overdue: {hours if minutes >= 120 else few}"
+
+
 def in_groups(subjects: Mapping[str, Sequence[tuple[str, str]]]) -> str:
     """ "better: A (.01 … .03 better); can't tell yet: B": what is said, and of what."""
     return "; ".join(f"{says}: {_together(names)}" for says, names in subjects.items())
@@ -167,6 +176,21 @@ def share_range(share: Interval) -> str:
 def has_a_figure(found: Interval) -> bool:
     """Whether a log loss rests on so much that it is shown where nothing beside it tells."""
     return found.reviews >= FEWEST_SHOWN and found.days >= FEWEST_DAYS_SHOWN
+
+
+_NAME = 20  # columns of a preset's name in a sentence
+
+
+def quoted(name: str) -> str:
+    """ "“Vocabulary”": a preset's name, cut where it is long."""
+    if cell_len(name) > _NAME:
+        name = f"{set_cell_size(name, _NAME - 1).rstrip()}…"
+    return f"“{name}”"
+
+
+def whole_of_100(share: float) -> str:
+    """ "79" for 0.79."""
+    return f"{100 * share:.0f}"
 
 
 # How sure

@@ -61,8 +61,8 @@ def run(running: Running) -> int:
     source = running.source
     flags = running.flags.set_up_by(running.setup, running.models)
     flags.resolve(running.models)  # refused before the file is read
-    check_targets([source.path], running.json, running.csv)
-    log = source.load()
+    check_targets([source.path, running.predictions], running.json, running.csv)
+    log = running.load()
     flags = _as_the_log_allows(flags, log)
     configurations = flags.resolve(running.models)
     say_tuned_on_user(flags.ledger, source, log)
@@ -98,7 +98,7 @@ def export(
     source, flags = evaluation.source, evaluation.flags
     flags.resolve(evaluation.models)  # refused before the file is read
     outputs.check(source.path)
-    log = source.load()
+    log = evaluation.load()
     flags = _as_the_log_allows(flags, log)
     configurations = with_own(flags.resolve(evaluation.models), log, flags.protocol)
     run, interrupted = _evaluate(log, configurations, flags, evaluation)
@@ -135,6 +135,7 @@ def compare(
     equivalence: float,
     params: list[str] | None = None,
     predictions: Path | None = None,
+    weights: Path | None = None,
     question: str = "all",
     details: bool = False,
     json: str | None = None,
@@ -144,23 +145,34 @@ def compare(
     One --question is answered with its evidence; so are all with --details.
     """
     from srs_eval.advice import questions
-    from srs_eval.advice.candidates import evaluated_by_preset, knows_presets, too_few
+    from srs_eval.advice.candidates import (
+        and_needed,
+        evaluated_by_preset,
+        knows_presets,
+        too_few,
+    )
     from srs_eval.advice.population import FEWEST as STANDING_FEWEST
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
+    from srs_eval.engine.shared import with_file
     from srs_eval.report.export import to_json
     from srs_eval.report.learner import rows_closing
+    from srs_eval.training.hyperparameters import Context, check_weights
 
     check_targets([source.path, predictions], json)
+    check_weights(weights)
     own = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
-    log = source.load()
-    wanted = questions.questions_for(log) if question == "all" else (question,)
+    log, context = with_file(source.load(), predictions), Context(weights=weights)
+    for each in log.given.values():
+        if each.is_empty:
+            say(f"{each.about}.")
+    wanted = questions.questions_for(log, context) if question == "all" else (question,)
     rows = questions.rows_of(log, wanted)
     if question == "all" and knows_presets(log) and not evaluated_by_preset(log):
         say(f"{too_few(log, NotEnoughData('Presets cannot be evaluated'))}.")
     try:
         coming = questions.answering(
-            log, questions=wanted, parameters=own, predictions=predictions, equivalence=equivalence
+            log, questions=wanted, parameters=own, equivalence=equivalence, context=context
         )
         console, in_short = console_for(sys.stdout), question == "all" and not details
         if json == "-" or in_short:
@@ -169,20 +181,23 @@ def compare(
         else:
             answers = print_answers(coming, console, rows_closing(rows, with_option=True))
     except NotEnoughData as error:
+        if question == "all" and not details and json is None:
+            of_all = questions.Asked(log, equivalence=equivalence)
+            show_panes(log, _first(of_all), console_for(sys.stdout))
         if not knows_presets(log) or not set(wanted) - questions.NEEDS_NO_PRESETS:
-            raise
+            raise NotEnoughData(and_needed(log, str(error))) from None
         raise _of_presets(log, error) from None
     if not answers:
         raise NotEnoughData(f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on")
     if json != "-" and in_short:
-        _show_compared(questions.Asked(log, equivalence=equivalence), answers, console)
+        _show_compared(questions.Asked(log, context, equivalence), answers, console)
     if json is not None:
         write(json, to_json(documents(answers, rows)))
     return FINE
 
 
 def _first(asked: Asked, known: Sequence[Finding] = ()) -> list[Finding]:
-    """What the first screen rests on, with progress on stderr."""
+    """What the first screen rests on, as in the app, with progress on stderr."""
     from srs_eval.advice.overview import answers_to
     from srs_eval.advice.questions import FIRST, REGISTRY, tasks_of
 
@@ -198,7 +213,9 @@ def _first(asked: Asked, known: Sequence[Finding] = ()) -> list[Finding]:
 
 def _show_compared(asked: Asked, answers: Sequence[Finding], console: Console) -> None:
     """What to do with each preset; without a terminal below the first screen's answers."""
+    from srs_eval.advice.questions import MODELS
     from srs_eval.advice.sentences import listed, parameter_line
+    from srs_eval.advice.shown import sentences
     from srs_eval.advice.shown.parameters import what_to_do
     from srs_eval.report.console import table_text
     from srs_eval.report.learner import of_presets, presets_table
@@ -214,18 +231,22 @@ def _show_compared(asked: Asked, answers: Sequence[Finding], console: Console) -
             by_line.setdefault(parameter_line(each.parameters), []).append(each.subject)
     for line, names in by_line.items():
         console.print(f"\n{listed(names)}: {line}", markup=False)
+    if asked.log.given or (asked.context and asked.context.weights):
+        found = (each for each in answers if each.question == MODELS)
+        for sentence in (sentence for each in found for sentence in sentences(each)):
+            console.print(f"\n{sentence}", markup=False)
     console.print("\nWhat that rests on: --details", style="dim")
 
 
 def _of_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
     """Why there are too few reviews to ask of presets, and where to look."""
-    from srs_eval.advice.candidates import too_few
+    from srs_eval.advice.candidates import and_needed, too_few
     from srs_eval.models.own_parameters import left_out
 
     why = too_few(log, error)
-    if why == str(error) and not left_out(log):
-        why += " among those that Anki's optimizer takes"
-    return NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)")
+    if why != str(error) or left_out(log):
+        return NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)")
+    return NotEnoughData(and_needed(log, f"{why} among those that Anki's optimizer takes"))
 
 
 def workload(
@@ -242,7 +263,7 @@ def workload(
 ) -> int:
     """What does a desired retention cost? Reviews and minutes a day, and how sure that is.
 
-    Of one preset: the one named, or the one with the most reviews.
+    Of all presets together, or of the one named.
     """
     from srs_eval.advice import shown
     from srs_eval.advice.sentences import parsed_parameters
@@ -272,7 +293,7 @@ def workload(
     assert found is not None
     made = document(found) | {"answers": [shown.document(found.finding)]}
     if console := json_and_console(json, made):
-        below = f"{OF_DRAWS} --preset NAME asks about another preset (docs/workload.md)."
+        below = f"{OF_DRAWS} --preset NAME asks about one preset (docs/workload.md)."
         print_answers([found.finding], console, below)
     return FINE
 
@@ -313,9 +334,11 @@ def _evaluate(
 
     Raises InputError where flags do not go with the log and where nothing can be evaluated.
     """
+    from srs_eval.advice.candidates import and_needed
     from srs_eval.engine import evaluate as engine
     from srs_eval.engine.ranking import with_baselines
     from srs_eval.engine.run import Run
+    from srs_eval.engine.shared import with_given
     from srs_eval.models.configurations import untuned
 
     if log.rows is not None:
@@ -325,6 +348,7 @@ def _evaluate(
             f"{log.import_summary.path} says nothing of decks: "
             f"leave --partitions {flags.protocol.partitions} out."
         )
+    configurations = with_given(configurations, log, flags.protocol)
     asked = {each.name for each in configurations}
     held_against = flags.held_against(evaluation.reference)
     if held_against.name in {untuned(name) for name in asked} - asked:
@@ -358,7 +382,7 @@ def _evaluate(
         say(f"Interrupted: {counted(missing, 'configuration')} not finished.")
     if interrupted is None and not run.results() and not run.failed:
         reasons = dict.fromkeys(each.reason for each in run.skipped.values())
-        raise InputError(f"Nothing can be evaluated: {'; '.join(reasons)}.")
+        raise InputError(f"Nothing can be evaluated: {and_needed(log, '; '.join(reasons))}.")
     return run, interrupted
 
 
@@ -410,6 +434,7 @@ def _open_app(running: Running) -> int:
         user=source.user,
         decks=source.deck or (),
         presets=source.preset or (),
+        predictions=running.predictions,
         context=running.context,
         use_cache=not running.no_cache,
         config=replace(load_config(), equivalence=running.equivalence),

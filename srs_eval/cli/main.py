@@ -311,7 +311,8 @@ def config() -> int:
     return FINE
 
 
-app.command()(command(learner.demo, without=("source", "setup", "names", "no_cache")))
+_NOT_OF_DEMO = ("source", "predictions", "setup", "names", "no_cache")
+app.command()(command(learner.demo, without=_NOT_OF_DEMO))
 
 
 @contextmanager

@@ -184,12 +184,11 @@ def _context_options(
 ) -> Context:
     """Settings of single models."""
     from srs_eval.models import load_model_file
-    from srs_eval.training.hyperparameters import Context
+    from srs_eval.training.hyperparameters import Context, check_weights
 
     if not 0 < sm2_target < 1:
         raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")
-    if weights is not None and not weights.exists():
-        raise InputError(f'--weights: there is no folder or file "{weights}".')
+    check_weights(weights)
     for path in model_file or ():
         load_model_file(path)
     kind, colon, number = device.lower().partition(":")
@@ -250,6 +249,7 @@ class Evaluation:
     flags: Flags
     context: Context
     models: str = "all"
+    predictions: Path | None = None
     jobs: int | None = None
     reference: str = "FSRS-6"
     no_cache: bool = False
@@ -259,6 +259,12 @@ class Evaluation:
         from srs_eval.models.rwkv import with_rwkv
 
         object.__setattr__(self, "models", with_rwkv(self.models, self.context))
+
+    def load(self) -> ReviewLog:
+        """The reviews, with predictions of a file beside them."""
+        from srs_eval.engine.shared import with_file
+
+        return with_file(self.source.load(), self.predictions)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,7 +93,8 @@ def select_rows(
     # From here on: entries by card, then time. `reason[k]` says why entry k is out (0: it is in).
     entries = log.entries
     order = np.argsort(entries.card_id, kind="stable")
-    by_card = Entries(**{name: column[order] for name, column in vars(entries).items()})
+    columns = {name: each[order] for name, each in vars(entries).items() if each is not None}
+    by_card = Entries(**columns)
     reasons = _Reasons(len(order))
     known, suspended = _card_state(log, by_card.card_id)
     if not with_deleted:
@@ -362,6 +363,7 @@ def _of_cards(log: ReviewLog, keeps: Callable[[IntArray], np.ndarray]) -> Review
         cards=_where(log.cards, keeps(log.cards.card_id)),
         schedule=kept(log.schedule),
         predictions={name: column[staying] for name, column in log.predictions.items()},
+        given={name: replace(each, p=each.p[staying]) for name, each in log.given.items()},
     )
 
 

@@ -105,6 +105,24 @@ class Trials(ReadOnly):
             raise ValueError("these trials do not tell what they were made of")
         return self.log, self.rows
 
+    def columns(self, *names: str) -> tuple[IntArray, ...]:
+        """More that is known of the history rows: (m,) each, MISSING where the source is silent.
+
+        "note_id", "deck_id" and "preset_id" of the card as they are today, and "state", the card's
+        before the answer (`Rows.state`). Raises ValueError for another name.
+        """
+        log, rows = self.source
+        deck = log.deck_of(self.history_card_id)
+        make: dict[str, Callable[[], IntArray]] = {
+            "note_id": lambda: log.note_of(self.history_card_id),
+            "deck_id": lambda: deck,
+            "preset_id": lambda: log.preset_of(deck),
+            "state": lambda: rows.state[self.history_review_th - 1],
+        }
+        if unknown := set(names) - set(make):
+            raise ValueError(f"no column {min(unknown)!r}; there are {', '.join(make)}")
+        return tuple(make[name]() for name in names)
+
     @property
     def sequence_length(self) -> IntArray:
         """Number of history rows before each trial (n,)."""

@@ -260,8 +260,11 @@ class Run:
         ]
 
     def ranked(self) -> list[Ranked]:
-        """The lines of all groups, one after another."""
-        return [line for group in self.groups() for line in group.lines]
+        """The lines of all groups, one after another, each configuration's first one."""
+        found: dict[str, Ranked] = {}
+        for line in (line for group in self.groups() for line in group.lines):
+            found.setdefault(line.configuration.name, line)
+        return list(found.values())
 
     def line(self, name: str) -> Ranked:
         """The line of a configuration that has finished."""

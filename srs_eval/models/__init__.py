@@ -91,6 +91,8 @@ class Model:
     weights: Callable[[Context], str] | None = None
     """Digest of files of the person's own that it cannot do without, "" where there are none: it
     is not part of a group then."""
+    given: bool = False
+    """Somebody else has predicted: the engine takes what the log was given (`ReviewLog.given`)."""
     remarks: Callable[[Trials, Context], tuple[str, ...]] | None = None
     """What belongs beside the figures of a learner."""
     uses_device: bool = False

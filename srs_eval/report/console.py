@@ -359,7 +359,7 @@ def show_panes(log: ReviewLog, findings: Sequence[Finding], console: Console) ->
     from srs_eval.advice.overview import Overview
     from srs_eval.report.panes import as_text
 
-    console.print(as_text(Overview.told(log, findings).first_screen, console.width))
+    console.print(as_text(Overview.answered(log, findings).first_screen, console.width))
     console.print()
 
 
@@ -371,9 +371,9 @@ def show_run(run: Run, console: Console, whole: bool = True) -> None:
     notes: dict[str, list[str]] = {}
     for group in groups:
         console.print(_run_table(group, console.width, whole))
-        for line in group.lines:
-            for note in line.result.notes:
-                notes.setdefault(note, []).append(line.configuration.words)
+    for line in run.ranked():
+        for note in line.result.notes:
+            notes.setdefault(note, []).append(line.configuration.words)
     for note, names in notes.items():
         say(f"* {', '.join(names)}: {note}.")
     if groups:

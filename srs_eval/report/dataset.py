@@ -191,9 +191,9 @@ def _best_by(comparison: Comparison) -> str:
     same = set(by_reviews) == set(by_users)
     if same and len(by_users) == 1:
         return f"By {words} none but {by_users[0]} can be the best, with 99 % confidence."
-    stated = "" if same else f"by reviews: {listed(by_reviews)}; by users: "
-    stated += listed(by_users)
-    return f"By {words} one of these is the best, with 99 % confidence: {stated}."
+    names = "" if same else f"by reviews: {listed(by_reviews)}; by users: "
+    names += listed(by_users)
+    return f"By {words} one of these is the best, with 99 % confidence: {names}."
 
 
 # Parameters
@@ -273,8 +273,8 @@ def _undefined(lines: Sequence[Standing], columns: Sequence[str]) -> str:
         for metric in columns
         if metric != SECONDS
     }
-    stated = [f"{heading(metric)} of {counted(n, 'user')}" for metric, n in most.items() if n]
-    return ", ".join(stated) or "no figure"
+    counts = [f"{heading(metric)} of {counted(n, 'user')}" for metric, n in most.items() if n]
+    return ", ".join(counts) or "no figure"
 
 
 def _to_know(folder: ResultFolder, role: str) -> str:

@@ -107,7 +107,7 @@ def learner_report(
         at_a_glance = [costs_or_why.glance]
     else:
         at_a_glance = _answers(asked, asked_of & {questions.COSTS}, lambda _: None, known)
-    screen = Overview.told(log, [*answers, *state, *at_a_glance]).first_screen
+    screen = Overview.answered(log, [*answers, *state, *at_a_glance]).first_screen
     groups, results, own = run.groups(), run.results(), own_scheduler(log)
     best = groups[0].best if groups else None
     by_name = {each.name: each.words for each in run.configurations}
@@ -298,8 +298,7 @@ def _curve(found: Workload | str) -> list[Picture]:
     """Minutes a day by desired retention."""
     if isinstance(found, str):
         return []
-    low, high = found.band if found.drawn else (found.median, found.median)
-    minutes = np.stack([each[:, MINUTES] for each in (found.median, low, high)], axis=1)
+    minutes = np.stack([each[:, MINUTES] for each in (found.figures, *found.band)], axis=1)
     ticks = [f"{100 * each:.0f} %" for each in found.retentions]
     drawn = pictures.band(minutes.tolist(), ticks, "minutes a day", mark=found.at(found.desired))
     title = f"Minutes a day by desired retention, {found.preset}; the line is today's"

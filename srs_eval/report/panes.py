@@ -23,7 +23,7 @@ from srs_eval.advice.tables import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_PLAIN: Mapping[str, str] = {
+PLAIN: Mapping[str, str] = {
     "": "",
     "fine": "green",
     "look": "yellow",
@@ -35,6 +35,7 @@ _PLAIN: Mapping[str, str] = {
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LOWER = " ▁▂▃▄▅▆▇█"
 _LEAST_BAR, _MOST_BAR = 6, 44
+_SHORT_BAR = 12  # columns below which bars rather stand below their figures
 _MOST_OF_MONTHS = 9  # lines
 _LOWEST_MONTH = 50  # of 100: an empty column of a month
 
@@ -55,23 +56,33 @@ def as_text(screen: FirstScreen, width: int) -> RenderableType:
         )
         for number, pane in enumerate(screen.panes, start=1)
     ]
-    below = [Text(f" {each.text}", _PLAIN[each.level]) for each in screen.below]
-    return Group(*panes, *below)
+    return Group(*panes, *(Text(line, PLAIN["not yet"]) for line in below(screen, width, 9)))
 
 
-def in_a_line(number: int, pane: Pane, width: int, paint: Mapping[str, str] = _PLAIN) -> Text:
-    """ "4 One preset or several?  You have one. Keep it."."""
-    shown = Text.assemble((f"{number} {pane.title}", paint["bar"]), "  ")
-    room = max(width - shown.cell_len, 0)
-    shown.append(_cut(pane.short.text.strip(), room).rstrip(), paint[pane.short.level])
-    return shown
+def below(screen: FirstScreen, width: int, height: int) -> list[str]:
+    """What stands below the panes; the last of it takes the lines that are left."""
+    lines: list[str] = []
+    for number, each in enumerate(screen.below, start=1):
+        left = height - len(lines) - (len(screen.below) - number)
+        lines += _wrapped(each.text, width - 2, left)
+    return [f" {line}" for line in lines]
+
+
+def without_frame(
+    number: int, pane: Pane, width: int, most: int, paint: Mapping[str, str] = PLAIN
+) -> list[Text]:
+    """ "4 One preset or several?  You have one. Keep it.", in up to so many lines."""
+    title = Text.assemble((f"{number} {pane.title}", paint["bar"]), "  ")
+    short = replace(pane.short, text=pane.short.text.strip(), right="")
+    first, *others = _line(short, width - title.cell_len, paint, most)
+    return [title + first, *(Text(" " * title.cell_len) + line for line in others)]
 
 
 def drawn(
     pane: Pane,
     width: int,
     height: int,
-    paint: Mapping[str, str] = _PLAIN,
+    paint: Mapping[str, str] = PLAIN,
     airy: bool = True,
 ) -> list[Text]:
     """A pane's lines; what it can spare goes first where there is too little room.
@@ -83,9 +94,16 @@ def drawn(
         blocks = _blocks(kept, width, height, paint, airy)
         spare = max((each.spare for each in kept), default=0)
         if not spare or sum(map(len, blocks)) <= height:
-            return [line for block in blocks for line in block]
+            break
         last = max(place for place, each in enumerate(kept) if each.spare == spare)
         del kept[last]
+    lines: list[Text] = []
+    for item, block in zip(kept, blocks, strict=True):
+        left = height - len(lines)
+        if isinstance(item, Line) and 0 < left < len(block):
+            block = _line(item, width, paint, left)
+        lines += block[:left]
+    return lines
 
 
 def _blocks(
@@ -118,14 +136,12 @@ def _blocks(
             case ByMonth():
                 blocks.append([])
     left = height - sum(map(len, blocks))
-    below = [place for place, each in enumerate(items) if isinstance(each, Bar)]
-    if bar < _LEAST_BAR and left >= len(below) + any(isinstance(each, ByMonth) for each in items):
-        for place in below:
-            item = items[place]
-            assert isinstance(item, Bar)
-            blocks[place].append(
-                Text("  ").append_text(_drawn(item, min(width - 4, _MOST_BAR), paint))
-            )
+    below = [each for each in items if isinstance(each, Bar)]
+    if bar < _SHORT_BAR and left >= len(below) + any(isinstance(each, ByMonth) for each in items):
+        for place, item in enumerate(items):
+            if isinstance(item, Bar):
+                beneath = Text("  ").append_text(_drawn(item, min(width - 4, _MOST_BAR), paint))
+                blocks[place] = [_bar(item, label, figures, 0, paint), beneath]
         left -= len(below)
     for place, item in enumerate(items):
         if isinstance(item, ByMonth):
@@ -137,12 +153,12 @@ def _blocks(
     return blocks
 
 
-def _line(line: Line, width: int, paint: Mapping[str, str]) -> list[Text]:
+def _line(line: Line, width: int, paint: Mapping[str, str], most: int = 9) -> list[Text]:
     style = paint[line.level]
     mark = f"{line.mark} " if line.mark else ""
     beside = cell_len(line.right) + 2 if line.right else 0
     indent = cell_len(mark) or len(line.text) - len(line.text.lstrip())
-    lines = _wrapped(line.text.strip(), max(width - indent - beside, 12))
+    lines = _wrapped(line.text.strip(), max(width - indent - beside, 12), most)
     shown = []
     for number, text in enumerate(lines):
         begins = mark if number == 0 and mark else " " * indent
@@ -154,15 +170,20 @@ def _line(line: Line, width: int, paint: Mapping[str, str]) -> list[Text]:
     return shown
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    """Broken at blanks; a wide character counts as two columns."""
-    lines, rest = [""], text.split(" ")
-    for word in rest:
+def _wrapped(text: str, width: int, most: int) -> list[str]:
+    """Broken at blanks; a wide character counts as two columns. "…" ends what has no room."""
+    lines = [""]
+    for word in text.split(" "):
         longer = f"{lines[-1]} {word}" if lines[-1] else word
         if cell_len(longer) <= width or not lines[-1]:
             lines[-1] = longer
         else:
             lines.append(word)
+    if len(lines) > most:
+        last = lines[most - 1]
+        while cell_len(last) > width - 2 and " " in last:
+            last = last.rpartition(" ")[0]
+        lines[most - 1 :] = [f"{last.rstrip(' ,;:·')} …"]
     return lines
 
 

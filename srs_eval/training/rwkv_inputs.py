@@ -45,14 +45,16 @@ class Reviews(NamedTuple):
 
 def reviews_of(log: ReviewLog, rows: Rows) -> Reviews:
     """The rows of a log with the ids of note, deck and preset, as far as it tells them."""
-    cards = log.cards
-    note = np.full(len(rows), MISSING)
-    if len(cards.card_id):
-        place = np.minimum(np.searchsorted(cards.card_id, rows.card_id), len(cards.card_id) - 1)
-        note = np.where(cards.card_id[place] == rows.card_id, cards.note_id[place], MISSING)
     deck = log.deck_of(rows.card_id)
     return Reviews(
-        *(rows.card_id, note, deck, log.preset_of(deck), rows.day_offset, rows.elapsed_days),
+        *(
+            rows.card_id,
+            log.note_of(rows.card_id),
+            deck,
+            log.preset_of(deck),
+            rows.day_offset,
+            rows.elapsed_days,
+        ),
         *(rows.elapsed_seconds, rows.duration_ms, rows.rating, rows.state),
     )
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from srs_eval.data.errors import counted, printable
 
 if TYPE_CHECKING:
-    from srs_eval.advice.findings import Finding
     from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.tui.session import Session
@@ -136,12 +135,7 @@ class Costs:
         self._session = session
         self._of: ReviewLog | None = None
         self._whole: dict[str | None, Workload] = {}
-        """With all draws, by preset; None is that with the most reviews."""
-        self._in_short: dict[str, Finding] = {}
-
-    def in_short(self, log: ReviewLog | None) -> Mapping[str, Finding]:
-        """By preset, with ranges: they stand in for the first estimates among the answers."""
-        return self._in_short if self._of is log else {}
+        """With all draws, by preset; None is all of them."""
 
     def whole(self, log: ReviewLog) -> Mapping[str | None, Workload]:
         """With all draws, by preset."""
@@ -149,26 +143,17 @@ class Costs:
 
     def known(self, log: ReviewLog, preset: str | None) -> Iterator[Workload]:
         """A preset's, as they become known."""
-        from srs_eval.advice import saved
         from srs_eval.advice.workload.estimate import workload
 
-        session = self._session
-        key, context = session.kept_as(), session.options.context
         if self._of is not log:
-            self._of, self._whole, self._in_short = log, {}, {}
-        whole, short = self._whole, self._in_short
+            self._of, self._whole = log, {}
+        whole = self._whole
         if preset in whole:
             yield whole[preset]
             return
-        for found in workload(log, preset, context=context):
+        for found in workload(log, preset, context=self._session.options.context):
             if found.drawn:
-                # That with the most reviews is asked for by its name, too.
-                whole[preset] = whole[found.preset] = found
-                better = short[found.preset] = found.glance
-                session.later(session.show_costs)
-                if key is not None:
-                    basis = saved.basis(log, context, session.config.equivalence)
-                    saved.improve(key, basis, [better], session.state_folder)
+                whole[preset] = whole[found.preset] = found  # asked for by its name, too
             yield found
 
 

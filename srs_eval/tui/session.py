@@ -51,6 +51,7 @@ class Options:
     user: int | None = None  # which user of a data-set folder
     decks: tuple[str, ...] = ()  # only these of every file that is opened
     presets: tuple[str, ...] = ()
+    predictions: Path | None = None  # a file of one's own, beside every file that is opened
     context: Context = field(default_factory=Context)
     use_cache: bool = True
     config: Config = field(default_factory=Config)
@@ -217,6 +218,7 @@ class Session:
     def _read(self, path: Path) -> ReviewLog:
         from srs_eval.anki_import import load_log
         from srs_eval.data.rows import only_deck, only_preset
+        from srs_eval.engine.shared import with_file
 
         options = self.options
         whose = {} if options.user is None else {"user": options.user}
@@ -224,7 +226,8 @@ class Session:
             path, timezone=options.timezone, rollover=options.rollover, **whose
         )
         log = only_deck(log, *options.decks) if options.decks else log
-        return only_preset(log, *options.presets) if options.presets else log
+        log = only_preset(log, *options.presets) if options.presets else log
+        return with_file(log, options.predictions)
 
     def _opened(self, path: Path, shown: str, outcome: _Opened | Exception) -> None:
         if isinstance(outcome, Exception):
@@ -344,9 +347,6 @@ class Session:
             entries = 0 if self.import_summary is None else self.import_summary.entries_read
             kept = saved.Kept(tuple(found.answers), now, entries, self.now())
             saved.keep(key, kept, self.state_folder)
-            better = list(self._costs.in_short(log).values())
-            if better:
-                saved.improve(key, now, better, self.state_folder)
 
     def kept_as(self) -> str | None:
         """What the answers are kept under; None where they are not to be kept."""
@@ -378,7 +378,7 @@ class Session:
 
         if number == self._asked:
             self.overview.add(answers, questions)
-            self.show_costs()
+            self.view.answers_changed()
             if self.answers_ended is None and set(self.overview.waiting) <= NOT_WAITED_FOR:
                 self._rank_behind_answers()
 
@@ -401,18 +401,8 @@ class Session:
             self.models.wanted = False
             self.models.start()
 
-    def show_costs(self) -> None:
-        """Show the answers, with what costs are known to be in the place of first estimates."""
-        stated = {each.subject for each in self.overview.of("costs")}
-        better = self._costs.in_short(self.log)
-        self.overview.add([better[preset] for preset in stated & better.keys()])
-        self.view.answers_changed()
-
     def costs(self, preset: str | None) -> Iterator[Workload]:
-        """What a preset's desired retention costs, as it becomes known.
-
-        Called in a thread; the line among the answers has ranges as soon as all draws are there.
-        """
+        """What a preset's desired retention costs, as it becomes known. Called in a thread."""
         if self.log is not None:
             yield from self._costs.known(self.log, preset)
 

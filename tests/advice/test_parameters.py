@@ -28,6 +28,7 @@ from srs_eval.advice.findings import (
 from srs_eval.advice.parameters import _best, are_my_parameters_good
 from srs_eval.advice.questions import Asked, ask, compare
 from srs_eval.advice.sentences import dots, sureness
+from srs_eval.advice.shown.parameters import is_worth
 from srs_eval.data.reviews import Cards, ReviewLog
 from srs_eval.models import fsrs6
 
@@ -137,7 +138,8 @@ def test_every_preset_has_an_act_and_how_sure_it_is(log: ReviewLog) -> None:
         assert finding.probability is not None
         assert 0.02 <= finding.probability <= 0.98
         assert set(finding.probabilities or ()) >= SAID_OF
-        assert (finding.parameters is None) == (finding.act == KEEP) == (finding.gain == 0.0)
+        assert (finding.act == KEEP) == (finding.gain == 0.0)
+        assert (finding.parameters is not None) == is_worth(finding)
         evidence = evidence_of(finding)
         assert (evidence.stored, evidence.known, evidence.fsrs_is_off) == (True, True, False)
         assert evidence.candidates[0].name == NOW

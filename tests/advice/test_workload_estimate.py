@@ -19,7 +19,9 @@ from srs_eval.advice.shown import line, sentences, tables
 from srs_eval.advice.shown.habits import as_anki_writes
 from srs_eval.advice.workload import estimate
 from srs_eval.advice.workload.estimate import (
+    ALL_PRESETS,
     FIGURES,
+    GLANCED,
     KNOWN,
     MINUTES,
     OVER,
@@ -31,7 +33,7 @@ from srs_eval.advice.workload.estimate import (
     document,
     workload,
 )
-from srs_eval.advice.workload.today import FEWEST_IN_MONTH, own_pace, todays_cards
+from srs_eval.advice.workload.today import FEWEST_IN_MONTH, overdue_cards, own_pace, todays_cards
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import LEARNING, REVIEW, Entries, Preset, ReviewLog
@@ -80,7 +82,7 @@ def test_it_gets_known_better(stages: list[Workload]) -> None:
 
 
 def test_more_retention_costs_more(stages: list[Workload]) -> None:
-    median = stages[-1].median
+    median = stages[-1].figures
     for figure in (REVIEWS, MINUTES, KNOWN, RECALLED):
         assert (np.diff(median[:, figure]) > 0).all(), FIGURES[figure]
     low, high = stages[-1].band
@@ -120,8 +122,8 @@ def test_new_cards_are_those_that_there_are(log: ReviewLog, stages: list[Workloa
         next(workload(log, question=replace(QUICK, new_a_day=pace))) for pace in (0, 500, 999)
     )
     for found in (many, more):
-        known = found.median[:, KNOWN]
-        assert (few.median[:, KNOWN] < known).all()
+        known = found.figures[:, KNOWN]
+        assert (few.figures[:, KNOWN] < known).all()
         assert (known <= found.learned + found.unseen).all()
         assert f"and {found.unseen} new ones; " in said(found)
     assert "and 3 new ones a day until the 179 there are have" in said(
@@ -142,29 +144,33 @@ def test_todays_schedule_is_said_of_the_same_cards(
     assert found.is_off == is_off
     now = found.as_now
     assert now is not None
-    assert found.median[found.at(0.75), REVIEWS] < now[REVIEWS] < 2 * found.median[-1, REVIEWS]
+    assert found.figures[found.at(0.75), REVIEWS] < now[REVIEWS] < 2 * found.figures[-1, REVIEWS]
     assert found.learned < now[KNOWN] < found.learned + found.unseen
     stated, known = f"{now[REVIEWS]:,.0f}", f"{now[KNOWN]:,.0f}"
-    schedule = "SM-2 goes" if is_off else "the parameters in force go"
-    says = f"While {schedule} on scheduling, the same cards take about {stated} reviews"
+    schedule = "SM-2" if is_off else "the parameters in force"
+    says = f"With {schedule}, as now, they take {now[MINUTES]:.1f} minutes and {stated} reviews a"
     assert says in said(found)
-    assert ("Were FSRS on" in said(found)) == is_off
+    assert ("on and optimized" in said(found)) == is_off
     row = tables(found.finding)[0].rows[-1]
     assert row[:3] == ("SM-2" if is_off else f"{found.desired:.2f}", "now", stated)
     assert row[4:] == (known, f"{100 * now[RECALLED]:.0f} %")
     made = document(found)
     assert made["now"]["reviews"] == now[REVIEWS]
-    assert made["schedule"] == ("SM-2" if is_off else "the parameters in force")
+    assert made["schedule"] == schedule
 
 
 def test_the_first_screen_has_the_same_figures(log: ReviewLog, off: ReviewLog) -> None:
+    """At once and once ranges are known, and whatever retentions are asked about."""
     for each in (log, off):
-        glance, found = at_a_glance(each), next(workload(each))
-        rows = {row[0]: row for row in tables(glance)[0].rows}
-        assert [*rows][:4] == ["0.80", "0.85", "0.90", "0.95"]
-        assert rows["0.85"][2] == f"{found.median[found.at(0.85), REVIEWS]:.0f}"
-        assert rows["0.85"][3] == f"{found.median[found.at(0.85), MINUTES]:.1f}"
+        first, glance = at_a_glance(each)
+        *_, found = workload(each, question=Question(retentions=(0.7, *GLANCED)))
         assert found.glance == glance
+        rows = {row[0]: row for row in tables(glance)[0].rows}
+        begun = {row[0]: row for row in tables(first)[0].rows}
+        assert {*rows} >= {"0.80", "0.85", "0.90", "0.95"}
+        for row, early in zip(rows.values(), begun.values(), strict=True):
+            assert [str(cell).partition(" (")[0] for cell in row[2:5]] == [*early[2:5]]
+        assert "(" in str(rows["0.85"][3])
 
 
 def test_a_glance_is_kept_as_it_was(stages: list[Workload], tmp_path: Path) -> None:
@@ -176,18 +182,15 @@ def test_a_glance_is_kept_as_it_was(stages: list[Workload], tmp_path: Path) -> N
 
 
 def test_overdue_cards_are_said_with_what_they_cost(log: ReviewLog, stages: list[Workload]) -> None:
+    """The same cards and minutes as under "Anything wrong?"."""
     later = next(workload(log, question=replace(QUICK, after=30)))
-    assert later.overdue > stages[0].overdue
+    assert later.overdue.cards > stages[0].overdue.cards
     assert later.learned == stages[0].learned
-    assert later.backlog is not None
-    reviews, minutes = later.backlog
-    assert reviews > later.overdue / 2
-    says = f"{later.overdue:,} overdue cards after 30 days without a review: {reviews:,.0f} reviews"
+    cards, minutes = later.overdue.cards, later.overdue.minutes
+    says = f"{cards:,} cards overdue: {minutes:.0f} minutes after 30 days without a review."
     assert says in said(later)
-    assert says in " ".join(sentences(later.glance))
-    assert document(later)["backlog"] == {"reviews": reviews, "minutes": minutes}
-    slight = replace(later, backlog=(3.0, 0.5))
-    assert "not enough to be felt" in said(slight)
+    assert document(later)["overdue_minutes"] == minutes
+    assert stages[0].overdue == overdue_cards(log)
 
 
 def test_few_reviews_are_said_in_a_sentence(
@@ -198,7 +201,9 @@ def test_few_reviews_are_said_in_a_sentence(
     few = srs_eval.load(path)
     with pytest.raises(NotEnoughData, match="can be told from 1,000 on"):
         workload(few)
-    glance = at_a_glance(few)
+    (glance,) = at_a_glance(few)
+    assert glance.missing is not None
+    assert glance.reviews + (glance.missing.reviews or 0) == 1_000
     assert (glance.says, tables(glance)) == ("can't tell", ())
     text = line([glance])
     assert "what it costs can be told from 1,000 on" in text
@@ -226,15 +231,16 @@ def test_one_setting_has_one_figure(stages: list[Workload]) -> None:
     stated = last.finding
     rows = {row[0]: row for row in reversed(tables(stated)[0].rows)}
     row = rows[f"{last.desired:.2f}"]
-    assert f"takes {row[2]} reviews and {row[3]} minutes a day" in sentences(stated)[0]
-    assert float(str(row[3]).split()[0]) == round(float(last.median[last.at(0.9), MINUTES]), 1)
+    assert f"take {row[3]} minutes and {row[2]} reviews a day" in sentences(stated)[0]
+    figures = {f"{each.figures[last.at(0.9), MINUTES]:.1f}" for each in stages}
+    assert figures == {str(row[3]).split()[0]}
 
 
 def test_the_schedule_that_is_optimized_is_now(stages: list[Workload]) -> None:
     same = replace(stages[-1], as_now=None)
     assert [row[1] for row in tables(same.glance)[0].rows].count("now") == 1
-    assert "on scheduling" not in said(same)
-    optimized = document(same)["retentions"][same.at(same.desired)]["median"]
+    assert "as now" not in said(same)
+    optimized = document(same)["retentions"][same.at(same.desired)]["estimate"]
     assert document(same)["now"] == optimized
     assert document(stages[-1])["now"] != optimized
 
@@ -242,33 +248,22 @@ def test_the_schedule_that_is_optimized_is_now(stages: list[Workload]) -> None:
 def test_nothing_looks_surer_than_it_is_while_draws_are_missing(stages: list[Workload]) -> None:
     for each in stages[:5]:
         stated = each.finding
-        assert sentences(stated)[0].startswith("First estimate; ranges come with the last of 5 ")
+        assert sentences(stated)[-1].startswith("Ranges come with the last of 5 ")
         assert stated.says == "see figures"
         assert "(" not in "".join(str(cell) for row in tables(stated)[0].rows for cell in row)
-    assert np.array_equal(stages[0].median, stages[0].first)
-    assert sentences(stages[5].finding)[0].startswith("At a desired retention")
-
-
-def test_a_first_estimate_compares_nothing_with_now(log: ReviewLog, off: ReviewLog) -> None:
-    """Ranges could turn round what follows from it; once they are there both are told."""
-    for each, schedule in ((log, "the parameters in force"), (off, "SM-2")):
-        first, *_, last = workload(each, question=QUICK)
-        assert first.as_now is not None
-        both = "once optimized to all", f"While {schedule} go"
-        assert sum(words in said(first) for words in both) == 1
-        assert all(words in said(last) for words in both)
-        assert "holds cards back" not in said(replace(first, limit=1))
+    assert "(" in sentences(stages[5].finding)[0]
 
 
 def test_the_pace_is_of_the_days_that_there_are(log: ReviewLog, stages: list[Workload]) -> None:
     assert log.entries is not None
     assert log.day_grid is not None
-    group = next(key for key in log.presets if log.presets[key].name == stages[0].preset)
+    group = next(key for key in log.presets if log.presets[key].name == stages[0].presets[0][0])
     per_day, done_a_day, days = own_pace(log, group)
     assert days == 90
-    usual = next(workload(log, question=replace(QUICK, new_a_day=None)))
-    assert (usual.new_a_day, usual.done_a_day, usual.pace_days) == (per_day, done_a_day, days)
-    assert f"In the last 90 days you did about {done_a_day} reviews a day." in said(usual)
+    usual = next(workload(log, str(group), replace(QUICK, new_a_day=None)))
+    assert usual.new_a_day == round(per_day)
+    assert (usual.done_a_day, usual.pace_days) == (round(done_a_day), days)
+    assert f"In the last 90 days you did about {done_a_day:.0f} reviews a day." in said(usual)
     since_ms = 1000 * (log.day_grid.next_day_at_s - 30 * 86_400)
     late = log.entries.time_ms >= since_ms
     columns = {each.name: getattr(log.entries, each.name)[late] for each in fields(log.entries)}
@@ -278,15 +273,33 @@ def test_the_pace_is_of_the_days_that_there_are(log: ReviewLog, stages: list[Wor
     assert round(done / 30) > 0
     assert round(len(begun) / 30) > round(len(begun) / 90)
     young = replace(log, entries=Entries(**columns), predictions={})
-    assert own_pace(young, group) == (round(len(begun) / 30), round(done / 30), 30)
+    assert own_pace(young, group)[1:] == (done / 30, 30)
+    assert round(own_pace(young, group)[0]) == round(len(begun) / 30)
 
 
-def test_a_preset_that_nobody_named_is_said_to_be_one_of_several(
-    log: ReviewLog, stages: list[Workload]
-) -> None:
-    assert "one preset of 3: the one with the most reviews" in said(replace(stages[-1], presets=3))
-    named = next(workload(log, stages[-1].preset, QUICK))
-    assert named.presets == 1
+def test_the_cards_of_all_presets_are_summed(log: ReviewLog) -> None:
+    """Each by its own settings; at the mean of what is desired each has what it desires."""
+    question = replace(QUICK, draws=1, new_a_day=None, budget=None)
+    *_, both = workload(log, question=question)
+    each = [list(workload(log, name, question))[-1] for name, _ in both.presets]
+    assert len(each) == 2
+    assert both.preset == ALL_PRESETS
+    assert {part.preset: part.desired for part in each} == dict(both.presets)
+    assert both.learned == sum(part.learned for part in each)
+    assert both.unseen == sum(part.unseen for part in each)
+    assert both.overdue.cards == sum(part.overdue.cards for part in each)
+    for figure in (REVIEWS, MINUTES, KNOWN):
+        summed = sum(part.figures[part.at(0.85), figure] for part in each)
+        assert both.figures[both.at(0.85), figure] == pytest.approx(summed, rel=0.02)
+        own = sum(part.figures[part.at(part.desired), figure] for part in each)
+        assert both.figures[both.at(both.desired), figure] == pytest.approx(own, rel=0.02)
+    assert said(both).startswith("All your cards take")
+    assert f"At {100 * both.desired:.0f} each preset has what you ask of it now: " in said(both)
+    assert said(each[0]).startswith(f"The cards of {each[0].preset} take")
+    named = next(workload(log, both.presets[0][0], replace(question, new_a_day=7)))
+    assert named.new_a_day == 7
+    few = next(workload(log, question=replace(question, new_a_day=7)))
+    assert few.new_a_day == 7  # in all, not of each
 
 
 def test_parameters_of_ones_own_stand_in_for_those_in_force(
@@ -298,7 +311,7 @@ def test_parameters_of_ones_own_stand_in_for_those_in_force(
         assert found.as_now is not None
         assert stages[0].as_now is not None
         assert found.as_now[REVIEWS] > stages[0].as_now[REVIEWS]
-        assert "While the parameters given go on scheduling" in said(found)
+        assert "With the parameters given, as now, they take" in said(found)
     with pytest.raises(InputError, match="17, 19 or 21"):
         next(workload(log, question=QUICK, parameters=forgetful[:5]))
 
@@ -306,9 +319,9 @@ def test_parameters_of_ones_own_stand_in_for_those_in_force(
 def test_the_words_hold_the_figures(stages: list[Workload]) -> None:
     last = stages[-1]
     here = last.at(last.desired)
-    assert f"{last.median[here, REVIEWS]:.0f} " in said(last)
-    assert f"{last.median[here, MINUTES]:.1f} " in said(last)
-    assert "90 % of 5 draws" in said(last)
+    assert f"{last.figures[here, REVIEWS]:.0f} " in said(last)
+    assert f"{last.figures[here, MINUTES]:.1f} " in said(last)
+    assert "95 % of 5 draws" in said(last)
     rows = tables(last.finding)[0].rows
     curve = rows[:-1]  # below it is today's schedule
     assert [row[0] for row in curve] == [f"{each:.2f}" for each in last.retentions]
@@ -417,11 +430,11 @@ def test_the_command_answers(
     assert "What does a desired retention cost?" in out
     assert "days > 5 min" in out
     found = json.loads(target.read_text())
-    assert found["layout"] == 2
+    assert found["layout"] == 3
     assert found["draws"] == 3
     assert {each["desired"] for each in found["retentions"]} >= {0.8, 0.9}
     for each in found["retentions"]:
-        assert each["low"]["reviews"] <= each["median"]["reviews"] <= each["high"]["reviews"]
+        assert each["low"]["reviews"] <= each["estimate"]["reviews"] <= each["high"]["reviews"]
 
 
 def test_the_command_answers_where_fsrs_is_off(
@@ -431,8 +444,8 @@ def test_the_command_answers_where_fsrs_is_off(
     monkeypatch.setattr("srs_eval.cli.options.Source.load", lambda self: off)
     assert main(["workload", "somebody.anki2", "--retention", "90", "--days", "30"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "Were FSRS on, at a desired retention of 0.90" in out
-    assert "While SM-2 goes on scheduling, the same cards take about" in out
+    assert "a day once FSRS is on and optimized and asked for 91 of 100." in out
+    assert "With SM-2, as now, they take" in out
 
 
 @pytest.mark.parametrize(

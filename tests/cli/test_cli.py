@@ -399,7 +399,10 @@ def test_a_log_too_small_for_every_model(
     out, err = capsys.readouterr()
     assert out == ""
     said = err.splitlines()[-1]
-    assert said == "srs-eval: Nothing can be evaluated: no usable reviews."
+    assert said == (
+        "srs-eval: Nothing can be evaluated: no usable reviews; there are 2 so far, "
+        "and most answers need 1,000 reviews on 20 days."
+    )
     assert not target.exists()
 
 
@@ -426,8 +429,12 @@ def test_why_presets_cannot_be_evaluated_is_one_sentence(
         connection.execute("update cards set queue = 2")
         connection.execute("delete from revlog where id not in (select id from revlog limit 3)")
     assert main(["compare", str(path)]) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "no usable reviews among those that Anki's optimizer takes" in said
+    out, said = capsys.readouterr()
+    assert all(f"─ {number} " in out for number in range(1, 6))
+    assert said.splitlines()[-1] == (
+        "srs-eval: Too little data: no usable reviews among those that Anki's optimizer takes; "
+        "there are 3 so far, and most answers need 1,000 reviews on 20 days."
+    )
 
 
 def _until_gone(group: int) -> None:

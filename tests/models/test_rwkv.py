@@ -26,7 +26,7 @@ from srs_eval.data.rows import select_rows
 from srs_eval.engine.conformance import findings
 from srs_eval.engine.evaluate import attempt, demo_learner
 from srs_eval.engine.run import Finished, Skipped
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import Session, _result_key
 from srs_eval.metrics import log_loss
 from srs_eval.models import all_models, rwkv
 from srs_eval.models.configurations import resolve
@@ -37,7 +37,7 @@ from srs_eval.training.rwkv_inputs import Reviews, inputs, reviews_of
 from srs_eval.training.rwkv_network import predictions
 from srs_eval.training.rwkv_weights import network, read_tensors
 from tests.cli.program import main_here
-from tests.conftest import RWKV_WEIGHTS, shared_or_skip
+from tests.conftest import RWKV_WEIGHTS, made_collection, shared_or_skip
 
 # By the authors' program in torch, of 60 made-up reviews and made-up weights:
 # python benchmarks/rwkv.py REFERENCE --oracle
@@ -267,6 +267,36 @@ def test_weights_that_are_found_or_given(weights_file: Path, tmp_path: Path) -> 
         assert each.sha256 in said.stdout.split()
         assert each.address in said.stdout.split()
     assert main_here("models", "weights", "--json").returncode == 2
+
+
+def test_stored_answers_go_with_the_weights(weights_file: Path) -> None:
+    """Also those of who combines RWKV with others."""
+    names = "RWKV-Instant,RWKV-Curve,BLEND+RWKV-Curve,STATE-FSRS-6+7+RWKV"
+    for context in (Context(), Context(weights=weights_file)):
+        before = {each.name: _result_key("a", each, context) for each in resolve(names)}
+        assert before == {each.name: _result_key("a", each, context) for each in resolve(names)}
+        weights_file.write_bytes(weights_file.read_bytes() + b" ")
+        after = {each.name: _result_key("a", each, context) for each in resolve(names)}
+        assert len({*before.values(), *after.values()}) == 8
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_a_folder_without_weights_is_refused(command: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no weights")
+    said = main_here(command, DEMO_FILE, "--weights", tmp_path)
+    assert said.returncode == 2
+    assert "there are no weights (.safetensors or .pth)" in said.stderr
+    assert said.stdout == ""
+
+
+def test_compare_has_rwkv_where_weights_are_named(
+    weights_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = made_collection(tmp_path_factory, 3, 1_500)
+    said = main_here("compare", path, "--question", "models", "--weights", weights_file)
+    assert said.returncode == 0, said.stderr
+    rows = [line.split("  ")[0] for line in said.stdout.splitlines()]
+    assert {"RWKV-Curve", "RWKV-Instant"} <= {row.split(" ")[0] for row in rows}
 
 
 def test_usual_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,8 +142,8 @@ def test_costs_are_said_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> N
         "srs_eval.report.learner.workload", lambda log, context: (each for each in [found])
     )
     report = _markdown(learner_report(off, Run.of(resolve("AVG")), Protocol()))
-    assert "Were FSRS on, at a desired retention of 0.90" in report
-    assert "While SM-2 goes on scheduling, the same cards take about 13 reviews" in report
+    assert "once FSRS is on and optimized and asked for 90 of 100." in report
+    assert "With SM-2, as now, they take" in report
     assert "FSRS is off" not in report
 
 

@@ -37,6 +37,7 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.questions import TASKS
 from srs_eval.advice.workload.estimate import RETENTIONS, Question, Workload
+from srs_eval.advice.workload.today import Overdue
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportSummary, Preset, ReviewLog
 from srs_eval.data.trials import rmse_bin_ids
@@ -124,14 +125,13 @@ def make_costs(
         retentions=retentions,
         reviews=3_000,
         desired=desired,
+        presets=((preset, desired),),
         learned=1_000,
         unseen=400,
-        overdue=0,
+        overdue=Overdue(0, 1_000, 0.0),
         new_a_day=5,
         pace_days=90,
         done_a_day=24,
-        presets=1,
-        limit=9_999,
         schedule="the parameters in force",
         seen=(0.84, 0.93),
         left_out=(),

@@ -359,7 +359,6 @@ async def test_tiny_windows_ask_for_room(tmp_path: Path) -> None:
                 ("md?", "HelpScreen"),
                 ("P", "ChooseScreen"),
                 ("x", "ExportScreen"),
-                ("g", "JumpScreen"),
                 ("i", "ImportSummaryScreen"),
                 ("m", "RunScreen"),
                 ("mf", "FamiliesScreen"),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 
 from srs_eval.advice.findings import Check, Checks, Finding, Level, of
+from srs_eval.advice.sentences import overdue
 from srs_eval.advice.tables import Table
 from srs_eval.data.errors import counted
 
@@ -59,20 +60,25 @@ def check_line(check: Check) -> str:
     fine = check.level == "fine"
     match check.name:
         case "overdue":
-            return _overdue(check) if check.count else "no card is overdue"
+            late = overdue(check.count, check.minutes or 0.0, check.of)
+            return late if check.count else "no card is overdue"
         case "gap":
             return _days_without(check)
         case "leeches" if check.count:
             are = "card is" if check.count == 1 else "cards are"
             return f"{check.count:,} {are} forgotten far too often"
         case "leeches":
-            return f"{'no card is' if fine else 'too few reviews: cards'} forgotten far too often"
-        case "suspended":
+            few = "cards forgotten too often: too few to say"
+            return "no card is forgotten far too often" if fine else few
+        case "suspended" if check.count:
             of_all = "all" if check.count == check.of else f"{check.count:,} of"
             return f"{of_all} {counted(check.of, 'card')} suspended"
+        case "suspended":
+            return "no card is suspended"
+        case "steps" if check.says:
+            return f"steps should be {check.says}"
         case "steps":
-            open_ = "as they should be" if fine else "too few answers to say"
-            return f"learning steps: {check.says or open_}"
+            return f"learning steps: {'as they should be' if fine else 'too few to say'}"
         case "old cards":
             return _old_cards(check)
     return _button(check)
@@ -82,8 +88,8 @@ def _more(check: Check) -> str:
     """What is behind it, where it is worth a look."""
     if check.level == "look" and check.name == "overdue":
         return (
-            "Overdue are cards that were due by the day of your last review; one answer each at "
-            "your usual pace, and one more after Again."
+            "Overdue are cards that were due before the day of your last review: one answer each "
+            "at your usual pace, and one more after Again."
         )
     if check.leeches:
         worst = check.leeches[0]
@@ -95,20 +101,13 @@ def _more(check: Check) -> str:
     return ""
 
 
-def _overdue(check: Check) -> str:
-    minutes = check.minutes or 0.0
-    hours, few = f"{minutes / 60:,.0f} hours", counted(max(round(minutes), 1), "minute")
-    time = hours if minutes >= 120 else few
-    return f"{check.count:,} of {counted(check.of, 'card')} overdue: {time}"
-
-
 def _days_without(check: Check) -> str:
     if check.since is not None:
         day = date.fromisoformat(check.since)
         return f"no review since {day.day} {calendar.month_abbr[day.month]} {day.year}"
     if check.level == "look":
-        return f"{check.count} days without reviews in the last year"
-    return f"at most {counted(check.count, 'day')} without reviews of late"
+        return f"{check.count} days without a review in the last year"
+    return f"longest pause of the last year: {counted(check.count, 'day')}"
 
 
 def _old_cards(check: Check) -> str:
@@ -134,7 +133,7 @@ def _button(check: Check) -> str:
         return f"{share}: too many"
     if check.level == "look":
         return f"after {name}: {_of_100(check)}"
-    return f"{share}: {'then as expected' if check.level == 'fine' else _open(check)}"
+    return f"after {name}: {'remembered as expected' if check.level == 'fine' else _open(check)}"
 
 
 def _open(check: Check) -> str:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from srs_eval.advice.findings import Finding, of
-from srs_eval.advice.tables import Cell, Table
+from srs_eval.advice.sentences import listed, overdue, quoted, whole_of_100
+from srs_eval.advice.tables import Bar, Cell, Heading, Item, Line, Table
 from srs_eval.advice.workload.estimate import (
-    ENDS,
+    GLANCED,
     KNOWN,
     MINUTES,
-    MONTH,
     OVER,
     RECALLED,
     REVIEWS,
@@ -22,30 +22,46 @@ from srs_eval.advice.workload.today import FEWEST_IN_MONTH
 from srs_eval.data.errors import counted
 
 OF_DRAWS = (
-    "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
+    "Brackets: 95 % ranges. ?: no month of yours had this retention. Figures are a model's, "
     "for habits like those of so far."
 )
 _MOST_ROWS = 12  # of the table; with more retentions every fifth is shown
-_LEAST_MINUTES = 1.0  # that overdue cards must cost to be more than chance
-_NEAR_LIMIT = 0.75  # of the limit of reviews a day: from here on it is reached on many days
 
 
 def sentences(finding: Finding) -> tuple[str, ...]:
-    """What is known so far; what is not known yet is left out."""
-    of_all = (_first, _today, _backlog, _covers, _budget, _limit, _ranges)
-    return tuple(each for says in of_all for each in says(of(finding, Workload)))
+    """What is known so far, the answer in the first three; what is not known yet is left out."""
+    of_all = (_then, _now, _budget, _lately, _cards, _overdue, _covers, _limit, _ranges)
+    found = of(finding, Workload)
+    return (*(each for says in of_all for each in says(found)), *found.left_out)
 
 
-def _first(found: Workload) -> Iterator[str]:
-    if not found.drawn:
-        sets = f"{found.question.draws} sets of parameters that your reviews allow"
-        yield f"First estimate; ranges come with the last of {sets}."
+def _then(found: Workload) -> Iterator[str]:
+    here = found.at(found.desired)
+    reviews, minutes = (_within(found, here, figure) for figure in (REVIEWS, MINUTES))
+    cards = "All your cards" if len(found.presets) > 1 else f"The cards of {found.preset}"
+    model = "FSRS" if found.question.model == "FSRS-6" else found.question.model
+    yield (
+        f"{cards} take {minutes} minutes and {reviews} reviews a day once {model} is "
+        f"{'on and ' * found.is_off}optimized and asked for {100 * found.desired:.0f} of 100."
+    )
 
 
-def _today(found: Workload) -> Iterator[str]:
-    here, days = found.at(found.desired), found.question.days
-    about = "" if found.drawn else "about "
-    reviews, minutes, known = (_within(found, here, figure) for figure in (REVIEWS, MINUTES, KNOWN))
+def _now(found: Workload) -> Iterator[str]:
+    if found.as_now is not None:
+        reviews, minutes = (_number(each, found.as_now[each]) for each in (REVIEWS, MINUTES))
+        yield (
+            f"With {found.schedule}, as now, they take {minutes} minutes and {reviews} reviews a "
+            f"day; you pass {100 * found.as_now[RECALLED]:.0f} of 100 reviews."
+        )
+
+
+def _lately(found: Workload) -> Iterator[str]:
+    pace = "day" if found.pace_days == 1 else f"{found.pace_days} days"
+    yield f"In the last {pace} you did about {found.done_a_day:,} reviews a day."
+
+
+def _cards(found: Workload) -> Iterator[str]:
+    days = found.question.days
     new = f"{found.new_a_day} new ones a day"
     if not found.unseen or not found.new_a_day:
         new = "no new ones"
@@ -53,44 +69,21 @@ def _today(found: Workload) -> Iterator[str]:
         new = counted(found.unseen, "new one")
     elif found.new_a_day * days > found.unseen:
         new = f"{new} until the {found.unseen:,} there are have come"
-    of_cards = f"your {counted(found.learned, 'card')} and {new}"
-    is_told_now = found.as_now is not None and not found.is_off
-    if found.drawn or not is_told_now:  # a first estimate is not held against what is now
-        at = f"a desired retention of {found.desired:.2f}"
-        at = f"Were FSRS on, at {at}" if found.is_off else f"At {at}"
-        by = "" if found.question.model == "FSRS-6" else f"scheduled by {found.question.model} "
-        yield (
-            f"{at} and once {by}optimized to all your reviews, {found.preset} takes "
-            f"{about}{reviews} reviews and {about}{minutes} minutes a day over the next "
-            f"{counted(days, 'day')}: with {of_cards}; {about}{known} cards are known at the end."
-        )
-    if found.as_now is not None and (found.drawn or is_told_now):
-        reviews, minutes = (_number(each, found.as_now[each]) for each in (REVIEWS, MINUTES))
-        cards, and_ = "the same cards take", ", with"
-        if not found.drawn:
-            cards, and_ = f"{found.preset} takes", f": with {of_cards};"
-        yield (
-            f"While {found.schedule} go{'es' * found.is_off} on scheduling, {cards} about "
-            f"{reviews} reviews and {minutes} minutes a day{and_} "
-            f"{100 * found.as_now[RECALLED]:.0f} % passed."
-        )
-    pace = "day" if found.pace_days == 1 else f"{found.pace_days} days"
-    yield f"In the last {pace} you did about {found.done_a_day:,} reviews a day."
-    if found.presets > 1:
-        yield f"This is one preset of {found.presets}: the one with the most reviews."
-    yield from found.left_out
+    known = _within(found, found.at(found.desired), KNOWN)
+    yield (
+        f"That is the mean of the next {counted(days, 'day')} with your "
+        f"{counted(found.learned, 'card')} and {new}; {known} cards are known at the end."
+    )
+    if len({desired for _, desired in found.presets}) > 1:
+        each = listed([f"{100 * desired:.0f} in {name}" for name, desired in found.presets])
+        yield f"At {100 * found.desired:.0f} each preset has what you ask of it now: {each}."
 
 
-def _backlog(found: Workload) -> Iterator[str]:
-    if found.backlog is not None:
-        reviews, minutes = found.backlog
-        days = min(MONTH, found.question.days)
-        cost = f"{reviews:,.0f} reviews and {minutes:,.0f} minutes of the first {days} days"
-        if minutes < _LEAST_MINUTES:
-            cost = "not enough to be felt"
+def _overdue(found: Workload) -> Iterator[str]:
+    if found.overdue.cards:
         after = found.question.after
         then = f" after {counted(after, 'day')} without a review" if after else ""
-        yield f"{counted(found.overdue, 'overdue card')}{then}: {cost}."
+        yield f"{overdue(found.overdue.cards, found.overdue.minutes)}{then}."
 
 
 def _covers(found: Workload) -> Iterator[str]:
@@ -123,25 +116,66 @@ def _budget(found: Workload) -> Iterator[str]:
 
 
 def _limit(found: Workload) -> Iterator[str]:
-    near = found.median[:, REVIEWS] > _NEAR_LIMIT * found.limit
-    if near.any() and found.drawn:
+    if found.held_back is not None:
+        retention, limit = found.held_back
         yield (
-            f"From {found.retentions[np.argmax(near)]:.2f} on the preset's limit of "
-            f"{found.limit:,} reviews a day holds cards back: there, more would be asked of you, "
-            "and is not done."
+            f"From {retention:.2f} on the limit of {limit:,} reviews a day holds cards back: "
+            "there, more would be asked of you, and is not done."
         )
 
 
 def _ranges(found: Workload) -> Iterator[str]:
     """With what `benchmarks/workload.py --band` finds (docs/workload.md)."""
-    is_fsrs6 = found.question.model == "FSRS-6"
-    if found.drawn:
-        yield (
-            f"Ranges hold 90 % of {len(found.draws)} draws of parameters, each fitted to days of "
-            "yours drawn anew."
-            + " For 100 simulated learners 80 held the truth; 19 were too high."
-            * is_fsrs6
-        )
+    draws = found.question.draws
+    if not found.drawn:
+        yield f"Ranges come with the last of {draws} sets of parameters that your reviews allow."
+        return
+    yield (
+        f"Ranges: as 95 % of {draws} draws of parameters lie around their median, each fitted to "
+        "days of yours drawn anew."
+    )
+    if found.question.model == "FSRS-6":
+        yield "For 100 simulated learners 84 held the truth; 15 were too high."
+
+
+# As bars
+
+
+def minutes(found: Workload, *, is_one_of_several: bool) -> tuple[Line, tuple[Item, ...]]:
+    """Minutes a day by desired retention, in short and as bars: of the third pane."""
+    figures, (low, high) = found.figures[:, MINUTES], (end[:, MINUTES] for end in found.band)
+    now = found.as_now
+    most = max(float(high.max()), now[MINUTES] if now else 0.0, 1e-9)
+    items: list[Item] = [Heading("once optimized", ("minutes",), spare=2)]
+    for place, retention in enumerate(found.retentions):
+        if found.is_off and retention not in GLANCED:  # nobody asked for it
+            continue
+        is_now = retention == found.desired and not found.is_off
+        said, *span = (_minutes_in_words(float(each[place])) for each in (figures, low, high))
+        said += f" ({'-'.join(span)})" if span[0] != span[1] else ""
+        first = " of 100" if place == 0 else ""
+        label = f"{whole_of_100(retention)}{first}{' (yours)' if is_now else ''}"
+        share, until = float(figures[place]) / most, float(high[place]) / most
+        spare = 0 if is_now or retention > 0.8 else 1
+        items.append(Bar(label, (said,), share, until, spare=spare))
+    here = found.at(found.desired)
+    short = f"{_minutes_in_words(float(figures[here]))} at {whole_of_100(found.desired)} of 100"
+    if now is not None:
+        name = "SM-2, as now" if found.is_off else f"now, at {whole_of_100(found.desired)}"
+        said = _minutes_in_words(now[MINUTES])
+        items.append(Bar(name, (said,), now[MINUTES] / most, level="not yet"))
+        short += f"; {name}: {said}"
+    cards = f"{counted(found.learned, 'card')}"
+    if found.unseen and found.new_a_day:
+        cards += f" and {min(found.unseen, found.new_a_day * found.question.days):,} new ones"
+    of_preset = f" of {quoted(found.preset)}" if is_one_of_several else ""
+    lately = f"{found.done_a_day:,} reviews a day lately"
+    items.append(Line(f"With your {cards}{of_preset}; {lately}.", spare=1))
+    return Line(f"{short}."), tuple(items)
+
+
+def _minutes_in_words(minutes: float) -> str:
+    return f"{minutes:,.0f}" if minutes >= 9.95 else f"{minutes:.1f}"
 
 
 # As tables
@@ -150,20 +184,20 @@ def _ranges(found: Workload) -> Iterator[str]:
 def tables(finding: Finding) -> tuple[Table]:
     """What each desired retention costs."""
     found = of(finding, Workload)
-    budget, median = found.question.budget, found.median
+    budget, figures = found.question.budget, found.figures
     rows: list[tuple[Cell, ...]] = []
     for k in _shown(found):
         retention = found.retentions[k]
         is_guess = found.seen is None or not found.seen[0] <= retention <= found.seen[1]
         is_now = retention == found.desired and found.as_now is None
-        passed = f"{100 * median[k, RECALLED]:.0f} %"
+        passed = f"{100 * figures[k, RECALLED]:.0f} %"
         rows.append(
             (
                 f"{retention:.2f}",
                 f"{'now' * is_now}{'?' * is_guess}",
                 _within(found, k, REVIEWS),
                 _within(found, k, MINUTES),
-                f"{median[k, KNOWN]:,.0f}",
+                f"{figures[k, KNOWN]:,.0f}",
                 passed if budget is None else _within(found, k, OVER),
             )
         )
@@ -188,12 +222,9 @@ def _shown(found: Workload) -> list[int]:
 
 
 def _within(found: Workload, place: int, figure: int) -> str:
-    """ "61 (55-70)": the median of the draws and where 90 % of them lie; "61" while draws are
-    missing."""
-    if not found.drawn:
-        return _number(figure, found.median[place, figure])
-    ends = np.quantile([draw[place][figure] for draw in found.draws], (ENDS[0], 0.5, ENDS[1]))
-    low, middle, high = (_number(figure, each) for each in ends)
+    """ "61 (55-70)": the estimate and where 95 % of the draws lie; "61" while draws are missing."""
+    of_all = (found.figures, *found.band)
+    middle, low, high = (_number(figure, each[place, figure]) for each in of_all)
     return middle if low == high else f"{middle} ({low}-{high})"
 
 

@@ -6,16 +6,11 @@ same ones out. Numbers are "of 100" or minutes; what a pane leads to tells log l
 
 from __future__ import annotations
 
-import calendar
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-from rich.cells import cell_len, set_cell_size
-
 from srs_eval.advice.findings import (
     ALL_REVIEWS,
-    FEWEST_SHOWN,
     KEEP,
     LIKELY,
     OPEN,
@@ -25,18 +20,19 @@ from srs_eval.advice.findings import (
     LeftOut,
     Months,
     OfPreset,
-    Part,
     Retention,
     Sharing,
     Standings,
     Unanswered,
 )
-from srs_eval.advice.sentences import by_when, dots, listed, sureness
+from srs_eval.advice.sentences import by_when, dots, listed, quoted, sureness, whole_of_100
 from srs_eval.advice.shown.checks import MARKS, check_line
+from srs_eval.advice.shown.costs import minutes
+from srs_eval.advice.shown.memory import remembered
 from srs_eval.advice.shown.parameters import is_worth, what_to_do
 from srs_eval.advice.shown.predicted import standing_line
-from srs_eval.advice.tables import Bar, ByMonth, FirstScreen, Heading, Item, Level, Line, Pane, Row
-from srs_eval.advice.workload.estimate import GLANCED, MINUTES, TooFew, Workload
+from srs_eval.advice.tables import FirstScreen, Item, Level, Line, Pane, Row
+from srs_eval.advice.workload.estimate import TooFew, Workload
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import FEWEST_REVIEWS
 
@@ -55,17 +51,11 @@ _OTHERS: Mapping[str, str] = {
     **{"optimize": "Press Optimize", "one line": "A line of numbers"},
     **{"pooled": "A line of its own", "defaults": "Default numbers"},
 }
-_GONE = "  Nearly all that you reviewed is suspended or deleted: this speaks of what it was."
-_NAME = 20  # columns of a preset's name in a sentence
+_FEW = "Too few reviews to say."
 _MOST_CHECKS = 5
-_PARTS = {"all": "all", "young cards": "young cards", "mature cards": "old cards"}
-_POINTS = 2  # of 100: less short of what was asked for is no matter
-_FEWEST_OF_MONTH = 30  # reviews for a month to be shown
 _UNTOLD: Mapping[str, str] = {
-    "often": "how often to optimize",
-    "day": "your day",
-    "time": "the latest month",
-    "says": "whether 90 of 100 means 90",
+    "time": "how the latest month went",
+    "says": "whether FSRS is right when it says 90 of 100",
     "standing": "where you stand",
 }
 """Questions that no pane tells."""
@@ -79,7 +69,7 @@ class _Known:
     waiting: Collection[str]
     checks: Sequence[Check]
     rows: str
-    gone: bool
+    gone: str
     by_question: dict[str, list[Finding]] = field(default_factory=dict)
 
     def of(self, question: str) -> list[Finding]:
@@ -89,8 +79,8 @@ class _Known:
         """Whether an answer is to come; that of one preset is none yet of all."""
         if question not in self.waiting:
             return False
-        stated = {each.subject for each in self.of(question)}
-        return not stated & {ALL_REVIEWS, "all presets"}
+        subjects = {each.subject for each in self.of(question)}
+        return not subjects & {ALL_REVIEWS, "all presets"}
 
     @property
     def presets(self) -> list[Finding]:
@@ -108,12 +98,12 @@ def first_screen(
     checks: Sequence[Check] = (),
     *,
     rows: str = "anki",
-    gone: bool = False,
+    gone: str = "",
 ) -> FirstScreen:
     """The five panes of what is known; questions `waiting` have no (whole) answer yet.
 
     `checks`: of all answers, worst first; `rows`: which reviews it rests on, "anki" or
-    "benchmark"; `gone`: nearly all that was reviewed is suspended or deleted.
+    "benchmark"; `gone`: what is said of nearly all cards, where they are no longer there.
     """
     known = _Known(answers, waiting, checks, rows, gone)
     for each in answers:
@@ -162,14 +152,14 @@ def _what_to_do(known: _Known) -> tuple[Pane, Finding | None]:
         chance = min(each.probability or 0.0 for each in either or presets)
         said = "Your parameters are as good as others would be."
         if either:
-            said = "To press Optimize may help or not; neither is a mistake."
+            said = "Pressing Optimize may help or not; neither is a mistake."
         items = [_sure("Change nothing.", chance), Line(f"  {said}", spare=1)]
     if chosen is not None:
         items += [_where(chosen, len(presets)), *_same(chosen, presets)]
     elif fit is not None and fit.act == "turn on":
         items.append(Line("  Deck options › FSRS"))
     if known.gone:
-        items.append(Line(_GONE, "look", spare=1))
+        items.append(Line(f"  {known.gone} This is about how it was.", "look", spare=1))
     subject = "" if off else (chosen or presets[0]).subject
     first = questions[1:] if off else questions
     return _pane(1, items, *first, subject=subject), chosen
@@ -187,15 +177,9 @@ def _worth_most(presets: Sequence[Finding]) -> Finding | None:
     return worth[gains.index(max(gains))] if worth else None
 
 
-def _named(preset: str) -> str:
-    if cell_len(preset) > _NAME:
-        preset = f"{set_cell_size(preset, _NAME - 1).rstrip()}…"
-    return f"“{preset}”"
-
-
 def _do(finding: Finding, presets: int) -> str:
     """ "press Optimize for “Maps”"; the only preset needs no name."""
-    name = _named(finding.subject) if presets > 1 else ""
+    name = quoted(finding.subject) if presets > 1 else ""
     if finding.act in _COPIED:
         return f"copy a line of numbers into {name or 'your preset'}"
     if finding.act == "defaults":
@@ -208,7 +192,7 @@ def _same(chosen: Finding, presets: Sequence[Finding]) -> Iterator[Line]:
     by_act: dict[str, list[str]] = {}
     for each in presets:
         if each is not chosen and is_worth(each):
-            by_act.setdefault(each.act, []).append(_named(each.subject))
+            by_act.setdefault(each.act, []).append(quoted(each.subject))
     said = [
         f"{'The same' if act == chosen.act != 'pooled' else _OTHERS[act]} for {listed(names)}."
         for act, names in sorted(by_act.items(), key=lambda each: each[0] != chosen.act)
@@ -231,124 +215,23 @@ def _where(finding: Finding, presets: int) -> Line:
 
 def _remembered(known: _Known) -> Pane:
     """Of all presets; without any against FSRS fitted to the time before, by months."""
-    by_preset = {
+    found = {
         each.subject: each.evidence
         for each in known.of("retention")
         if isinstance(each.evidence, Retention)
     }
-    found = list(by_preset.values())
-    asked = [each for each in found if each.desired is not None]
-    months = [each.evidence for each in known.of("time") if isinstance(each.evidence, Months)]
-    title = TITLES[1] if asked else _EXPECTED
-    question = "retention"
+    is_asked = any(each.desired is not None for each in found.values())
+    question, title = "retention", TITLES[1] if is_asked or known.open("retention") else _EXPECTED
+    months = None
     if known.rows != "anki":
-        title, question = _BY_FSRS, "time"
-    parts = _together([each.parts for each in found])
-    if question == "time" and months:
-        of_months = [Part(each.name, each.recalled, each.predicted) for each in months[0].months]
-        parts = {"all": _sum(of_months)} | {each.name: each for each in of_months}
-    if not parts:
-        line = WAITING if known.open(question) else Line("Too few reviews to say.", "not yet")
-        title = TITLES[1] if known.open("retention") else title
+        question, title = "time", _BY_FSRS
+        by_month = [e.evidence for e in known.of("time") if isinstance(e.evidence, Months)]
+        months = next(iter(by_month), None)
+    made = remembered(found, months, known.checks)
+    if made is None:
+        line = WAITING if known.open(question) else Line(_FEW, "not yet")
         return Pane(title, line, (line,), (question,))
-    counts = [each.parts[0].recalled.reviews for each in asked]
-    desired = np.average([each.desired or 0.0 for each in asked], weights=counts) if asked else None
-    whole = parts["all"]
-    short_ones = [name for name, each in by_preset.items() if each.says == "below"]
-    points = round(100 * (desired or 0.0)) - round(100 * whole.recalled.estimate)
-    old = (each.level for each in known.checks if each.name == "old cards")
-    looks = {"mature cards": "look" in old, "all": bool(short_ones) and points >= _POINTS}
-    columns = ("you", "expected") if desired is None else ("you", "asked", "expected")
-    items: list[Item] = [Heading("of 100 reviews", columns)]
-    for name, label in _PARTS.items():
-        if name in parts and (name != "young cards" or "mature cards" in parts):
-            items.append(_bar(label, parts[name], desired, looks.get(name, False)))
-    why, level = _why(found, parts, looks, points)
-    if short_ones and not looks["all"]:
-        worst = by_preset[short_ones[0]]
-        remembered, wanted = worst.parts[0].recalled.estimate, worst.desired or 0.0
-        why = (
-            f"{_named(short_ones[0])} falls short: {_of_100(remembered)}, asked {_of_100(wanted)}."
-        )
-        level = "look"
-    if whole.recalled.reviews < FEWEST_SHOWN:
-        few = counted(whole.recalled.reviews, "review")
-        why, level = f"Of {few} on a later day: too few to evaluate.", "not yet"
-    if why:
-        items.append(Line(why, level, spare=1))
-    shown = tuple(
-        (_month(name), round(100 * part.recalled.estimate))
-        for name, part in parts.items()
-        if name[-1:].isdigit() and part.recalled.reviews >= _FEWEST_OF_MONTH
-    )
-    if shown:
-        items.append(ByMonth(shown, spare=2))
-    other = f"{_of_100(whole.expected)} were expected"
-    other = other if desired is None else f"you asked for {_of_100(desired)}"
-    short = f"of 100 reviews you remember {_of_100(whole.recalled.estimate)}; {other}."
-    return Pane(title, Line(short), tuple(items), (question,))
-
-
-def _bar(label: str, part: Part, desired: float | None, is_off: bool) -> Bar:
-    figures = [part.recalled.estimate, *([desired] if desired is not None else []), part.expected]
-    aim = part.expected if desired is None else desired
-    bar = Bar(label, tuple(map(_of_100, figures)), part.recalled.estimate, tick=aim)
-    spare = 3 if label == "young cards" else 0
-    return replace(bar, note="◀ look", level="look") if is_off else replace(bar, spare=spare)
-
-
-def _why(
-    found: Sequence[Retention], parts: Mapping[str, Part], looks: Mapping[str, bool], points: int
-) -> tuple[str, Level]:
-    """What makes for the difference from what was asked for, or from what was expected."""
-    asked = [each for each in found if each.desired is not None]
-    if looks["all"]:
-        weights = [each.parts[0].recalled.reviews for each in asked]
-        late = -100 * np.average([each.timing.estimate for each in asked], weights=weights)
-        much = -100 * np.average([each.expecting.estimate for each in asked], weights=weights)
-        said = f"Cards came late ({late:.0f} points), and FSRS expects too much ({much:.0f})."
-        if late >= 3 * much:
-            said = f"Most cards came late ({min(round(late), points)} of the {points} points)."
-        elif much >= 3 * late:
-            said = f"FSRS expects too much ({min(round(much), points)} of the {points} points)."
-        return said, "look"
-    old = parts.get("mature cards")
-    if looks["mature cards"] and old is not None:
-        times = (1 - old.recalled.estimate) / max(1 - old.expected, 0.01)
-        how = "twice as often as" if 1.75 <= times < 2.5 else "more often than"
-        return f"Old cards are forgotten {how} expected.", "look"
-    if asked and all(each.says in ("no matter", "above") for each in found):
-        return "You remember as much as you asked for.", "fine"
-    return "", ""
-
-
-def _together(found: Sequence[Sequence[Part]]) -> dict[str, Part]:
-    """The parts of all presets, months in their order."""
-    by_name: dict[str, list[Part]] = {}
-    for part in (part for parts in found for part in parts):
-        by_name.setdefault(part.name, []).append(part)
-    return {name: _sum(by_name[name]) for name in sorted(by_name)}
-
-
-def _sum(parts: Sequence[Part]) -> Part:
-    first, n = parts[0], [each.recalled.reviews for each in parts]
-    mean = np.average([each.recalled.estimate for each in parts], weights=n)
-    half = np.average([each.recalled.half_width for each in parts], weights=n)
-    expected = np.average([each.expected for each in parts], weights=n)
-    recalled = type(first.recalled)(mean, half, sum(n), first.recalled.days)
-    return Part(first.name, recalled, expected)
-
-
-def _month(name: str) -> str:
-    """ "Oct" for "2024-10", "day 31" for "days 31-60"."""
-    year, _, number = name.partition("-")
-    if year.isdigit() and number.isdigit():
-        return calendar.month_abbr[int(number)]
-    return f"day {year.removeprefix('days ')}"
-
-
-def _of_100(share: float) -> str:
-    return f"{100 * share:.0f}"
+    return Pane(title, made[0], made[1], (question,))
 
 
 # 3 What would it cost?
@@ -357,7 +240,7 @@ def _of_100(share: float) -> str:
 def _costs(known: _Known) -> Pane:
     for each in known.of("costs"):
         if isinstance(each.evidence, Workload):
-            return _minutes(each.evidence, each.subject)
+            return _minutes(each.evidence, known)
     if known.open("costs"):
         return _pane(3, [WAITING], "costs")
     return _pane(3, [Line(_no_costs(known), "not yet")], "costs")
@@ -365,55 +248,28 @@ def _costs(known: _Known) -> Pane:
 
 def _no_costs(known: _Known) -> str:
     if known.gone:
-        return "Nothing: cards suspended or deleted."
+        return known.gone
     if known.rows != "anki":
         return "Only an Anki collection tells that."
-    most = max(known.of("retention"), key=lambda each: each.reviews, default=None)
-    if most is not None and any(isinstance(each.evidence, TooFew) for each in known.of("costs")):
-        dated = [e.missing for e in (most, *known.of("fit")) if e.missing and e.missing.date]
-        when = by_when(dated[0]).removeprefix("by ").removesuffix(" at your pace") if dated else ""
-        come = when and f"; come back {when}"
-        return f"{most.reviews:,} of the {FEWEST_REVIEWS:,} reviews this needs{come}."
-    return "Nobody knows how these cards are scheduled."
+    few = next((each for each in known.of("costs") if isinstance(each.evidence, TooFew)), None)
+    if few is None:
+        unknown = "Nobody knows how these cards are scheduled."
+        return _FEW if _is_unanswered(known, "parameters") else unknown
+    said = f"You have {counted(few.reviews, 'review')} on later days; this needs {FEWEST_REVIEWS:,}"
+    if few.missing is not None and few.missing.date is not None:
+        when = by_when(few.missing).removeprefix("by ").removesuffix(" at your pace")
+        said = f"{few.reviews:,} of {FEWEST_REVIEWS:,} reviews; come back {when}"
+    return f"{said}."
 
 
-def _minutes(found: Workload, subject: str) -> Pane:
-    median, (low, high) = found.median[:, MINUTES], found.band
-    ends = high[:, MINUTES] if found.drawn else median
-    now = found.as_now
-    most = max(float(ends.max()), now[MINUTES] if now else 0.0, 1e-9)
-    items: list[Item] = [Heading("once optimized", ("minutes",), spare=2)]
-    for place, retention in enumerate(found.retentions):
-        if found.is_off and retention not in GLANCED:  # nobody asked for it
-            continue
-        middle = float(median[place])
-        is_now = retention == found.desired and not found.is_off
-        said = _minutes_in_words(middle)
-        if found.drawn:
-            span = [_minutes_in_words(float(end[place, MINUTES])) for end in (low, high)]
-            said += f" ({'-'.join(span)})" if span[0] != span[1] else ""
-        first = " of 100" if place == 0 else ""
-        label = f"{_of_100(retention)}{first}{' (yours)' if is_now else ''}"
-        spare = 0 if is_now or retention > 0.8 else 1
-        items.append(Bar(label, (said,), middle / most, float(ends[place]) / most, spare=spare))
-    here = found.at(found.desired)
-    short = f"{_minutes_in_words(float(median[here]))} at {_of_100(found.desired)} of 100"
-    if now is not None:
-        name = "SM-2, as now" if found.is_off else f"now, at {_of_100(found.desired)}"
-        said = _minutes_in_words(now[MINUTES])
-        items.append(Bar(name, (said,), now[MINUTES] / most, level="not yet"))
-        short += f"; {name}: {said}"
-    cards = f"{counted(found.learned, 'card')}"
-    if found.unseen and found.new_a_day:
-        cards += f" and {min(found.unseen, found.new_a_day * found.question.days):,} new ones"
-    of_preset = f" of {_named(subject)}" if found.presets > 1 else ""
-    lately = f"{found.done_a_day:,} reviews a day lately"
-    items.append(Line(f"With your {cards}{of_preset}; {lately}.", spare=1))
-    return Pane(TITLES[2], Line(f"{short}."), tuple(items), ("costs",), subject)
+def _minutes(found: Workload, known: _Known) -> Pane:
+    short, items = minutes(found, is_one_of_several=len(found.presets) < len(known.presets))
+    subject = found.preset if len(found.presets) == 1 else ""
+    return Pane(TITLES[2], short, items, ("costs",), subject)
 
 
-def _minutes_in_words(minutes: float) -> str:
-    return f"{minutes:,.0f}" if minutes >= 9.95 else f"{minutes:.1f}"
+def _is_unanswered(known: _Known, question: str) -> bool:
+    return any(isinstance(each.evidence, Unanswered) for each in known.of(question))
 
 
 # 4 One preset or several?
@@ -425,7 +281,8 @@ def _presets(known: _Known) -> Pane:
     if any(map(known.open, questions)):
         return _pane(4, [WAITING], *questions)
     if split is None or not isinstance(split.evidence, Sharing):
-        why = "All are suspended or deleted." if known.gone else "This file names no presets."
+        why = known.gone or "This file names no presets."
+        why = _FEW if _is_unanswered(known, "split") else why
         return _pane(4, [Line(why, "not yet")], *questions)
     first = Line(_sharing(split, split.evidence))
     rows: list[Row] = []
@@ -451,14 +308,16 @@ def _sharing(finding: Finding, evidence: Sharing) -> str:
 
 
 def _row(finding: Finding, known: _Known) -> Row:
-    stated = next((e for e in known.of("retention") if e.subject == finding.subject), None)
-    remembered = ""
-    if stated is not None and isinstance(stated.evidence, Retention):
-        part, desired = stated.evidence.parts[0], stated.evidence.desired
-        remembered = f"{_of_100(part.recalled.estimate)} of {_of_100(desired or part.expected)}"
+    retention = next((e for e in known.of("retention") if e.subject == finding.subject), None)
+    said = ""
+    if retention is not None and isinstance(retention.evidence, Retention):
+        part, desired = retention.evidence.parts[0], retention.evidence.desired
+        said = whole_of_100(part.recalled.estimate)
+        aim = "expected" if desired is None else "asked"
+        said += f", {aim} {whole_of_100(part.expected if desired is None else desired)}"
     stays_off = known.fit is not None and known.fit.act == "SM-2"
     act = "leave" if stays_off else what_to_do(finding)
-    return Row((finding.subject, remembered, act), "" if act == "leave" else "fine")
+    return Row((finding.subject, said, act), "" if act == "leave" else "fine")
 
 
 # 5 Anything wrong?
@@ -482,7 +341,7 @@ def _wrong(known: _Known) -> Pane:
 def _below(known: _Known) -> Iterable[Line]:
     for each in known.of("standing"):
         if isinstance(each.evidence, Standings):
-            yield Line(f"Where you stand: {standing_line([each])}.".replace(" learners", ""))
+            yield Line(f"Where you stand: {standing_line([each])}.")
     untold = [
         words
         for question, words in _UNTOLD.items()
@@ -491,4 +350,4 @@ def _below(known: _Known) -> Iterable[Line]:
         and all(each.says in (OPEN, "no answer") for each in known.of(question))
     ]
     if untold:
-        yield Line(f"Not enough reviews to say yet: {' · '.join(untold)}", "not yet")
+        yield Line(f"Too few reviews to say yet: {' · '.join(untold)}", "not yet")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import calendar
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from srs_eval.advice.findings import (
+    FEWEST_SHOWN,
     OPEN,
     Calibration,
+    Check,
     Days,
     DayState,
     Finding,
@@ -24,13 +30,15 @@ from srs_eval.advice.sentences import (
     lacks,
     month_in_words,
     percent,
+    quoted,
     share_bounds,
     share_range,
     signed,
     spanned,
     what_lacks,
+    whole_of_100,
 )
-from srs_eval.advice.tables import Table
+from srs_eval.advice.tables import Bar, ByMonth, Heading, Item, Level, Line, Table
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import Interval, side
 
@@ -272,3 +280,149 @@ def today_sentences(finding: Finding) -> list[str]:
 def today_tables(finding: Finding) -> list[Table]:
     """The last days."""
     return [days_table(of(finding, Days).days[-_DAYS_SHOWN:], "Your last days")]
+
+
+# The second pane
+
+_ROWS = {"all": "all", "young cards": "young cards", "mature cards": "old cards"}
+_POINTS = 2  # of 100: less short of what was asked for is no matter
+_FEWEST_OF_MONTH = 30  # reviews for a month to be shown
+_NOTES: Mapping[str, tuple[str, Level]] = {
+    "look": ("◀ look", "look"),
+    "few": ("too few", "not yet"),
+}
+
+
+def remembered(
+    found: Mapping[str, Retention], months: Months | None, checks: Sequence[Check]
+) -> tuple[Line, tuple[Item, ...]] | None:
+    """What is remembered in short and as bars, by preset or by months; None of nothing."""
+    parts = _all_together([each.parts for each in found.values()])
+    if months is not None:
+        by_month = [Part(each.name, each.recalled, each.predicted) for each in months.months]
+        parts = {"all": _sum(by_month)} | {each.name: each for each in by_month}
+    if not parts:
+        return None
+    asked = {name: each for name, each in found.items() if each.desired is not None}
+    weights = [each.parts[0].recalled.reviews for each in asked.values()]
+    desires = [each.desired or 0.0 for each in asked.values()]
+    desired = float(np.average(desires, weights=weights)) if asked else None
+    whole = parts["all"]
+    rows = [name for name in _ROWS if name in parts]
+    if rows == ["all", "young cards"]:  # they are all
+        rows.pop()
+    marks = {name: _mark(parts[name], desired) for name in rows}
+    short = [name for name, each in asked.items() if each.says == "below"]
+    if marks["all"] == "look" and not short:
+        marks["all"] = "few"
+    are_old_off = any(each.name == "old cards" and each.level == "look" for each in checks)
+    if are_old_off and "mature cards" in marks:
+        marks["mature cards"] = "look"
+    columns = ("you", "expected") if desired is None else ("you", "asked", "expected")
+    items: list[Item] = [
+        Heading("of 100 reviews", columns),
+        *(_bar(_ROWS[name], parts[name], desired, marks[name]) for name in rows),
+    ]
+    why = _why(asked, whole, marks["all"], short, desired)
+    if not why.text and are_old_off and "mature cards" in parts:
+        why = _why_old(parts["mature cards"])
+    if whole.recalled.reviews < FEWEST_SHOWN:
+        few = counted(whole.recalled.reviews, "review")
+        why = Line(f"Only {few} on a later day: too few to go by.", "not yet", spare=1)
+    items += [why] if why.text else []
+    shown = tuple(
+        (_short_month(name), round(100 * part.recalled.estimate))
+        for name, part in parts.items()
+        if name[-1:].isdigit() and part.recalled.reviews >= _FEWEST_OF_MONTH
+    )
+    items += [ByMonth(shown, spare=2)] if shown else []
+    other = f"{whole_of_100(whole.expected)} were expected"
+    other = other if desired is None else f"you asked for {whole_of_100(desired)}"
+    said = f"of 100 reviews you remember {whole_of_100(whole.recalled.estimate)}; {other}."
+    return Line(said), tuple(items)
+
+
+def _mark(part: Part, desired: float | None) -> str:
+    """Whether too little is remembered of what was asked for: "look", or "few" to say so by."""
+    if desired is None or _short_of(part, desired) < _POINTS:
+        return ""
+    return "look" if part.recalled.high < desired else "few"
+
+
+def _short_of(part: Part, desired: float) -> int:
+    """Points, as the rounded figures have it."""
+    return round(100 * desired) - round(100 * part.recalled.estimate)
+
+
+def _bar(label: str, part: Part, desired: float | None, mark: str) -> Bar:
+    figures = [part.recalled.estimate, *([desired] if desired is not None else []), part.expected]
+    aim = part.expected if desired is None else desired
+    bar = Bar(label, tuple(map(whole_of_100, figures)), part.recalled.estimate, tick=aim)
+    if mark:
+        note, level = _NOTES[mark]
+        return replace(bar, note=note, level=level)
+    return replace(bar, spare=3 if label == "young cards" else 0)
+
+
+def _why(
+    asked: Mapping[str, Retention],
+    whole: Part,
+    mark: str,
+    short: Sequence[str],
+    desired: float | None,
+) -> Line:
+    """What makes for the difference from what was asked for."""
+    if mark == "look" and desired is not None:
+        points = _short_of(whole, desired)
+        weights = [each.parts[0].recalled.reviews for each in asked.values()]
+        causes = zip(*((each.timing, each.expecting) for each in asked.values()), strict=True)
+        late, much = (
+            -100 * float(np.average([part.estimate for part in cause], weights=weights))
+            for cause in causes
+        )
+        said = f"Cards came late ({late:.0f} points), and FSRS expected too much ({much:.0f})."
+        if late >= 3 * much:
+            said = f"Most cards came late ({min(round(late), points)} of the {points} points)."
+        elif much >= 3 * late:
+            said = f"FSRS expected too much ({min(round(much), points)} of the {points} points)."
+        return Line(said, "look", spare=1)
+    if short:
+        worst = asked[short[0]]
+        figures = worst.parts[0].recalled.estimate, worst.desired or 0.0
+        you, wanted = map(whole_of_100, figures)
+        said = f"{quoted(short[0])} falls short: you remember {you}, asked for {wanted}."
+        return Line(said, "look", spare=1)
+    if asked and all(each.says in ("no matter", "above") for each in asked.values()):
+        return Line("You remember as much as you asked for.", "fine", spare=1)
+    return Line("")
+
+
+def _why_old(old: Part) -> Line:
+    times = (1 - old.recalled.estimate) / max(1 - old.expected, 0.01)
+    how = "twice as often as" if 1.75 <= times < 2.5 else "more often than"
+    return Line(f"Old cards are forgotten {how} expected.", "look", spare=1)
+
+
+def _all_together(found: Sequence[Sequence[Part]]) -> dict[str, Part]:
+    """The parts of all presets, months in their order."""
+    by_name: dict[str, list[Part]] = {}
+    for part in (part for parts in found for part in parts):
+        by_name.setdefault(part.name, []).append(part)
+    return {name: _sum(by_name[name]) for name in sorted(by_name)}
+
+
+def _sum(parts: Sequence[Part]) -> Part:
+    first, n = parts[0], [each.recalled.reviews for each in parts]
+    mean = np.average([each.recalled.estimate for each in parts], weights=n)
+    half = np.average([each.recalled.half_width for each in parts], weights=n)
+    expected = np.average([each.expected for each in parts], weights=n)
+    recalled = type(first.recalled)(mean, half, sum(n), first.recalled.days)
+    return Part(first.name, recalled, expected)
+
+
+def _short_month(name: str) -> str:
+    """ "Oct" for "2024-10", "month 2" for "days 31-60"."""
+    year, _, number = name.partition("-")
+    if year.isdigit() and number.isdigit():
+        return calendar.month_abbr[int(number)]
+    return f"month {int(number) // 30}"

@@ -29,7 +29,6 @@ from srs_eval.advice.sentences import (
     listed,
     of_100,
     signed,
-    sureness,
     times_in_100,
 )
 from srs_eval.advice.tables import Cell, Table
@@ -110,10 +109,10 @@ def sentences(finding: Finding) -> tuple[str, ...]:
     do, probability = _DO[finding.act], finding.probability
     if finding.act == "optimize" and not evidence.known:
         do = "Let FSRS optimize its parameters"
+    if finding.act != KEEP and not is_worth(finding):
+        do = f"{_DO[KEEP]}, or press Optimize: neither is a mistake"
     if evidence.fsrs_is_off:
         do = f"Once FSRS is on: {do[0].lower()}{do[1:]}"
-    if sureness(probability) == "could go either way" and finding.act != KEEP:
-        do += ", or leave it: neither is a mistake"
     return (f"{do} ({of_100(probability)}).", _basis(finding, evidence), *_more(evidence))
 
 
@@ -162,7 +161,7 @@ def _chosen_of(finding: Finding) -> Candidate:
 def tables(finding: Finding) -> tuple[Table, ...]:
     """Candidates on reviews since the last change; on all held-out ones those not told yet."""
     evidence = finding.evidence
-    made, stated = [], set()
+    made, told_above = [], set()
     if isinstance(evidence, OfPreset):
         in_force = "current" if evidence.stored else "FSRS's defaults, in force"
         names = {NOW: "FSRS's defaults" if evidence.fsrs_is_off else in_force}
@@ -178,12 +177,12 @@ def tables(finding: Finding) -> tuple[Table, ...]:
         columns = ("candidate", "log loss", "minus current", "verdict", "better, of 100")
         made.append(Table(f"{finding.subject}: {reviews}", columns, tuple(rows)))
         if not evidence.stored and finding.reviews:  # the held-out reviews are the same
-            stated = {each.name for each in evidence.candidates} - {evidence.reference}
+            told_above = {each.name for each in evidence.candidates} - {evidence.reference}
     if isinstance(evidence, OfPreset | OfAll) and evidence.held_out:
         held_out = tuple(
             (named(each.name), each.log_loss, each.difference, each.verdict or "")
             for each in evidence.held_out
-            if each.name not in stated
+            if each.name not in told_above
         )
         log_loss = evidence.held_out[0].log_loss
         count = 0 if log_loss is None else log_loss.reviews

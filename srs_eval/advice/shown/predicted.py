@@ -73,15 +73,15 @@ def _change(finding: Finding) -> str:
         if against.verdict != "better":
             by = f"better than SM-2, as nearly everybody; on your own reviews so far {by}"
         return f"Turn FSRS on, {how} ({sure}): it would predict you {by}{alone}."
-    stated = {
+    verdict = {
         "better": f"Yes, {how}{alone}: it would predict you {by}.",
         "worse": f"No: it would predict you {by}.",
         "as good": f"As you like: it would predict you as well as {name}.",
         "can't tell yet": f"Can't tell yet: so far {by}.",
     }[against.verdict]
     if finding.missing is not None and against.verdict == "can't tell yet":
-        stated = f"Can't tell yet: {lacks(finding.missing)}."
-    return f"Change to FSRS? {stated}"
+        verdict = f"Can't tell yet: {lacks(finding.missing)}."
+    return f"Change to FSRS? {verdict}"
 
 
 def _how_well(finding: Finding) -> str:
@@ -106,16 +106,16 @@ def _how_well(finding: Finding) -> str:
 def fit_sentences(finding: Finding) -> list[str]:
     """Whether to change to FSRS, how well it predicts, on what that rests."""
     found = of(finding, Fit)
-    stated = [each for each in (_change(finding), _how_well(finding)) if each]
-    stated += [
+    said = [each for each in (_change(finding), _how_well(finding)) if each]
+    said += [
         f"Optimized, it is {_share(older.saved, 'the older scheduler (SM-2)')}."
         for older in found.of("older scheduler")
         if found.now is None and enough_to_tell(older.difference)
     ]
     if found.now is not None and found.says in ("no better", "worse"):
-        stated[0] += " Expect little of it."
+        said[0] += " Expect little of it."
     if finding.missing is not None:
-        stated.append(what_lacks(finding.missing))
+        said.append(what_lacks(finding.missing))
     days = found.log_loss.days
     own = ""
     if found.by == "stored":
@@ -123,11 +123,11 @@ def fit_sentences(finding: Finding) -> list[str]:
             " Your parameters may have been fitted to them: what you have now looks better here "
             "than on the reviews since, by which each preset is told what to do."
         )
-    stated.append(
+    said.append(
         f"That is by log loss on {counted(finding.reviews, 'review')} of {counted(days, 'day')}; "
         f"optimized means fitted to the reviews before.{own}"
     )
-    return stated
+    return said
 
 
 def fit_tables(finding: Finding) -> list[Table]:
@@ -200,9 +200,9 @@ def models_sentences(finding: Finding) -> list[str]:
     said = []
     for each in found.models:
         if each.is_own and each.difference is not None and each.verdict is not None:
-            stated = figures(each.difference, "held-out review")
+            by = figures(each.difference, "held-out review")
             says = f"{_THAN[each.verdict]} FSRS-6 fitted to these reviews"
-            said.append(f"“{each.name}” predicts {says}: {stated}.")
+            said.append(f"“{each.name}” predicts {says}: {by}.")
     best = found.models[0].log_loss
     assert best is not None
     said.append(f"“{found.says}” has the lowest log loss on the {reviews}, {best.estimate:.4f}.")
@@ -228,16 +228,15 @@ _WORDS = {"LogLoss": "log loss"}
 
 
 def standing_line(findings: Sequence[Finding]) -> str:
-    """ "61 of 100 learners with as many reviews are predicted less well"."""
+    """ "FSRS predicts you better than 61 of 100 people with as many reviews"."""
     return standing_sentences(findings[0])[0].rstrip(".")
 
 
 def standing_sentences(finding: Finding) -> tuple[str, ...]:
     """By log loss, and what the figures are of."""
     less_well = of(finding, Standings).metrics[0].of_100
-    are = "is" if less_well == 1 else "are"
     return (
-        f"{less_well} of 100 learners with as many reviews {are} predicted less well.",
+        f"FSRS predicts you better than {less_well} of 100 people with as many reviews.",
         f"By log loss, FSRS-5 on your {counted(finding.reviews, 'evaluated review')} against "
         "9,999 published learners, of whom those count most who have about as many reviews and "
         "recall about as much.",

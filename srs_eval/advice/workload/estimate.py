@@ -2,9 +2,11 @@
 
     workload(log, ...) -> Iterator[Workload]
 
-Each Workload is whole and knows more than the one before: first one course of events by the fit to
-the learner's own reviews, beside what the schedule of today costs on the same cards, then draw by
-draw what else these reviews allow. Closing the iterator ends the work.
+Each Workload is whole and knows more than the one before: first what the fit to the learner's own
+reviews costs, beside what the schedule of today costs on the same cards, then draw by draw what
+else these reviews allow. The figures stay as they are; ranges come with the draws. Closing the
+iterator ends the work. Several presets' cards are played forward each by its own settings, and
+summed.
 
 A draw is a fit to days drawn with replacement (`memories.draws`); cards' states are followed
 through their histories by it, it schedules, and answers are drawn from it: what the cards would
@@ -15,37 +17,41 @@ ones have all been learned, none follow.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from srs_eval.advice.candidates import Learner, refuse_without_presets, too_few
-from srs_eval.advice.findings import OPEN, Evidence, Finding
-from srs_eval.advice.workload.memories import FITTED, SM2, Memory, draws, fitted
-from srs_eval.advice.workload.simulator import Costs, Deck, Settings, simulate
+from srs_eval.advice.findings import ALL_REVIEWS, OPEN, Evidence, Finding, Missing
+from srs_eval.advice.workload.memories import FITTED, SM2, Memory
+from srs_eval.advice.workload.presets import (
+    COURSES,
+    PresetCards,
+    Runs,
+    as_now,
+    cards_of_preset,
+    fits,
+    held_back,
+)
+from srs_eval.advice.workload.simulator import Simulated
 from srs_eval.advice.workload.today import (
+    Overdue,
     States,
-    Today,
-    cards_of,
-    costs_of,
     deck_of,
-    memory_state,
+    overdue_cards,
     own_pace,
     seen_retentions,
-    settings_of,
-    todays_cards,
 )
 from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.rows import only_preset
-from srs_eval.data.trials import Trials
 from srs_eval.engine.workers import cores
-from srs_eval.models import anki_sm2
-from srs_eval.models.own_parameters import as_anki_runs, why_left_out
+from srs_eval.models.own_parameters import why_left_out
 from srs_eval.stats.intervals import FEWEST_REVIEWS
 from srs_eval.training.compile import kernels_there, mark_kernels
 from srs_eval.training.hyperparameters import Context
@@ -53,25 +59,26 @@ from srs_eval.training.hyperparameters import Context
 RETENTIONS = tuple(round(percent / 100, 2) for percent in range(70, 100))
 GLANCED = (0.80, 0.85, 0.90, 0.95)  # desired retentions told beside today's at a glance
 COSTS = "costs"  # the question of a glance
-_AGAIN = 12  # courses of events for what is asked at one retention only
-ENDS = (0.05, 0.95)  # quantiles of the draws that a range lies between
-MONTH = 30  # days of the backlog
-
+ALL_PRESETS = "all presets"  # their name where several are summed
+_ENDS = (0.025, 0.5, 0.975)  # quantiles of the draws: the ends of a range, and its middle
 FIGURES = ("reviews", "minutes", "known", "recalled", "over budget")
 """A day (mean over all days): reviews, minutes. At the end: cards known. Share of reviews that
 are passed. Days above the budget."""
 REVIEWS, MINUTES, KNOWN, RECALLED, OVER = range(len(FIGURES))
 
+_Figures = tuple[float, ...]  # (FIGURES,)
 _KERNELS = "workload"  # what the simulation's kernels are marked by
 
 
 class _TooFewReviews(NotEnoughData):
-    """A preset has too few for its costs to be told."""
+    """There are too few for costs to be told."""
+
+    reviews = 0
 
 
 @dataclass(frozen=True)
 class TooFew(Evidence):
-    """That a preset has too few reviews for its costs to be told."""
+    """That there are too few reviews for costs to be told."""
 
     reason: str
     says: str = OPEN
@@ -79,7 +86,7 @@ class TooFew(Evidence):
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a preset."""
+    """What is asked of one preset, or of all."""
 
     retentions: tuple[float, ...] = RETENTIONS
     days: int = 365
@@ -91,35 +98,32 @@ class Question:
     model: str = "FSRS-6"  # of FITTED: what is optimized, remembers and schedules
 
 
-_Figures = tuple[float, ...]  # (FIGURES,)
-
-
 @dataclass(frozen=True)
 class Workload(Evidence):
     """What is known so far of what r desired retentions cost, once optimized to all reviews."""
 
-    preset: str
+    preset: str  # its name, or ALL_PRESETS
     question: Question
     retentions: tuple[float, ...]  # (r,)
-    reviews: int  # that its parameters can be fitted to
-    desired: float  # today's
+    reviews: int  # that parameters can be fitted to
+    desired: float  # today's; of several presets the mean by reviews, each having its own there
+    presets: tuple[tuple[str, float], ...]  # whose cards these are, and what each desires
     learned: int  # cards
-    unseen: int  # new cards that the preset has
-    overdue: int
+    unseen: int  # new cards that there are
+    overdue: Overdue
     new_a_day: int
     pace_days: int  # the days that one's own pace was seen over
     done_a_day: int  # reviews in these
-    presets: int  # that this one was chosen from, as that with the most reviews; 1 if named
-    limit: int  # reviews a day, by the preset
     schedule: str  # what today's is, in words; SM2 where FSRS is off
     seen: tuple[float, float] | None  # the least and the most that a month had recalled
     left_out: tuple[str, ...]  # sentences on presets whose parameters Anki does not run
-    first: tuple[_Figures, ...]  # (r, FIGURES) one course of events by the fit to all reviews
+    first: tuple[_Figures, ...]  # (r, FIGURES) by the fit to all reviews
     draws: tuple[tuple[_Figures, ...], ...]  # (draws so far, r, FIGURES)
     as_now: _Figures | None = None
     """What the same cards cost (FIGURES,) while today's schedule goes on, for a memory of the fit
     to all reviews. None where that fit is what schedules today."""
-    backlog: tuple[float, float] | None = None  # reviews, minutes of MONTH for overdue cards
+    held_back: tuple[float, int] | None = None
+    """The least retention at which a preset's limit of reviews a day is about reached, and it."""
     says: str = "see figures"
 
     @property
@@ -144,19 +148,20 @@ class Workload(Evidence):
         return (1 + len(self.draws)) / (1 + self.question.draws)
 
     @property
-    def _runs(self) -> FloatArray:
-        return np.array(self.draws or (self.first,))
-
-    @property
-    def median(self) -> FloatArray:
-        """(r, FIGURES) over the draws; while there are none, of the fit to all reviews."""
-        return np.median(self._runs, axis=0)
+    def figures(self) -> FloatArray:
+        """(r, FIGURES): the one estimate, with ranges or without."""
+        return np.array(self.first)
 
     @property
     def band(self) -> tuple[FloatArray, FloatArray]:
-        """The ends (r, FIGURES) that 90 % of the draws lie between."""
-        low, high = np.quantile(self._runs, ENDS, axis=0)
-        return low, high
+        """The ends (r, FIGURES) of a range around the figures: as 95 % of the draws lie around
+        their median."""
+        figures = self.figures
+        if not self.drawn:
+            return figures, figures
+        low, middle, high = np.quantile(np.array(self.draws), _ENDS, axis=0)
+        most = (math.inf, math.inf, self.learned + self.unseen, 1.0, self.question.days)
+        return np.maximum(figures + low - middle, 0.0), np.minimum(figures + high - middle, most)
 
     def at(self, retention: float) -> int:
         """The place of the nearest retention."""
@@ -200,9 +205,9 @@ def workload(
 ) -> Generator[Workload]:
     """What a preset's cards cost, better known with every item; where FSRS is off, were it on.
 
-    `preset` is a name or an id, by default that with the most reviews; `parameters` stand in for
-    those in force (17, 19 or 21 numbers). Raises InputError for what the log does not tell and
-    for a question that makes no sense, NotEnoughData for too few reviews.
+    `preset` is a name or an id, by default all of them; `parameters` stand in for those in force
+    (17, 19 or 21 numbers). Raises InputError for what the log does not tell and for a question that
+    makes no sense, NotEnoughData for too few reviews.
     """
     question = question or Question()
     _check(question)
@@ -216,83 +221,101 @@ def workload(
         learner = Learner.of(log, context)
     except NotEnoughData as error:
         raise NotEnoughData(too_few(log, error)) from None
-    group = next(iter(learner.groups))
-    stored = learner.log.presets.get(group)
-    if stored is None:
-        raise InputError(f"{log.import_summary.path} does not say how these cards are scheduled.")
-    index = np.flatnonzero(learner.trials.partition == group)
-    if len(index) < FEWEST_REVIEWS:
-        few = f"{learner.name_of(group)} has {counted(len(index), 'review')} of later days"
+    if len(learner.trials) < FEWEST_REVIEWS:
+        who = "There are" if preset is None else f"{next(iter(learner.groups.values()))} has"
+        few = f"{who} {counted(len(learner.trials), 'review')} of later days"
         few = f"{few}, and what it costs can be told from {FEWEST_REVIEWS:,} on"
-        raise _TooFewReviews(too_few(log, NotEnoughData(few)))
-    today = todays_cards(learner.log, group, question.after)
-    pace, done, pace_days = own_pace(learner.log, group)
-    new = pace if question.new_a_day is None else question.new_a_day
-    settings = settings_of(stored, question.days, new)
-    if is_off:
-        schedule, scheduler = SM2, Memory(SM2, stored.sm2_settings or anki_sm2.DEFAULTS)
-    else:
-        schedule = f"the parameters {'in force' if parameters is None else 'given'}"
-        in_force = stored.parameters_in_force if parameters is None else parameters
-        scheduler = Memory("FSRS-6", tuple(as_anki_runs(in_force)))
-    desired = round(stored.desired_retention or 0.9, 2)
+        refusal = _TooFewReviews(too_few(log, NotEnoughData(few)))
+        refusal.reviews = len(learner.trials)
+        raise refusal
+    presets, refused = [], None
+    for group in learner.groups:
+        try:
+            presets.append(
+                cards_of_preset(
+                    learner, group, question.days, question.after, parameters, is_off=is_off
+                )
+            )
+        except InputError as error:  # all its cards are suspended, say
+            refused = error
+    if not presets:
+        assert refused is not None
+        raise refused
+    paces = [own_pace(learner.log, each.group) for each in presets]
+    new, weights = question.new_a_day, [float(each.today.new) for each in presets]
+    if new is None:
+        new, weights = round(sum(pace[0] for pace in paces)), [pace[0] for pace in paces]
+    presets = [
+        replace(each, settings=replace(each.settings, new_a_day=some))
+        for each, some in zip(presets, _shared_out(new, weights), strict=True)
+    ]
+    schedule = f"the parameters {'in force' if parameters is None else 'given'}"
+    overdue = overdue_cards(learner.log, {each.group for each in presets}, question.after)
+    assert overdue is not None
+    counts = [len(each.index) for each in presets]
+    desired = round(float(np.average([each.desired for each in presets], weights=counts)), 2)
     found = Workload(
-        preset=learner.name_of(group),
+        preset=learner.name_of(presets[0].group) if len(presets) == 1 else ALL_PRESETS,
         question=question,
         retentions=tuple(sorted({*question.retentions, desired})),
-        reviews=len(index),
+        reviews=sum(counts),
         desired=desired,
-        learned=len(today),
-        unseen=today.new,
-        overdue=today.overdue,
+        presets=tuple((learner.name_of(each.group), each.desired) for each in presets),
+        learned=sum(len(each.today) for each in presets),
+        unseen=sum(each.today.new for each in presets),
+        overdue=overdue,
         new_a_day=new,
-        pace_days=pace_days,
-        done_a_day=done,
-        presets=len(learner.groups) if preset is None else 1,
-        limit=settings.reviews_a_day,
-        schedule=schedule,
-        seen=seen_retentions(learner, index),
+        pace_days=max(pace[2] for pace in paces),
+        done_a_day=round(sum(pace[1] for pace in paces)),
+        schedule=SM2 if is_off else schedule,
+        seen=seen_retentions(learner, np.concatenate([each.index for each in presets])),
         left_out=tuple(why_left_out(log).values()),
         first=(),
         draws=(),
     )
-    costs = costs_of(learner.log, cards_of(learner.log, group))
-    trials = learner.trials
-    if question.model == "FSRS-7":
-        trials = learner.session.trials(replace(trials.protocol, secs=True))
-        index = np.flatnonzero(trials.partition == group)
-    asked = _Preset(learner.context, trials, index, question, today, scheduler, settings, costs)
-    return _refine(asked, found)
+    return _refine(learner, presets, found)
 
 
-def at_a_glance(log: ReviewLog, context: Context | None = None) -> Finding:
-    """About what the preset with the most reviews takes a day, at some retentions.
+def _shared_out(count: int, weights: Sequence[float]) -> list[int]:
+    """Whole numbers that sum to `count`, by weights."""
+    added = np.cumsum(weights if sum(weights) > 0 else np.ones(len(weights)))
+    return np.diff(np.round(count * added / added[-1]), prepend=0).astype(int).tolist()
 
-    Raises InputError and NotEnoughData as `workload` does, but of a preset with few reviews says
-    so.
+
+def at_a_glance(log: ReviewLog, context: Context | None = None) -> Iterator[Finding]:
+    """About what all cards take a day at some retentions: at once, and again with ranges.
+
+    Raises InputError and NotEnoughData as `workload` does, but of few reviews says so.
     """
     try:
         coming = workload(log, question=Question(retentions=GLANCED), context=context)
     except _TooFewReviews as few:
-        return Finding(COSTS, "all reviews", evidence=TooFew(str(few)))
-    try:
-        return next(coming).glance
-    finally:
-        coming.close()
+        yield Finding(
+            *(COSTS, ALL_REVIEWS),
+            reviews=few.reviews,
+            missing=Missing(FEWEST_REVIEWS - few.reviews),
+            evidence=TooFew(str(few)),
+        )
+        return
+    with closing(coming):
+        yield next(coming).glance
+        *_, last = coming
+        yield last.glance
 
 
 def document(found: Workload) -> dict[str, Any]:
     """As JSON has it, but for the words (layout: docs/formats.md)."""
     low, high = found.band
-    parts = {"median": found.median, "low": low, "high": high}
+    parts = {"estimate": found.figures, "low": low, "high": high}
     return {
-        "layout": 2,
+        "layout": 3,
         "srs_eval": VERSION,
         "preset": found.preset,
         "question": asdict(found.question),
         "desired_retention": found.desired,
         "schedule": found.schedule,
-        "cards": {"learned": found.learned, "new": found.unseen, "overdue": found.overdue},
+        "cards": {"learned": found.learned, "new": found.unseen, "overdue": found.overdue.cards},
+        "overdue_minutes": found.overdue.minutes,
         "new_a_day": found.new_a_day,
         "done_a_day": found.done_a_day,
         "draws": len(found.draws),
@@ -300,9 +323,8 @@ def document(found: Workload) -> dict[str, Any]:
             {"desired": retention, **{name: _named(part[place]) for name, part in parts.items()}}
             for place, retention in enumerate(found.retentions)
         ],
-        "now": _named(found.as_now or found.median[found.at(found.desired)]),
+        "now": _named(found.as_now or found.figures[found.at(found.desired)]),
         "months_recalled": found.seen,
-        "backlog": found.backlog and dict(zip(("reviews", "minutes"), found.backlog, strict=True)),
     }
 
 
@@ -312,106 +334,82 @@ def _named(figures: Sequence[float] | FloatArray) -> dict[str, float | None]:
     return dict(zip(names, values, strict=True))
 
 
-@dataclass(frozen=True, eq=False)
-class _Preset:
-    context: Context
-    trials: Trials  # as the question's model is fitted to
-    index: np.ndarray  # positions of the preset's reviews among them
-    question: Question
-    today: Today
-    scheduler: Memory  # today's
-    settings: Settings
-    costs: Costs
+def _refine(
+    learner: Learner, presets: Sequence[PresetCards], found: Workload
+) -> Generator[Workload]:
+    """What is `found` before anything is simulated, better and better: courses of events run in
+    threads, several draws ahead."""
+    question, pool = found.question, ThreadPoolExecutor(cores())
 
-    def figures(
-        self, scheduler: Memory, deck: Deck, seed: int, retention: float, memory: Memory | None
-    ) -> _Figures:
-        """What one course of events costs."""
-        settings = replace(self.settings, desired_retention=retention)
-        run = simulate(scheduler, deck, self.costs, settings, seed, memory)
-        days, minutes, reviews = settings.days, run.seconds / 60, int(run.reviews.sum())
-        budget = self.question.budget
-        return (
-            reviews / days,
-            float(minutes.sum()) / days,
-            run.known,
-            float(run.recalled.sum()) / reviews if reviews else math.nan,
-            0.0 if budget is None else float((minutes > budget).sum()),
-        )
-
-    def as_now(self, best: Memory, desired: float) -> _Figures | None:
-        """What `Workload.as_now` tells."""
-        scheduler = self.scheduler
-        if scheduler.model == best.model and np.allclose(best.parameters, scheduler.parameters):
-            return None
-        deck = deck_of(self.today, scheduler, self.question.states)
-        deck = replace(deck, memory_state=memory_state(self.today, best))
-        aimed_at = 0.9 if scheduler.model == SM2 else desired  # where SM-2's own intervals are
-        runs = [self.figures(scheduler, deck, seed, aimed_at, best) for seed in range(_AGAIN)]
-        return tuple(np.mean(runs, axis=0).tolist())
-
-    def backlog(self, memory: Memory, desired: float) -> tuple[float, float] | None:
-        """The first month with overdue cards less that without, at today's retention."""
-        kept = self.today.due_day >= 0
-        if kept.all():
-            return None
-        deck = deck_of(self.today, memory, self.question.states)
-        rest = replace(
-            deck,
-            state=deck.state[:, kept],
-            last_day=deck.last_day[kept],
-            due_day=deck.due_day[kept],
-        )
-        days = min(MONTH, self.settings.days)
-        settings = replace(self.settings, desired_retention=desired, days=days)
-
-        def mean(cards: Deck) -> FloatArray:
-            runs = [simulate(memory, cards, self.costs, settings, seed) for seed in range(_AGAIN)]
-            return np.mean([(run.reviews.sum(), run.seconds.sum() / 60) for run in runs], axis=0)
-
-        reviews, minutes = mean(deck) - mean(rest)
-        return float(reviews), float(minutes)
-
-
-def _refine(preset: _Preset, found: Workload) -> Generator[Workload]:
-    """What is `found` of a preset before anything is simulated, better and better: courses of
-    events run in threads, several draws ahead."""
-    question, context, pool = preset.question, preset.context, ThreadPoolExecutor(cores())
-    fits = preset.trials, preset.index
-
-    def curve(memory: Memory, seed: int) -> Callable[[], tuple[_Figures, ...]]:
-        """What all desired retentions cost (r, FIGURES): begun now, awaited when called."""
-        deck = deck_of(preset.today, memory, question.states)
-        waiting = [
-            pool.submit(preset.figures, memory, deck, seed, each, None) for each in found.retentions
+    def curve(memories: Sequence[Memory], seeds: Sequence[int]) -> Callable[[], Runs]:
+        """What happens at each desired retention: begun now, awaited when called."""
+        parts = [
+            (preset, memory, deck_of(preset.today, memory, question.states))
+            for preset, memory in zip(presets, memories, strict=True)
         ]
-        return lambda: tuple(each.result() for each in waiting)
+
+        def run(retention: float, seed: int) -> list[Future[Simulated]]:
+            is_own = retention == found.desired
+            return [
+                pool.submit(each.course, memory, deck, seed, each.desired if is_own else retention)
+                for each, memory, deck in parts
+            ]
+
+        waiting = [[run(retention, seed) for seed in seeds] for retention in found.retentions]
+        return lambda: [[[each.result() for each in run] for run in runs] for runs in waiting]
 
     def known(**more: Any) -> Workload:
         made = replace(found, **more)
-        context.tick(made.share)
+        learner.context.tick(made.share)
         return made
 
+    def costs(coming: Callable[[], Runs]) -> tuple[_Figures, ...]:
+        return tuple(_mean_figures(runs, question.budget) for runs in coming())
+
     try:
-        best = fitted(*fits, context, question.model)
-        first = curve(best, 0)
+        coming = zip(
+            *(fits(learner, each, question.draws, question.model) for each in presets), strict=False
+        )
+        best = next(coming)
+        first = curve(best, range(COURSES))()
+        now = as_now(presets, best, question.states)
         yield (
             found := known(
-                as_now=preset.as_now(best, found.desired),
-                backlog=preset.backlog(best, found.desired),
-                first=first(),
+                first=tuple(_mean_figures(runs, question.budget) for runs in first),
+                as_now=_mean_figures(now, question.budget) if now else None,
+                held_back=held_back(presets, found.retentions, first),
             )
         )
-        waiting: list[Callable[[], tuple[_Figures, ...]]] = []
-        coming = draws(*fits, question.draws, 1, context, question.model)
-        for number, memory in enumerate(coming, start=1):
-            waiting.append(curve(memory, number))
+        waiting: list[Callable[[], Runs]] = []
+        for number in range(1, question.draws + 1):
+            waiting.append(curve(next(coming), (number,)))
             ahead = 3 if number < question.draws else 0  # as many as keep the threads busy
             while len(waiting) > ahead:
-                yield (found := known(draws=(*found.draws, waiting.pop(0)())))
+                yield (found := known(draws=(*found.draws, costs(waiting.pop(0)))))
         mark_kernels(_KERNELS)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _mean_figures(runs: Sequence[Sequence[Simulated]], budget: float | None) -> _Figures:
+    """What the presets (of each of the runs) cost together."""
+    found = []
+    for presets in runs:
+        minutes: FloatArray = np.sum([each.seconds for each in presets], axis=0) / 60
+        reviews, recalled = (
+            int(sum(part.sum() for part in parts))
+            for parts in zip(*((each.reviews, each.recalled) for each in presets), strict=True)
+        )
+        found.append(
+            (
+                reviews / len(minutes),
+                minutes.mean(),
+                sum(each.known for each in presets),
+                recalled / reviews if reviews else math.nan,
+                0.0 if budget is None else (minutes > budget).sum(),
+            )
+        )
+    return tuple(np.mean(found, axis=0).tolist())
 
 
 def _check(question: Question) -> None:

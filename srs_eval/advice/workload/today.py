@@ -32,7 +32,7 @@ Anki's rounding differs: figures of float32 there are of float64 here.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -114,11 +114,6 @@ class Today:
 
     def __len__(self) -> int:
         return len(self.card_id)
-
-    @property
-    def overdue(self) -> int:
-        """Cards that should have been reviewed before the first simulated day."""
-        return int((self.due_day < 0).sum())
 
 
 def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
@@ -273,21 +268,33 @@ def _histories(log: ReviewLog, card_id: IntArray, first_day: int) -> Histories:
     )
 
 
-def overdue_cards(log: ReviewLog) -> tuple[int, int, float] | None:
-    """How many cards should have been reviewed by the end of the log's last day, of how many that
-    are learned and not suspended, and the minutes that they take: an answer each, and one more
-    after Again. None where the source does not say when cards are due."""
+@dataclass(frozen=True)
+class Overdue:
+    """Cards that should have been reviewed before a day, and what that takes now."""
+
+    cards: int
+    learned: int  # of so many that are learned and not suspended
+    minutes: float  # an answer each, and one more after Again
+
+
+def overdue_cards(
+    log: ReviewLog, presets: Collection[int] | None = None, first_day: int = 0
+) -> Overdue | None:
+    """Of all presets, or of some, before the log's last day, or so many days after it. None where
+    the source does not say when cards are due."""
     schedule, entries = log.schedule, log.entries
     if schedule is None or entries is None or log.day_grid is None:
         return None
     learned = (schedule.kind != NEW_CARD) & ~np.isin(schedule.queue, (_SUSPENDED, _PREVIEWED))
-    overdue = int((learned & (schedule.due_day < 0)).sum())
+    if presets is not None:
+        learned &= np.isin(log.preset_of(log.deck_of(schedule.card_id)), list(presets))
+    cards = int((learned & (schedule.due_day < first_day - 1)).sum())
     rating = entries.rating[entries.kind == REVIEW]
     again = (rating == 1).sum() / max(len(rating), 1)
     costs = costs_of(log, schedule.card_id)
     seconds = again * (costs.seconds[1][0] + costs.seconds[2][2])
     seconds += (1 - again) * np.dot(costs.review_rating, costs.seconds[1][1:])
-    return overdue, int(learned.sum()), float(overdue * seconds / 60)
+    return Overdue(cards, int(learned.sum()), float(cards * seconds / 60))
 
 
 # Habits
@@ -314,8 +321,8 @@ def settings_of(preset: Preset, days: int, new: int) -> Settings:
     )
 
 
-def own_pace(log: ReviewLog, group: int) -> tuple[int, int, int]:
-    """New cards and reviews a day of late, rounded, and the days that this is seen over.
+def own_pace(log: ReviewLog, group: int) -> tuple[float, float, int]:
+    """New cards and reviews a day of late, and the days that this is seen over.
 
     New is a card on the day of its first learning; steps of learning are no reviews. The days are
     the last `_PACE_DAYS`, or all since the first answer to the preset's cards where they are fewer.
@@ -325,7 +332,7 @@ def own_pace(log: ReviewLog, group: int) -> tuple[int, int, int]:
     entries = log.entries
     mine = np.isin(entries.card_id, cards_of(log, group))
     if not mine.any():
-        return 0, 0, _PACE_DAYS
+        return 0.0, 0.0, _PACE_DAYS
     end_ms, day_ms = 1000 * log.day_grid.next_day_at_s, 1000 * _DAY_S
     days = min(_PACE_DAYS, max(1, -((int(entries.time_ms[mine].min()) - end_ms) // day_ms)))
     learned = mine & (entries.kind == LEARNING)
@@ -334,7 +341,7 @@ def own_pace(log: ReviewLog, group: int) -> tuple[int, int, int]:
     new = int((entries.time_ms[learned][first] >= since_ms).sum())
     of_preset = log.preset_of(log.deck_of(entries.card_id)) == group  # suspended ones as well
     done = int((of_preset & (entries.kind == REVIEW) & (entries.time_ms >= since_ms)).sum())
-    return round(new / days), round(done / days), days
+    return new / days, done / days, days
 
 
 def seen_retentions(learner: Learner, index: IntArray) -> tuple[float, float] | None:

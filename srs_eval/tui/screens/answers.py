@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import ClassVar
 
 from rich.text import Text
@@ -16,9 +17,9 @@ from srs_eval.advice.overview import CANT_TELL, Line, Overview
 from srs_eval.advice.tables import FirstScreen
 from srs_eval.data.errors import counted
 from srs_eval.report import formats as words
-from srs_eval.stats.intervals import FEWEST_REVIEWS
+from srs_eval.report.panes import below, drawn
 from srs_eval.tui.screens.base import AppScreen, ProtocolLine
-from srs_eval.tui.widgets.panes import PaneBox, heights, paint
+from srs_eval.tui.widgets.panes import BELOW, PaneBox, heights, paint
 
 _PANES = range(1, 6)
 _FSRS = {True: "FSRS is on", False: "FSRS is off"}
@@ -68,7 +69,6 @@ class AnswersScreen(AppScreen, actions="answers"):
         return self.session.overview
 
     def on_mount(self) -> None:
-        self._arrange(*self.app.size)
         self.query_one("#pane-1").focus()
         self.set_interval(0.5, self._progress)
         self.app.theme_changed_signal.subscribe(self, lambda _: self._repaint())
@@ -78,29 +78,18 @@ class AnswersScreen(AppScreen, actions="answers"):
         self.app.theme_changed_signal.unsubscribe(self)  # it would be kept for ever
 
     def on_resize(self, event: events.Resize) -> None:
-        self._arrange(*event.size)
-        self.update_now()
+        self._repaint()
 
     def _arrange(self, width: int, height: int) -> None:
         """Give each pane its lines; what stands above and below has one each."""
-        if self.lacks("#progress"):
-            return
-        beside, lines = heights(width, height - 2, self._little())
+        boxes = self.query(PaneBox)
+        little = {box.number: box.little(width) for box in boxes if box.little(width)}
+        act = boxes.first().pane
+        act = replace(act, items=tuple(each for each in act.items if not each.spare))
+        beside, lines = heights(width, height - 2, little, len(drawn(act, width - 4, 3)))
         self.set_class(not beside, "-stacked")
-        for box in self.query(PaneBox):
+        for box in boxes:
             box.give(lines[box.number])
-        self._shown = None
-
-    def _little(self) -> tuple[int, ...]:
-        """Panes that have a sentence at most, as is known before any answer."""
-        session, rows = self.session, self.overview.rows
-        if rows != "anki":
-            return (3, 4)
-        few = (
-            session.import_summary is not None
-            and session.import_summary.rows[rows].kept < FEWEST_REVIEWS
-        )
-        return (3,) if few else ()
 
     def _repaint(self) -> None:
         self._shown = None
@@ -109,8 +98,7 @@ class AnswersScreen(AppScreen, actions="answers"):
         self.update_now()
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
-        self._arrange(*self.app.size)
-        self.update_now()
+        self._repaint()
 
     def show_protocol(self) -> None:
         show_basis(self)
@@ -124,11 +112,10 @@ class AnswersScreen(AppScreen, actions="answers"):
             self._shown = found
             for box, pane in zip(self.query(PaneBox), found.panes, strict=True):
                 box.show(pane)
-            colours = paint(self.app)
-            below = [Text(each.text, colours["not yet"]) for each in found.below]
-            for line in below:
-                line.truncate(self.size.width - 2, overflow="ellipsis")
-            self.query_one("#below", Static).update(Text("\n").join(below))
+            width, height = self.app.size
+            self._arrange(width, height)
+            said = "\n".join(below(found, width, BELOW - 1))
+            self.query_one("#below", Static).update(Text(said, paint(self.app)["not yet"]))
         self._progress()
         self.refresh_bindings()
 

@@ -12,7 +12,6 @@ from textual.app import ComposeResult, RenderResult
 from textual.binding import Binding
 from textual.containers import Container, Vertical
 from textual.content import Content
-from textual.geometry import Offset
 from textual.screen import ModalScreen, Screen
 from textual.style import Style
 from textual.widget import Widget
@@ -140,8 +139,6 @@ class AppScreen(Forgetful, Screen[Any]):
     session = property(_session_of)
     takes_letters: ClassVar[bool] = False
     """Whether letters are typed here, so that none is a key."""
-    passed_over: ClassVar[str] = ""
-    """Selector of the parts that Tab passes over; a letter of the jump mode goes there."""
 
     def __init_subclass__(cls, actions: str = "", **more: Any) -> None:
         """`actions` is what the screen is called in the table of SCREENS and in help.md."""
@@ -258,21 +255,6 @@ class AppScreen(Forgetful, Screen[Any]):
         from srs_eval.tui.screens.dialogs import HelpScreen, help_on
 
         self.app.push_screen(HelpScreen(help_on(self.called), self.actions))
-
-    def action_jump(self) -> None:
-        from srs_eval.tui.screens.dialogs import JumpScreen
-
-        self.app.push_screen(JumpScreen(self.places()), self.go_to)
-
-    def places(self) -> list[tuple[Widget, Offset]]:
-        """The parts that the jump mode goes to, and where each one's letter stands."""
-        parts = [*self.focus_chain, *(self.query(self.passed_over) if self.passed_over else ())]
-        return [(part, part.region.offset) for part in dict.fromkeys(parts) if part.region]
-
-    def go_to(self, widget: Widget | None) -> None:
-        if widget is not None:
-            widget.can_focus = True
-            widget.focus()
 
 
 class Dialog(Forgetful, ModalScreen[Any]):

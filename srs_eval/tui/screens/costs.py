@@ -11,20 +11,20 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
 
-from srs_eval.advice.workload.estimate import KNOWN, REVIEWS, Workload, beginning
+from srs_eval.advice.workload.estimate import REVIEWS, Workload, beginning
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.engine.evaluate import in_words
 from srs_eval.tui.background import Background
 from srs_eval.tui.screens.answers import show_basis
 from srs_eval.tui.screens.base import AppScreen
-from srs_eval.tui.screens.themes import palette
 from srs_eval.tui.widgets import plot
 from srs_eval.tui.widgets.calibration import chart_colours
 from srs_eval.tui.widgets.evidence import evidence
 from srs_eval.tui.widgets.facts import stacked
+from srs_eval.tui.widgets.panes import paint
 
 _HIGHEST = 0.97  # above, reviews grow so fast that they would flatten the rest
-_THOUSAND = 1_000  # from here on labels count in thousands, which have room
+_THOUSAND = 1_000  # from here on labels count in thousands
 _NOW = "●"
 _BEGINNING = "Your cards of today are reviewed day by day, at one desired retention after another."
 
@@ -35,6 +35,7 @@ class CostsScreen(AppScreen, actions="costs"):
     def __init__(self, preset: str | None) -> None:
         super().__init__()
         self.preset = preset
+        self.found: Workload | None = None
         self._work: Background | None = None
 
     def content(self) -> ComposeResult:
@@ -63,16 +64,17 @@ class CostsScreen(AppScreen, actions="costs"):
 
     def _costed(self, found: Workload) -> None:
         """Text, and the curves beside it where the window is wide enough."""
-        if self.lacks("#drawn"):
-            return
-        self.query_one("#box").border_subtitle = found.doing
-        stated = stacked([Text(found.preset, "bold underline"), evidence(found.finding)])
-        self.query_one("#all", Static).update(stated)
-        self.query_one(CostsChart).show(found)
+        if not self.lacks("#drawn"):
+            self.found = found
+            self.query_one("#box").border_subtitle = found.doing
+            self.update_now()
 
     def update_now(self) -> None:
-        for chart in self.query(CostsChart):
-            chart.draw()
+        if self.found is not None and not self.lacks("#drawn"):
+            head = Text(self.found.preset, "bold underline")
+            shown = evidence(self.found.finding, paint(self.app))
+            self.query_one("#all", Static).update(stacked([head, shown]))
+            self.query_one(CostsChart).show(self.found)
 
     def _all_costed(self, error: Exception | None) -> None:
         """It won't be known better, or can't be told."""
@@ -87,70 +89,44 @@ class CostsScreen(AppScreen, actions="costs"):
 
 
 class CostsChart(Vertical):
-    """Two graphs, one below the other; a dot tells today's retention."""
-
-    found: Workload | None = None
+    """Reviews a day by desired retention; a dot tells today's."""
 
     def compose(self) -> ComposeResult:
         yield Static(id="of-reviews", classes="said", markup=False)
         yield plot.Plot(id="reviews")
-        yield Static(id="of-known", classes="said", markup=False)
-        yield plot.Plot(id="known")
-        yield Static(id="marks", classes="said", markup=False)
+        yield Static(f"→ desired retention, %   {_NOW} today's", classes="said", markup=False)
 
     def show(self, found: Workload) -> None:
-        self.found = found
+        """In the colours of the theme."""
         self.add_class("-known")
-        self.draw()
-
-    def draw(self) -> None:
-        """What is known, in the colours of the theme."""
-        if self.found is None:
-            return
-        found, at = self.found, self.found.retentions
-        reviews, known = (found.median[:, figure].tolist() for figure in (REVIEWS, KNOWN))
+        at = found.retentions
+        reviews = found.figures[:, REVIEWS].tolist()
         low_end, high_end = (end[:, REVIEWS].tolist() for end in found.band)
         primary, secondary, faint = chart_colours(self.app)
-        hue = list(palette(self.app.current_theme).families.values())[1]
-        inside = [k for k, each in enumerate(at) if each <= _HIGHEST + 1e-9]
-        x_axis = plot.Axis(
-            at[0] - 0.005,
-            at[-1] + 0.005,
-            [(p / 100, f"{p}") for p in range(70, 100, 5)],
+        inside = [end for each, end in zip(at, high_end, strict=True) if each <= _HIGHEST + 1e-9]
+        high = 1.06 * max(inside or high_end) or 1.0
+        now = found.at(found.desired)
+        marks = (
+            plot.Curve([at[now], at[now]], [0.0, high], faint),
+            plot.Curve(at, low_end, faint),
+            plot.Curve(at, high_end, faint),
+            plot.Curve(at, reviews, primary),
+            plot.Points([at[now]], [reviews[now]], f"bold {secondary}", _NOW),
         )
-        most = max((high_end[k] for k in inside), default=max(high_end))
-        graphs = (
-            ("reviews", reviews, primary, (low_end, high_end), 0.0, most),
-            ("known", known, hue, (), min(known), max(known)),
-        )
-        for name, values, colour, band, low, high in graphs:
-            room = 0.06 * (high - low) or 1.0
-            low, high = max(low - room, 0.0), high + room
-            now = found.at(found.desired)
-            marks: list[plot.Curve | plot.Points] = [
-                plot.Curve([at[now], at[now]], [low, high], faint),
-                *(plot.Curve(at, end, faint) for end in band),
-                plot.Curve(at, values, colour),
-                plot.Points([at[now]], [values[now]], f"bold {secondary}", _NOW),
-            ]
-            y_axis = plot.Axis(low, high, _ticks(low, high))
-            self.query_one(f"#{name}", plot.Plot).show(
-                plot.Graph(tuple(marks), x_axis, y_axis, faint)
-            )
-        thousands = ", thousands" if max(known) >= _THOUSAND else ""
+        percents = [(p / 100, f"{p}") for p in range(70, 100, 5)]
+        x_axis = plot.Axis(at[0] - 0.005, at[-1] + 0.005, percents)
+        y_axis = plot.Axis(0.0, high, _ticks(high))
+        self.query_one(plot.Plot).show(plot.Graph(marks, x_axis, y_axis, faint))
         self.query_one("#of-reviews", Static).update(
-            Text.assemble((f"{found.preset}: reviews a day", "bold"), ", with 90 % of the draws")
+            Text.assemble((f"{found.preset}: reviews a day", "bold"), ", with 95 % ranges")
         )
-        self.query_one("#of-known", Static).update(
-            Text.assemble(("cards known at the end", "bold"), thousands)
-        )
-        self.query_one("#marks", Static).update(f"→ desired retention, %   {_NOW} today's")
 
 
-def _ticks(low: float, high: float) -> Sequence[tuple[float, str]]:
-    """Some even steps, with labels of three characters at most."""
-    unit = _THOUSAND if high >= _THOUSAND else 1
-    step = plot.even_step(max((high - low) / 6, unit / 10))
-    values = [step * k for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    places = 1 if step < unit and high < 10 * unit else 0
-    return [(value, f"{value / unit:.{places}f}") for value in values]
+def _ticks(high: float) -> Sequence[tuple[float, str]]:
+    """Some even steps from zero, with labels of three characters at most."""
+    in_thousands = high >= _THOUSAND
+    step = plot.even_step(max(high / 6, _THOUSAND if in_thousands else 0.1))
+    values = [step * k for k in range(math.floor(high / step) + 1)]
+    if in_thousands:
+        return [(value, f"{value / _THOUSAND:.0f}k") for value in values]
+    return [(value, f"{value:.{int(step < 1)}f}") for value in values]

@@ -1,4 +1,4 @@
-"""Boxes over a screen: help, questions, refusals, choices, a report, letters of the jump mode."""
+"""Boxes over a screen: help, questions, refusals, choices, a report."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.text import Text
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
-from textual.geometry import Offset
-from textual.screen import ModalScreen
-from textual.widget import Widget
 from textual.widgets import (
     Button,
     Checkbox,
     Input,
-    Label,
     OptionList,
     SelectionList,
     Static,
@@ -282,31 +278,6 @@ class ExportScreen(Dialog):
             self._asked = path
             return
         self.dismiss(Wanted(self._form, path, self.query_one(Checkbox).value))
-
-
-_LETTERS = "asdfghjklqwertyuiopzxcvbnm"
-
-
-class JumpScreen(ModalScreen[Any]):
-    """Dismissed with the widget whose letter was pressed, or None."""
-
-    BINDINGS: ClassVar[list[Any]] = [("escape", "dismiss(None)", "Close")]
-
-    def __init__(self, places: Sequence[tuple[Widget, Offset]]) -> None:
-        super().__init__()
-        self._targets = dict(zip(_LETTERS, (widget for widget, _ in places), strict=False))
-        self._offsets = [offset for _, offset in places]
-
-    def compose(self) -> ComposeResult:
-        for letter, offset in zip(self._targets, self._offsets, strict=False):
-            label = Label(letter)
-            label.styles.offset = (offset.x, offset.y)
-            yield label
-
-    def on_key(self, event: events.Key) -> None:
-        if event.key in self._targets:
-            event.stop()
-            self.dismiss(self._targets[event.key])
 
 
 def sentence_of(error: Exception) -> str:

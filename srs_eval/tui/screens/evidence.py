@@ -13,6 +13,7 @@ from srs_eval.tui.screens.answers import show_basis
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.widgets.evidence import evidence, parameters_to_paste
 from srs_eval.tui.widgets.facts import WidthDependent, stacked
+from srs_eval.tui.widgets.panes import paint
 
 
 class EvidenceScreen(AppScreen, actions="evidence"):
@@ -45,7 +46,9 @@ class EvidenceScreen(AppScreen, actions="evidence"):
         line = self.line()
         if line is None or not self.query("#box"):
             return
-        self.query_one("#box").border_title = line.title
+        by_name = line.question in (OF_PRESETS, CANT_TELL)
+        title = line.title if by_name else REGISTRY[line.question].title
+        self.query_one("#box").border_title = title
         parts: list[Text | WidthDependent] = []
         for answer in line.answers:
             about = REGISTRY[answer.question]
@@ -53,7 +56,7 @@ class EvidenceScreen(AppScreen, actions="evidence"):
                 parts.append(Text(about.title, "bold underline"))
             elif len(line.answers) > 1 and line.question != OF_PRESETS:
                 parts.append(Text(answer.subject, "bold underline"))
-            parts.append(evidence(answer))
+            parts.append(evidence(answer, paint(self.app)))
         self.query_one("#all", Static).update(stacked(parts))
         paste = self.query_one("#paste", Static)
         copied = next((each for each in line.answers if each.parameters), None)

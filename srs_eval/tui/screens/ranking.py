@@ -13,8 +13,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.widget import Widget
-from textual.widgets import DataTable, Input, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 
 from srs_eval.engine.ranking import ORDERS, REFERENCE
 from srs_eval.engine.run import ModelRun, Run, Stage
@@ -47,8 +46,6 @@ class _FilterInput(Input):
 
 class RunScreen(AppScreen, actions="run"):
     """Progress, ranking and results in one screen, during the run and after it."""
-
-    passed_over = "#more, #chart"
 
     def content(self) -> ComposeResult:
         with Horizontal():
@@ -249,12 +246,6 @@ class RunScreen(AppScreen, actions="run"):
         entry = self.query_one(_FilterInput)
         entry.remove_class("-closed")
         entry.focus()
-
-    def go_to(self, widget: Widget | None) -> None:
-        super().go_to(widget)
-        if isinstance(widget, CalibrationChart):  # its numbers can be gone through
-            widget.as_table = True
-            self.call_after_refresh(widget.query_one(DataTable).focus)
 
     def action_clear_filter(self) -> None:
         self.query_one(_FilterInput).value = ""

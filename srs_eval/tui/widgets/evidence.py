@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from rich.cells import cell_len, set_cell_size
@@ -10,8 +11,11 @@ from rich.text import Text
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.sentences import parameter_line, where_to_paste
 from srs_eval.advice.shown import sentences, tables
+from srs_eval.advice.shown.first_screen import first_screen
 from srs_eval.advice.tables import SHARES, Cell, Table, is_difference
+from srs_eval.advice.workload.estimate import Workload
 from srs_eval.report.formats import count, cut, difference, loss, percent
+from srs_eval.report.panes import drawn
 from srs_eval.stats.intervals import Interval
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns, stacked
 from srs_eval.tui.widgets.plot import DOTS, axis, common_scale, whisker
@@ -20,15 +24,24 @@ _LEAST, _MOST = 14, 48  # columns of a drawn interval
 _NAME = 24  # columns of a row's name where its interval is drawn below the table
 _WORDS = 24  # columns from which a cell is more than a figure or a name
 _FEWEST = 3  # columns of a table
+_FIRST = 3  # sentences below a chart; the others follow under "More"
 _MOST_BELOW = 10  # rows of a table whose intervals are drawn below it
 
 
-def evidence(answer: Finding) -> WidthDependent:
+def evidence(answer: Finding, paint: Mapping[str, str]) -> WidthDependent:
     """Everything there is to an answer but the parameters to paste, for whatever width.
 
-    These need the whole width of the window: a mouse selects what stands beside them, too.
+    These need the whole width of the window: a mouse selects what stands beside them, too. Costs
+    are drawn first, `paint`ed by level.
     """
     parts: list[Text | WidthDependent] = [Text(sentence + "\n") for sentence in sentences(answer)]
+    if isinstance(answer.evidence, Workload):
+        pane = first_screen([answer.evidence.glance]).panes[2]
+        bars = WidthDependent(
+            lambda width: Text("\n").join(drawn(pane, width, 99, paint, airy=False))
+        )
+        title = Text(pane.title.partition("? ")[2], "bold")
+        parts = [title, bars, Text(""), *parts[:_FIRST], Text("More", "bold"), *parts[_FIRST:]]
     for table in tables(answer):
         parts += [Text(table.heading, "bold"), drawn_table(table), Text("")]
     return stacked(parts)
@@ -161,7 +174,9 @@ def _cell(cell: Cell, column: str) -> str:
         case Interval():
             return loss(cell, 4)
         case float():
-            return percent(cell) if column in SHARES else f"{cell:.4f}"
+            if column in SHARES:
+                return percent(cell)
+            return f"{cell:,.0f}" if column == "minutes" else f"{cell:.4f}"
         case int():
             return count(cell)
     return cell

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -16,36 +16,44 @@ from textual.widget import Widget
 
 from srs_eval.advice.shown import first_screen
 from srs_eval.advice.tables import Pane
-from srs_eval.report.panes import drawn, in_a_line
+from srs_eval.report.panes import drawn, without_frame
 
 BELOW = 3  # lines under the panes, which keep their places while answers come
+_NOTHING: Mapping[int, int] = {}
+_NO_FRAME = 2  # lines of a pane that has none, at most
 _BESIDE = (96, 23)  # columns and lines from which panes stand beside each other
-_LEAST = {1: 4, 2: 6, 3: 6, 4: 5, 5: 5}  # lines of a pane in its frame
+_LEAST = {2: 6, 3: 6, 4: 5, 5: 5}  # lines of a pane in its frame
 _MOST = {1: 5, 2: 14, 3: 11, 4: 9, 5: 9}
 _ORDER = (2, 3, 5, 4)  # which pane gets its frame first
 _USED = ("foreground", "surface", "success", "warning", "primary")  # colours of the theme
 
 
-def heights(width: int, height: int, little: Collection[int] = ()) -> tuple[bool, dict[int, int]]:
-    """Whether panes stand side by side, and each one's lines; a pane of one line has no frame.
+def heights(
+    width: int, height: int, little: Mapping[int, int] = _NOTHING, act: int = 2
+) -> tuple[bool, dict[int, int]]:
+    """Whether panes stand side by side, and each one's lines; one or two of these have no frame.
 
-    Those with `little` to say get no more where panes are stacked.
+    Where panes are stacked those with `little` to say get the lines that takes, if there are any
+    to spare; what to do needs `act` lines.
     """
     left = height - BELOW
+    first = 2 + min(max(act, 2), 3)
     if width >= _BESIDE[0] and height >= _BESIDE[1]:
-        first = 5 if left > 28 else 4
         lower = min((9 * (left - first)) // 20, 13)
         upper = left - first - lower
         return True, {1: first, 2: upper, 3: upper, 4: lower, 5: lower}
-    found = {1: 4, **dict.fromkeys(_ORDER, 1)}
+    found = {1: first, **dict.fromkeys(_ORDER, 1)}
     left -= sum(found.values())
     for number in (each for each in _ORDER if each not in little):
         if left < _LEAST[number] - 1:
             break
         left -= _LEAST[number] - found[number]
         found[number] = _LEAST[number]
+    for number in (each for each in little if found[each] == 1 and left > 0):
+        found[number] = min(little[number], 2)
+        left -= found[number] - 1
     while left > 0:
-        framed = [n for n in (3, 2, 5, 4, 1) if 1 < found[n] < _MOST[n]]
+        framed = [n for n in (3, 2, 5, 4, 1) if _NO_FRAME < found[n] < _MOST[n]]
         for number in framed[:left]:
             found[number] += 1
         left -= len(framed) or left
@@ -97,10 +105,16 @@ class PaneBox(Widget, can_focus=True):
             self._entitle()
             self.refresh()
 
+    def little(self, width: int) -> int:
+        """The lines that it takes without a frame, if a sentence is all that it has to say."""
+        if not self.pane.items == (self.pane.short,) != (first_screen.WAITING,):
+            return 0
+        return len(without_frame(self.number, self.pane, width - 2, _NO_FRAME))
+
     def give(self, lines: int) -> None:
         """So many lines of the screen."""
         self.styles.height = lines
-        self.set_class(lines == 1, "-line")
+        self.set_class(lines <= _NO_FRAME, "-line")
         self._entitle()
 
     def _entitle(self) -> None:
@@ -110,9 +124,10 @@ class PaneBox(Widget, can_focus=True):
         width, height = self.size
         colours = paint(self.app)
         if self.has_class("-line"):
-            return Content.from_rich_text(in_a_line(self.number, self.pane, width, colours))
-        lines = drawn(self.pane, width, height, colours)
-        return Content.from_rich_text(Text("\n").join(lines[:height]))
+            lines = without_frame(self.number, self.pane, width, height, colours)
+        else:
+            lines = drawn(self.pane, width, height, colours)
+        return Content.from_rich_text(Text("\n").join(lines))
 
     def on_click(self, event: events.Click) -> None:
         self.post_message(self.Opened(self.number))

@@ -1,0 +1,73 @@
+"""How the five panes are laid out: what has no room is left out by words or by lines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from srs_eval.advice.shown.first_screen import first_screen
+from srs_eval.advice.tables import Line, Pane
+from srs_eval.report.panes import below, drawn, without_frame
+from srs_eval.tui.widgets.panes import PaneBox, heights
+from tests.tui.app_world import make_answers, make_app, on, text_of, until
+
+SAID = "one two, three; four · five six seven eight nine ten eleven twelve thirteen"
+LINE = Line(SAID, "look", "!")
+PANE = Pane("Anything wrong?", LINE, (LINE,), ())
+
+
+@pytest.mark.parametrize("width", range(30, 100, 3))
+def test_what_has_no_room_ends_after_a_word(width: int) -> None:
+    (shown,) = without_frame(5, PANE, width, 1)
+    lines = [shown, *drawn(PANE, width, 2)]
+    assert max(line.cell_len for line in lines) <= width
+    assert shown.plain.startswith("5 Anything wrong?  ! one")
+    for said in (
+        shown.plain.partition("! ")[2],
+        " ".join(line.plain.strip(" !") for line in lines[1:]),
+    ):
+        kept = said.removesuffix(" …")
+        assert SAID.startswith(kept)
+        assert said == SAID or SAID[len(kept)] in " ,;"
+
+
+def test_grey_lines_take_the_room_there_is() -> None:
+    screen = replace(first_screen(make_answers()), below=(Line("Where you stand."), LINE))
+    assert below(screen, 40, 2)[0] == " Where you stand."
+    assert below(screen, 40, 2)[1].endswith(" …")
+    assert " ".join(below(screen, 40, 9)).split()[3:] == SAID.split()
+
+
+def test_a_sentence_needs_no_frame_and_a_long_act_a_line_more() -> None:
+    assert heights(80, 22, {3: 1})[1] == {1: 4, 2: 7, 3: 1, 4: 1, 5: 6}
+    assert heights(80, 22, act=3)[1] == {1: 5, 2: 6, 3: 6, 4: 1, 5: 1}
+    assert heights(80, 22, {2: 1, 3: 2, 4: 1, 5: 2})[1] == {1: 5, 2: 1, 3: 2, 4: 1, 5: 2}
+    assert [len(without_frame(5, PANE, width, 2)) for width in (60, 110)] == [2, 1]
+
+
+async def test_at_the_least_size_keys_that_matter_stay(tmp_path: Path) -> None:
+    app = make_app(tmp_path, Path("collection.anki2"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        keys = text_of(app).splitlines()[-1]
+        assert all(
+            each in keys for each in ("Enter Why", "y Copy", "w Costs", "x Export", "q Quit")
+        )
+        box = app.screen.query_one("#pane-3", PaneBox)
+        assert box.has_class("-line") is bool(box.little(80))
+    app.session.shut_down()
+
+
+async def test_evidence_stands_below_its_question(tmp_path: Path) -> None:
+    app = make_app(tmp_path, Path("collection.anki2"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        for key, title in (("2", "Do I remember as much as I asked for?"), ("1", "Default")):
+            await pilot.press(key)
+            await until(pilot, on(app, "EvidenceScreen"))
+            assert app.screen.query_one("#box").border_title == title
+            await pilot.press("escape")
+            await until(pilot, on(app, "AnswersScreen"))
+    app.session.shut_down()
