@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, require
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import evaluate as engine_evaluate
@@ -66,6 +66,7 @@ class Results(Mapping[str, Result]):
         `group` counts the sets of reviews that models are ranked on (`groups`); the baseline has
         no place. Half-widths are those of 95 % intervals; differences are of log loss.
         """
+        require("pandas", "A frame")
         import pandas as pd
 
         rows = []
@@ -95,6 +96,7 @@ class Results(Mapping[str, Result]):
 
     def predictions(self) -> pandas.DataFrame:
         """One row for each evaluated review and configuration: review_th, fold, y and p."""
+        require("pandas", "A frame")
         import pandas as pd
 
         columns = ("review_th", "fold", "y", "p")
