@@ -194,10 +194,9 @@ class AnswersScreen(AppScreen, actions="answers"):
         self._show(next(untold, None))
 
     def action_costs(self) -> None:
-        """Of the preset that the third pane speaks of."""
         from srs_eval.tui.screens.costs import CostsScreen
 
-        self.app.push_screen(CostsScreen(self.overview.first_screen.panes[2].subject or None))
+        self.app.push_screen(CostsScreen())
 
     def action_copy(self) -> None:
         copied = self.overview.first_screen.copied

@@ -1,4 +1,4 @@
-"""What a desired retention costs a preset; better known the longer one waits."""
+"""What a desired retention costs; better known the longer one waits."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ _BEGINNING = "Your cards of today are reviewed day by day, at one desired retent
 
 
 class CostsScreen(AppScreen, actions="costs"):
-    """The cards of one preset, played forward day by day."""
+    """The cards there are, played forward day by day."""
 
-    def __init__(self, preset: str | None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.preset = preset
         self.found: Workload | None = None
         self._work: Background | None = None
 
@@ -53,7 +52,7 @@ class CostsScreen(AppScreen, actions="costs"):
         box.focus()
         box.border_subtitle = beginning()
 
-        coming, later = self.session.costs(self.preset), self.session.later
+        coming, later = self.session.costs(), self.session.later
         self._work = Background(
             lambda _: coming, partial(later, self._costed), partial(later, self._all_costed)
         ).start()
