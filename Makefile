@@ -3,18 +3,23 @@
 # make test-all   these, then the slow ones
 # make lint   style and types
 # make bench  speed against the reference packages and torch loops
+# make platforms   every system has wheels of all that is needed (asks the package index)
+# make dist   wheel, sdist and add-on, the first two built twice with the same bytes
+# make licences   of what an installation brings, as a table
+# make weight  what an installation by pip weighs, package by package: 700 MB at most
 #
 # Needs Python 3.11 or newer and make; everything else goes into .venv.
 
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
+PLAIN := .cache/plain
 # One more than two cores: tests of the app wait for what is drawn.
 WORKERS ?= 3
 # PyTorch for the processor alone is a tenth of the size. Empty: whatever pip chooses.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all lint bench dist platforms weight licences clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -38,8 +43,28 @@ lint: $(VENV)/installed-dev
 bench: $(VENV)/installed-dev $(PEERS)/installed
 	$(BIN)/python benchmarks/speed.py --peer-python $(PEERS)/bin/python $(BENCH_ARGS)
 
+platforms: $(VENV)/installed-dev
+	$(BIN)/python -m pip install --quiet -e '.[release]'
+	PATH="$(BIN):$$PATH" $(BIN)/python tools/platforms.py
+
+dist: $(VENV)/installed-dev
+	$(BIN)/python tools/build.py --out dist
+	$(BIN)/python addon/build.py --out dist
+
+weight: $(PLAIN)/installed
+	$(BIN)/python tools/installed.py $(PLAIN)/bin/python --most 700
+
+licences: $(PLAIN)/installed
+	@$(BIN)/python tools/installed.py $(PLAIN)/bin/python --licences
+
+$(PLAIN)/installed: pyproject.toml | $(BIN)/python
+	rm -rf $(PLAIN)
+	$(BIN)/python -m venv $(PLAIN)
+	$(PLAIN)/bin/python -m pip install --quiet .
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(PEERS) .cache
+	rm -rf $(VENV) $(PEERS) $(PLAIN) .cache
 
 $(BIN)/python $(PEERS)/bin/python:
 	@for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
@@ -60,7 +85,7 @@ endef
 # The files that decide what is installed; the stamp is newer when the work is done.
 $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
 	@$(call install-torch,$(BIN))
-	@echo "Installing srs-eval and what it needs into $(VENV): about 1.7 GB, a few minutes"
+	@echo "Installing srs-eval and what it needs into $(VENV): about 1.5 GB, a few minutes"
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[networks]'
 	@touch $@
 

@@ -25,7 +25,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import act_r, anki_sm2, dash, fsrs4, fsrs4dot5, hlr, sm2_trainable
+from srs_eval.models import act_r, anki_sm2, dash, fsrs4, hlr, sm2
 from srs_eval.models import logistic_regression as logistic
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.optimisers import quicksort_order
@@ -62,7 +62,7 @@ def run_loop(name: str, trials: Trials) -> Timed:
     """Five folds trained and predicted; KeyError where there is no such loop."""
     began = time.process_time()
     if name == "LogisticRegression":
-        features = torch.tensor(logistic.make_features(trials), dtype=torch.float)
+        features = torch.tensor(logistic._make_features(trials), dtype=torch.float)
         fold_of: Fold = partial(logistic_fold, features)
     else:
         loop = LOOPS[name]
@@ -199,7 +199,7 @@ def _windows(trials: Trials, decay: bool) -> list[Tensor]:
         ages = np.cumsum([*days[1:], now][::-1])[::-1]
         passed = np.array(ratings) > 1
         counts = np.zeros(8)
-        for k, (width, tau) in enumerate(zip(dash.WINDOWS, dash.TAU, strict=True)):
+        for k, (width, tau) in enumerate(zip(dash._WINDOWS, dash._TAU, strict=True)):
             share = np.exp(-ages / tau) if decay else np.ones_like(ages)
             within = ages <= width
             counts[2 * k] = np.sum(share[within])
@@ -349,25 +349,25 @@ def _same(start: Any) -> Callable[[Trials, IntArray], list[float]]:
 
 
 def _dash_start(trials: Trials, train: IntArray) -> list[float]:
-    return list(dash.START_SHORT if trials.protocol.short else dash.START)
+    return list(dash._START_SHORT if trials.protocol.short else dash.START)
 
 
 LOOPS = {
     "FSRSv4": Loop(
         _fsrs4(1.0, capped=False),
         _reviews,
-        lambda trials, train: fsrs4.fit_s0(trials, train, np.ones(len(train)), Context()),
-        list(fsrs4.RECURRENT.lower),
-        list(fsrs4.RECURRENT.upper),
+        lambda trials, train: fsrs4.fit_s0_v4(trials, train, np.ones(len(train)), Context()),
+        list(fsrs4.V4.lower),
+        list(fsrs4.V4.upper),
         frozen=4,
         trained_on=fsrs4.after_second_review,
     ),
     "FSRS-4.5": Loop(
         _fsrs4(0.5, capped=True),
         _reviews,
-        lambda trials, train: fsrs4dot5.fit_s0(trials, train, np.ones(len(train)), Context()),
-        list(fsrs4dot5.RECURRENT.lower),
-        list(fsrs4dot5.RECURRENT.upper),
+        lambda trials, train: fsrs4.fit_s0_v45(trials, train, np.ones(len(train)), Context()),
+        list(fsrs4.V45.lower),
+        list(fsrs4.V45.upper),
         decimals=6,
         frozen=4,
         trained_on=fsrs4.after_second_review,
@@ -387,23 +387,23 @@ LOOPS = {
     "DASH[MCM]": Loop(
         _dash,
         lambda trials: _windows(trials, decay=True),
-        _same(dash.START_MCM),
+        _same(dash._START_MCM),
         decimals=None,
     ),
     "DASH[ACT-R]": Loop(
         _dash_act_r,
         _ages,
-        _same(dash.START_ACT_R),
+        _same(dash._START_ACT_R),
         [0.001, 0.001, *[-NO_BOUND] * 3],
         [NO_BOUND] * 5,
     ),
-    "ACT-R": Loop(_act_r, _times, _same(act_r.START), act_r.LEAST.tolist(), act_r.MOST.tolist()),
+    "ACT-R": Loop(_act_r, _times, _same(act_r.START), act_r._LEAST.tolist(), act_r._MOST.tolist()),
     "SM2-trainable": Loop(
         _sm2(),
         _reviews,
-        _same(sm2_trainable.DEFAULT),
-        list(sm2_trainable.recurrent(S_MIN).lower),
-        list(sm2_trainable.recurrent(S_MIN).upper),
+        _same(sm2.DEFAULT),
+        list(sm2.recurrent(S_MIN).lower),
+        list(sm2.recurrent(S_MIN).upper),
     ),
     "Anki": Loop(
         _anki(),
@@ -420,24 +420,24 @@ def logistic_fold(features: Tensor, trials: Trials, train: IntArray, test: IntAr
     x = features[torch.tensor(train)]
     y = torch.tensor(trials.y[train], dtype=torch.float)
     weight = 0.1 + 0.9 * torch.linspace(0, 1, len(train)) ** 4
-    mean, std = (torch.tensor(a, dtype=torch.float) for a in (logistic.MEAN, logistic.STD))
+    mean, std = (torch.tensor(a, dtype=torch.float) for a in (logistic._MEAN, logistic._STD))
     residual = nn.Parameter(torch.zeros(len(mean)))
     optimizer = torch.optim.AdamW(
         [residual],
-        lr=logistic.RATE.default,
-        betas=(0.0, logistic.BETA),
-        weight_decay=logistic.DECAY.default,
+        lr=logistic._RATE.default,
+        betas=(0.0, logistic._BETA),
+        weight_decay=logistic._DECAY.default,
     )
-    batches = -(-len(train) // int(logistic.BATCH.default))
+    batches = -(-len(train) // int(logistic._BATCH.default))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
-        optimizer, T_max=batches * int(logistic.EPOCHS.default)
+        optimizer, T_max=batches * int(logistic._EPOCHS.default)
     )
     loss_of = nn.BCEWithLogitsLoss(reduction="none")
     generator = torch.Generator()
-    generator.manual_seed(logistic.SEED)
-    for _ in range(int(logistic.EPOCHS.default)):
+    generator.manual_seed(logistic._SEED)
+    for _ in range(int(logistic._EPOCHS.default)):
         for rows in torch.randperm(len(train), generator=generator).split(
-            int(logistic.BATCH.default)
+            int(logistic._BATCH.default)
         ):
             optimizer.zero_grad()
             z = x[rows] @ (residual * std + mean)

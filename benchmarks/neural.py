@@ -292,13 +292,13 @@ def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Conte
     values = torch.from_numpy(start.values.astype(np.float32))
     nn.utils.vector_to_parameters(values, network.parameters())
     columns = [trials.history_delta_t, trials.history_rating.astype(float)]
-    weights = recency(len(train), *gru_503.RECENCY)
+    weights = recency(len(train), *gru_503._RECENCY)
     shuffle = np.random.RandomState(2025).permutation(len(train))
     shuffle = shuffle[trials.sequence_length[train[shuffle]] <= trials.protocol.max_seq_len]
     days = trials.delta_t
     batches = batches_of(trials, train[shuffle], 8192, columns, days, weights[shuffle])
     optimizer = torch.optim.AdamW(
-        network.parameters(), lr=1.0, betas=gru_503.BETAS, weight_decay=gru_503.DECAY.default
+        network.parameters(), lr=1.0, betas=gru_503._BETAS, weight_decay=gru_503._DECAY.default
     )
     if start.adam_mean is not None and start.adam_square is not None:
         place = 0
@@ -313,15 +313,15 @@ def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Conte
             optimizer.state[parameter] = {"step": step, "exp_avg": mean, "exp_avg_sq": square}
     loss_of = nn.BCELoss(reduction="none")
     network.train()
-    for rate in gru_503.fine_tuning(context).rates.tolist():
+    for rate in gru_503._fine_tuning(context).rates.tolist():
         optimizer.param_groups[0]["lr"] = rate
         for sequences, lengths, delta_t, y, weight in batches:
             optimizer.zero_grad()
             loss = (loss_of(network(sequences, lengths, delta_t), y) * weight).mean()
             now = nn.utils.parameters_to_vector(network.parameters())
-            pull = gru_503.PULL.default * ((now - values) ** 2).sum()
-            (loss * len(y) ** gru_503.BATCH_EXPONENT + pull).backward()
-            nn.utils.clip_grad_norm_(network.parameters(), gru_503.LONGEST_GRADIENT)
+            pull = gru_503._PULL.default * ((now - values) ** 2).sum()
+            (loss * len(y) ** gru_503._BATCH_EXPONENT + pull).backward()
+            nn.utils.clip_grad_norm_(network.parameters(), gru_503._LONGEST_GRADIENT)
             optimizer.step()
     ones = np.ones(len(test))
     return predicted(network, batches_of(trials, test, 8192, columns, days, ones))

@@ -5,7 +5,8 @@
 Every real learner (golden 101, and the files of --real or of the environment variable
 SRS_EVAL_REAL) is predicted with a prior made from the other real ones; simulated learners with
 one made from all of them. A gain is the log loss of FSRS-6-recency minus the model's, with its
-95 % interval over days. --speed prints milliseconds of CPU for 10,000 evaluated reviews, features
+95 % interval over days. With weights of RWKV (SRS_EVAL_RWKV_WEIGHTS), STATE-FSRS-6+7+RWKV is one
+of the models. --speed prints milliseconds of CPU for 10,000 evaluated reviews, features
 and filters without FSRS's own fits, and what the 350 million of anki-revlogs-10k would take.
 """
 
@@ -25,8 +26,9 @@ from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.models import fsrs6, fsrs7
+from srs_eval.models import rwkv
 from srs_eval.models.state import (
+    BASES,
     STATE_1_RATE,
     Prior,
     base_logits,
@@ -38,12 +40,13 @@ from srs_eval.models.state import (
 from srs_eval.stats.intervals import mean_interval
 from srs_eval.training.compile import compiled
 from srs_eval.training.hyperparameters import Context
-from srs_eval.training.state_features import state_features, timeline
+from srs_eval.training.state_features import COUNT, state_features, timeline
 from tools.pretraining.state import prior_from, trials_of
 
 REAL_IN_GOLDEN = 101
 ALL_EVALUATED = 350e6  # evaluated reviews of anki-revlogs-10k
-COLUMNS = ("STATE-1", "no prior", "STATE-FSRS-6", "STATE-FSRS-6+7")
+MODELS = [name for name, bases in BASES.items() if rwkv not in bases or rwkv.found_weights()]
+COLUMNS = ("STATE-1", "no prior", *MODELS)
 
 
 class Learner:
@@ -52,7 +55,7 @@ class Learner:
     def __init__(self, name: str, trials: Trials, real: bool) -> None:
         self.name, self.trials, self.real = name, trials, real
         context = Context()
-        self.logits = [base_logits(trials, base, context) for base in (fsrs6, fsrs7)]
+        self.logits = [base_logits(trials, base, context) for base in BASES[MODELS[-1]]]
         self.features = features_of(trials, self.logits)
 
     def gain(self, p: FloatArray) -> FloatArray:
@@ -94,11 +97,11 @@ def gains(learners: list[Learner]) -> None:
         others = [each for each in people if each is not learner]
         predictions = [
             compiled(running_offset)(learner.logits[0], y, STATE_1_RATE),
-            trace(learner.features[:, :-1], y, without_prior()).p,
+            trace(learner.features[:, :COUNT].copy(), y, without_prior()).p,
         ]
-        for width in (-1, None):
+        for width in range(COUNT, COUNT + len(MODELS)):
             prior = made_from(others, width)
-            predictions.append(trace(learner.features[:, :width], y, prior).p)
+            predictions.append(trace(learner.features[:, :width].copy(), y, prior).p)
         day = trials.day[trials.test_index]
         intervals = [mean_interval(learner.gain(p), day) for p in predictions]
         print(
@@ -118,20 +121,20 @@ def gains(learners: list[Learner]) -> None:
                 print(f"{label:36}", *(f"{each:+9.4f}        " for each in figures))
 
 
-def made_from(people: list[Learner], width: int | None) -> Prior:
+def made_from(people: list[Learner], width: int) -> Prior:
     """The prior from these people; everybody's weights about FSRS's own for fewer than two."""
     if len(people) < 2:
-        return without_prior(people[0].features[:, :width].shape[1] if people else 0)
-    return prior_from([(each.features[:, :width], each.trials.y) for each in people])
+        return without_prior(width)
+    return prior_from([(each.features[:, :width].copy(), each.trials.y) for each in people])
 
 
 def speed(learners: list[Learner]) -> None:
     learner = max(learners, key=lambda each: len(each.trials))
     trials, z = learner.trials, learner.logits[0]
-    answers, features = timeline(trials), learner.features[:, :-1].copy()
+    answers, features = timeline(trials), learner.features[:, :COUNT].copy()
     prior = without_prior()
     steps = {
-        "features": lambda: compiled(state_features)(answers, z, len(trials)),
+        "features": lambda: compiled(state_features)(answers, z, np.zeros_like(features)),
         "filters and mixture": lambda: trace(features, trials.y, prior),
     }
     total = 0.0

@@ -59,7 +59,7 @@ from srs_eval.data.reviews import (
     Rows,
 )
 from srs_eval.data.trials import Fold
-from srs_eval.metrics import EPSILON
+from srs_eval.metrics import _EPSILON
 from srs_eval.stats.intervals import EQUIVALENT, Interval
 from tools.pretraining.population import draw
 from tools.simulated.memory import (
@@ -130,7 +130,7 @@ class Simulated:
 
     def expected_loss(self, p: FloatArray, index: IntArray) -> float:
         """Mean over the positions (k,) of what predictions (k,) lose on average."""
-        p, r = np.clip(p, EPSILON, 1 - EPSILON), self.recall[index]
+        p, r = np.clip(p, _EPSILON, 1 - _EPSILON), self.recall[index]
         return float(-(r * np.log(p) + (1 - r) * np.log1p(-p)).mean())
 
     def with_parameters(self, by_group: Sequence[Sequence[float]], index: IntArray) -> FloatArray:

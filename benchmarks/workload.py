@@ -284,6 +284,7 @@ def followed(memories: Sequence[Memory], learner: Studied) -> FloatArray:
         first=np.concatenate(([0], np.cumsum(np.bincount(number)))),
         rating=rows.rating[order].astype(float),
         days=days,
+        fraction=days,
         last_day=learner.deck.last_day[longest],
     )
     today = Today(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,8 +86,15 @@ def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> Review
 
     name = printable(path)
     if start.startswith(files.SQLITE_MAGIC[:15]) or (not start and _has_wal(real)):
+        from srs_eval.data.readers.predictions import beside_collection
+
         with files.private_copy(path) as (database, notes):
-            return _from_database(database, path, "Anki collection", days, notes)
+            log = _from_database(database, path, "Anki collection", days, notes)
+        assert log.entries is not None
+        given = beside_collection(path, log.entries)
+        told = (f"{name}: {each.about}." for name, each in given.items())
+        summary = replace(log.import_summary, notes=(*log.import_summary.notes, *told))
+        return replace(log, given=given, import_summary=summary)
     if not start:
         raise InputError(f"{name} is an empty file (0 bytes); choose another or export it again.")
     if start.startswith((package.ZIP_MAGIC, b"PK\x05\x06")):
@@ -197,6 +204,7 @@ def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
         rows=found.rows,
         day_grid=grid,
         predictions=found.predictions,
+        first_day=found.first_day,
     )
 
 

@@ -121,12 +121,11 @@ def run_batch(
             )
             place = stack.enter_context(opening) if todo.tasks else None
             yield todo.planned(fingerprint, place, others, there, engine)
-            start = time.monotonic()
             if place is not None:
                 user_tasks = _UserTasks(
                     place, happenings, dataset, configurations, context, makers, session
                 )
-                due = start + publish_seconds
+                due = time.monotonic() + publish_seconds
                 try:
                     for unit in user_tasks.units(others, there):
                         done = todo.store(unit)
@@ -139,7 +138,7 @@ def run_batch(
                     stack.close()
                     for unit in user_tasks.left_over():
                         todo.store(unit)
-            yield Ended(seconds=time.monotonic() - start, **todo.counts)
+            yield Ended(**todo.counts)
         finally:
             store.publish(everything=True)
 
@@ -190,9 +189,7 @@ class _Task:
     user: int
     names: list[str]
     place: Place
-    current: str | None = None  # the one that is being evaluated, as far as is known
-    loaded: bool = False  # as far as is known
-    alone: bool = False  # nothing else is worked on, for it may be what kills workers
+    again: bool = False  # a worker has died over it, or over more than it
 
 
 @dataclass
@@ -234,7 +231,7 @@ class _UserTasks:
                 continue
             future, message = happening
             if message is not DONE:
-                yield from self._heard(self.tasks[future], message)
+                yield from self._missing(self.tasks[future], [message])
                 continue
             task = self.tasks.pop(future)
             error = future.exception()
@@ -242,32 +239,21 @@ class _UserTasks:
                 yield from self._missing(task, future.result())
             elif isinstance(error, WorkersCannotStart) or not isinstance(error, Exception):
                 raise error
-            elif (
-                self.place.blames_bystanders
-                and isinstance(error, WorkerDied)
-                and (not task.alone or len(task.names) > 1)
-            ):
-                # First the whole user alone, then each of the configurations.
-                parts = [[name] for name in task.names] if task.alone else [task.names]
-                suspects += [_Task(task.user, names, task.place, alone=True) for names in parts]
-            else:
-                # Before the first configuration it died over the user's data: so would the next.
-                lost = [] if task.loaded else task.names
-                if task.current is not None:
-                    lost = [task.current]
-                rest = [name for name in task.names if name not in lost]
-                if rest:
-                    lanes[task.place].appendleft(_Task(task.user, rest, task.place))
+            elif task.again:
                 reason, detail = in_words(error)
-                for name in lost:
+                for name in task.names:
                     yield Unit(name, task.user, "failed", reason=reason, detail=detail)
+            else:  # what it was is found one by one; a death of another cause costs nothing
+                place = task.place
+                parts = (_Task(task.user, [name], place, again=True) for name in task.names)
+                (suspects if place.blames_bystanders else lanes[place]).extendleft(parts)
 
     def left_over(self) -> Iterator[Unit]:
         """After the executor's end: what tasks had finished and nobody had read."""
         while (happening := self.happenings.next(timeout=0)) is not None:
             future, message = happening
             if message is not DONE:
-                yield from self._heard(self.tasks[future], message)
+                yield from self._missing(self.tasks[future], [message])
             elif not future.cancelled() and future.exception() is None:
                 yield from self._missing(self.tasks[future], future.result())
 
@@ -289,18 +275,10 @@ class _UserTasks:
         )
         self.tasks[future] = task
 
-    def _heard(self, task: _Task, message: str | Unit) -> Iterator[Unit]:
-        task.loaded = True
-        if isinstance(message, Unit):
-            yield from self._missing(task, [message])
-        else:
-            task.current = message
-
     def _missing(self, task: _Task, units: Sequence[Unit]) -> Iterator[Unit]:
         for unit in units:
             if unit.configuration in task.names:
                 task.names.remove(unit.configuration)
-                task.current = None
                 yield unit
 
 
@@ -316,7 +294,7 @@ def _evaluate_user(
 
     Configurations that share a preparation come one after the other, and what they share goes
     before the next is made: that halves the memory that the largest users take. On its way it
-    sends the name of each configuration that it begins with, and each unit.
+    sends each unit.
     """
     try:
         session = make_session(load_possible(_dataset(folder), user))
@@ -332,7 +310,6 @@ def _evaluate_user(
     for preparation in dict.fromkeys(preparations):
         for configuration, its in zip(configurations, preparations, strict=True):
             if its == preparation:
-                send(configuration.name)
                 own = replace(context, user=user)
                 units.append(_evaluate_unit(session, configuration, user, own, keep))
                 send(units[-1])

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 
-EPSILON = float(np.finfo(np.float64).eps)
+_EPSILON = float(np.finfo(np.float64).eps)
 """Log loss keeps probabilities this far from 0 and 1, as scikit-learn does."""
 
 
@@ -53,14 +53,14 @@ def ascending(p: FloatArray) -> IntArray:
 
 
 def log_losses(y: FloatArray, p: FloatArray) -> FloatArray:
-    """Negative log likelihood in nats of each review (n,); p is clipped at EPSILON."""
+    """Negative log likelihood in nats of each review (n,); p is clipped at _EPSILON."""
     likelihood = np.where(y == 1, p, 1 - p)
-    loss: FloatArray = -np.log(np.clip(likelihood, EPSILON, 1 - EPSILON))
+    loss: FloatArray = -np.log(np.clip(likelihood, _EPSILON, 1 - _EPSILON))
     return loss
 
 
 def log_loss(y: ArrayLike, p: ArrayLike) -> float:
-    """Mean negative log likelihood in nats; p is clipped at EPSILON (scikit-learn)."""
+    """Mean negative log likelihood in nats; p is clipped at _EPSILON (scikit-learn)."""
     return float(log_losses(*checked_pair(y, p)).mean())
 
 

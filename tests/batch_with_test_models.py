@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -25,6 +26,15 @@ def _killed(trials: Trials, parameters: object, index: IntArray, context: Contex
     if MISBEHAVES and context.user == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     return np.full(len(index), 0.8)
+
+
+def _once(trials: Trials, parameters: object, index: IntArray, context: Context) -> FloatArray:
+    """The first worker that comes to user 2 is killed."""
+    if MISBEHAVES and context.user == 2:
+        with suppress(FileExistsError):
+            os.close(os.open(Path(os.environ["TEST_MEETING"]) / "killed", os.O_CREAT | os.O_EXCL))
+            os.kill(os.getpid(), signal.SIGKILL)
+    return np.full(len(index), 0.9)
 
 
 def _raising(trials: Trials, parameters: object, index: IntArray, context: Context) -> FloatArray:
@@ -89,6 +99,7 @@ def _no_answer(*_: object, **__: object) -> NoReturn:
 
 for _name, _predict in {
     "KILLED": _killed,
+    "ONCE": _once,
     "RAISING": _raising,
     "STUCK": _stuck,
     "HUNGRY": _hungry,

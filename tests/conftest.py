@@ -7,6 +7,7 @@ and the simulated learners still exercise the whole way. Where they are present,
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import tempfile
@@ -26,8 +27,11 @@ from tools.simulated import (
 
 # Compiling and lazy imports make a first example slow; how slow is nothing to fail on. The same
 # examples each time: what fails, fails for everybody.
-hypothesis.settings.register_profile("srs-eval", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("srs-eval", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("srs-eval")
+
+# Looking for garbage among all that a test process imports takes a twentieth of its time.
+gc.set_threshold(50_000, 20, 50)
 
 PATIENCE = 300.0
 """Seconds that a test waits for what must come; a busy machine takes its time."""

@@ -176,12 +176,13 @@ def test_a_second_run_does_only_what_failed(
 
 
 @needs_proc
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_kill_9_at_any_moment_loses_nothing(
-    dataset: Path, undisturbed: Path, tmp_path: Path
+    times: int, dataset: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     chance = random.Random(7)
     kills = 0
-    for _ in range(2):
+    for _ in range(times):
         process = subprocess.Popen(
             command(dataset, tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -290,6 +291,38 @@ def test_a_dying_worker_is_recorded(dataset: Path, tmp_path: Path) -> None:
     assert list(lines(tmp_path / "result" / "AVG.jsonl")) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("engine", ["local", pytest.param("dask-local", marks=pytest.mark.slow)])
+def test_what_a_worker_was_killed_over_is_tried_again(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    if engine != "local":
+        pytest.importorskip("distributed")
+    monkeypatch.setenv("TEST_MEETING", str(tmp_path))
+    more, out = ("--users", "1-3", "--engine", engine), tmp_path / "out"
+    done = run(dataset, out, *more, models="AVG,ONCE", misbehave=True)
+    assert (tmp_path / "killed").exists()
+    assert done.returncode == 0, done.stderr
+    assert list(lines(out / "result" / "ONCE.jsonl")) == [1, 2, 3]
+    assert list(lines(out / "result" / "AVG.jsonl")) == [1, 2, 3]
+    assert not list(out.glob("failed/*"))
+
+
+def test_a_worker_that_dies_in_an_audit_is_said_in_a_sentence(
+    dataset: Path, tmp_path: Path
+) -> None:
+    audit = ["audit", str(dataset), "--models", "AVG,KILLED", "--users", "1-3", "--jobs", "2"]
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), *audit, "--out", str(tmp_path / "audit")],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env={**os.environ, "TEST_MISBEHAVE": "1"},
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "1 fit: KILLED: the worker process was killed (signal 9)" in done.stdout
+
+
 def test_a_raising_model_is_recorded_and_tried_again(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,7 +341,10 @@ def test_a_raising_model_is_recorded_and_tried_again(
                 patched.setitem(all_models(), "AVG", replace(average, online=raising))
             return here(dataset, tmp_path, "--users", "1-4", *more, models="AVG,90%")
 
-    assert batch(raises=True).returncode == 1
+    done = batch(raises=True)
+    assert done.returncode == 1
+    assert "failed: 1 x ValueError: no such memory" in done.stderr
+    assert "average" in done.stdout  # the others are told as ever
     raised = lines(tmp_path / "failed" / "AVG.jsonl")
     assert list(raised) == [3]
     assert raised[3]["reason"] == "ValueError: no such memory"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from typing import Literal
 
@@ -83,6 +83,9 @@ def dates(log: ReviewLog, protocol: Protocol) -> Callable[[int], str]:
     """The date of a day number, or "day 12" where the source has none."""
     selection = select_rows(log, protocol.rows)
     rows = selection.rows
+    if log.first_day is not None:
+        first_day = date.fromisoformat(log.first_day)
+        return lambda day: (first_day + timedelta(day)).isoformat()
     if log.entries is None or rows.time_of_day_s is None or not len(rows):
         return lambda day: f"day {day + 1}"
     began = int(log.entries.time_ms[selection.entry_index[0]]) // 1000 - int(rows.time_of_day_s[0])
@@ -348,7 +351,11 @@ def _part(learner: Learner, name: str, index: IntArray, p: FloatArray) -> Part:
 
 def _parts(learner: Learner, mine: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
     """All reviews of a preset, young and mature ones, and those of each of the last months."""
-    mature = learner.trials.elapsed_days >= _MATURE_DAYS
+    assert learner.log.entries is not None
+    interval = learner.trials.elapsed_days
+    if learner.log.entries.interval is not None:  # as scheduled, which is Anki's meaning
+        interval = learner.log.entries.interval[learner.source_place]
+    mature = interval >= _MATURE_DAYS
     parts = {"all": mine, "young cards": mine & ~mature, "mature cards": mine & mature}
     month = months_of(learner.time_s)
     latest = np.unique(month[mine]).tolist()[-_MONTHS_SHOWN:]

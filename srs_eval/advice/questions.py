@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from srs_eval.advice.buttons import am_i_misusing_hard, what_buttons_show, which_steps
 from srs_eval.advice.candidates import (
     WHOLE,
@@ -40,23 +42,19 @@ from srs_eval.advice.parameters import (
     which_numbers_are_noise,
 )
 from srs_eval.advice.population import where_do_i_stand
-from srs_eval.advice.predictions import (
-    Predictions,
-    brought_along,
-    held_out_of,
-    read_predictions,
-    which_predicts_best,
-)
+from srs_eval.advice.predictions import brought_along, given_to, which_predicts_best
 from srs_eval.advice.split import split_or_merge
 from srs_eval.advice.workload.estimate import COSTS, at_a_glance
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
+from srs_eval.engine.shared import with_file
+from srs_eval.models.configurations import meant_by
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import EQUIVALENT
 from srs_eval.training.hyperparameters import Context
 
 if TYPE_CHECKING:
-    from srs_eval.data.reviews import FloatArray, ReviewLog
+    from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.session import Result
 
 MODELS = "models"  # the question of `compare` that can be asked where presets are not known
@@ -75,7 +73,6 @@ class Asked:
     context: Context | None = None
     equivalence: float = EQUIVALENT  # differences in log loss within it count as none
     lines: Mapping[str, Sequence[float]] | None = None  # parameters of one's own, by name
-    predictions: Mapping[str, Predictions] | None = None  # others', by model
     most_presets: int | None = None  # that are asked about, those with the most reviews
 
     @cached_property
@@ -106,12 +103,21 @@ class Asked:
             return replace(finding, missing=self.over_all.dated(lacks, finding.subject))
         return finding
 
-    def given(self, learner: Learner) -> dict[str, FloatArray]:
-        """Others' probabilities for the held-out reviews, by name."""
-        files = (self.predictions or {}).items()
-        return brought_along(learner) | {
-            model: held_out_of(learner, model, found) for model, found in files
-        }
+    def refuse_lost(self, learner: Learner) -> bool:
+        """Whether a file's predictions, if there is one, cover all held-out reviews.
+
+        Raises InputError where they cover none.
+        """
+        found, everything = given_to(learner), len(learner.trials.test_index)
+        of_file = [name for name in self.log.given if not meant_by(name)]
+        for name in of_file:
+            if name not in found:
+                raise InputError(
+                    f'The predictions of "{name}" cover 0 of the {everything:,} held-out reviews '
+                    f"(--rows {learner.trials.protocol.rows}, five folds), or of those that other "
+                    "predictions cover."
+                )
+        return all(np.isfinite(found[name]).all() for name in of_file)
 
     def _costs(self) -> Iterator[Finding]:
         with contextlib.suppress(InputError):  # nobody knows how the cards are scheduled
@@ -131,14 +137,16 @@ class Asked:
             yield is_anything_wrong(self.log, None)
 
     def _parameters(self) -> Iterator[Finding]:
-        given = self.given(self.over_all)
+        learner = self.over_all
+        whole = {name: p for name, p in given_to(learner).items() if np.isfinite(p).all()}
+        given = brought_along(learner) | whole
         yield from what_is_left_out(self.log)
         yield from are_my_parameters_good(
-            self.over_all, self.presets, self.lines or {}, given, self.equivalence
+            learner, self.presets, self.lines or {}, given, self.equivalence
         )
 
     def _models(self) -> Iterator[Finding]:
-        given = self.given(self.whole)
+        given = brought_along(self.whole) | given_to(self.whole)
         yield which_predicts_best(self.whole, self.lines or {}, given, self.equivalence)
 
 
@@ -268,24 +276,26 @@ def answering(
 
     `log` may be narrowed to some decks or presets first. `parameters` are lists of one's own,
     by name, 17, 19 or 21 values each; `predictions` a file with others' predictions
-    (`srs_eval.advice.predictions`). Differences in log loss within `equivalence` count as
+    (`srs_eval.data.readers.predictions`); where these lack reviews, MODELS is answered, too, on
+    those that all have. Differences in log loss within `equivalence` count as
     none. Raises, before the first answer, NotEnoughData for too few reviews and InputError for
     an unknown question and for one that needs presets where there are none.
     """
     every = (*QUESTIONS, MODELS, STANDING, WRONG)
-    wanted = set(questions_for(log) if questions is None else questions)
+    log = with_file(log, predictions)
+    wanted = set(questions_for(log, context) if questions is None else questions)
     for question in sorted(wanted.difference(every)):
         raise InputError(f'There is no question "{question}": choose among {", ".join(every)}.')
     of_presets = wanted - NEEDS_NO_PRESETS
     if of_presets - {OF_PRESETS}:
         refuse_without_presets(log)
     lines = {name: as_anki_runs(values) for name, values in (parameters or {}).items()}
-    files = read_predictions(predictions) if predictions else {}
-    asked = Asked(log, context, equivalence, lines, files)
-    if MODELS in wanted:
-        asked.given(asked.whole)
+    asked = Asked(log, context, equivalence, lines)
     if of_presets:
-        asked.given(asked.over_all)
+        whole = asked.refuse_lost(asked.over_all)
+        wanted |= set() if whole else {MODELS}
+    if MODELS in wanted:
+        asked.refuse_lost(asked.whole)
 
     def answers() -> Iterator[Finding]:
         if of_presets and OF_PRESETS not in wanted:
@@ -297,9 +307,16 @@ def answering(
     return answers()
 
 
-def questions_for(log: ReviewLog) -> tuple[str, ...]:
-    """What is answered unless a person asks for something else."""
-    return (*(QUESTIONS if evaluated_by_preset(log) else (OF_PRESETS, MODELS)), WRONG)
+def questions_for(log: ReviewLog, context: Context | None = None) -> tuple[str, ...]:
+    """What is answered unless a person asks for something else.
+
+    MODELS where presets are not known, and where there is more to compare than FSRS: others'
+    predictions, or weights of RWKV that are named.
+    """
+    usual = QUESTIONS if evaluated_by_preset(log) else (OF_PRESETS, MODELS)
+    more = [each for each in log.given.values() if not each.is_empty]
+    models = (MODELS,) if more or (context and context.weights) else ()
+    return tuple(dict.fromkeys((*usual, *models, WRONG)))
 
 
 def compare(log: ReviewLog, **options: Any) -> list[Finding]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -173,7 +172,7 @@ def run_audit(
         if progress.plan is not None and not progress.plan.units:
             yield progress.plan
         _write_results(out, setup, tries)
-        yield progress.ended()
+        yield Ended(**progress.counts)
         yield _audit(out, tries, trials)
 
 
@@ -185,9 +184,8 @@ class _Progress:
         self._tries = tries
         fits = sum(tries.fits(name, trials) for name in tries.configurations)
         self._total = len(tries.users) * fits
-        self._begun = time.monotonic()
         self._passed = 0  # fits made, now or before
-        self._counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
+        self.counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
 
     def of(self, event: BatchEvent) -> Iterator[BatchEvent]:
         """What an event of a batch is in the audit."""
@@ -213,13 +211,10 @@ class _Progress:
                     yield self.plan
             case UnitDone(unit=unit):
                 self._passed += 1
-                self._counts[unit.status] += 1
+                self.counts[unit.status] += 1
                 unit = replace(unit, configuration=unit.configuration.partition("@")[0])
                 share = min(self._passed / self._total, 1.0)
-                yield UnitDone(unit, sum(self._counts.values()), share)
-
-    def ended(self) -> Ended:
-        return Ended(seconds=time.monotonic() - self._begun, **self._counts)
+                yield UnitDone(unit, sum(self.counts.values()), share)
 
 
 @contextmanager
@@ -268,7 +263,6 @@ def _found(tries: Tries, name: str) -> tuple[Found, ...]:
                     hyperparameters=best,
                     log_loss=round(loss, 6) if usable else None,
                     published_log_loss=round(search.tried[0][1], 6) if usable else None,
-                    limits_moved=search.beyond,
                     on_edge=search.on_edge,
                 )
             )

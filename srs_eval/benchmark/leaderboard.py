@@ -16,7 +16,8 @@ import numpy as np
 from srs_eval.benchmark.result_files import ResultFile
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.engine.ranking import apart, evaluated_alike, placed
+from srs_eval.engine.ranking import apart, placed
+from srs_eval.engine.shared import evaluated_alike
 from srs_eval.metrics import better
 from srs_eval.stats.users import (
     FEWEST_USERS,

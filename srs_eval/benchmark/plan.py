@@ -15,14 +15,14 @@ import platform
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from srs_eval.benchmark.setup import environment
 from srs_eval.benchmark.store import ResultStore, Status, Unit
-from srs_eval.data.datasets import TABLES, Dataset, rows_in
+from srs_eval.data.datasets import TABLES, Dataset
 from srs_eval.data.errors import InputError, require
 from srs_eval.engine.session import seconds_to_compile
 from srs_eval.engine.workers import WorkerDied, WorkerPool, WorkersCannotStart
@@ -38,12 +38,12 @@ _ON_THIS_MACHINE = ("local", "dask-local")  # engines whose workers share its co
 _AHEAD = 1_000
 """Tasks that wait on a cluster of unknown size, so that it knows what there is to do."""
 _SECONDS_TO_CONNECT = 20
+_REVIEWS_A_BYTE = {"parquet": 0.1, "csv": 0.03}  # about, of a file
 _UNIT_SECONDS = 0.005  # of preparation and metrics, whatever the model
 
 START_SECONDS = 1.5  # of a worker
 
 Tasks = list[tuple[int, tuple[str, ...]]]  # user, names of configurations
-_Expected = Callable[[int, Sequence[str]], float]  # seconds of such a task
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,6 @@ class Ended:
     done: int
     failed: int
     skipped: int
-    seconds: float
 
 
 BatchEvent = Planned | UnitDone | Ended
@@ -102,26 +101,6 @@ def _size(path: Path) -> int:
         return -1  # a broken link is told when its turn comes
 
 
-def _expectations(
-    dataset: Dataset, sizes: Mapping[int, int], configurations: Sequence[Configuration]
-) -> _Expected:
-    """A guess of the seconds that configurations take on a user, from the size of the file."""
-    by_name = {each.name: each for each in configurations}
-    rows = size = 0
-    by_size = sorted(sizes, key=lambda user: (sizes[user], user))
-    for user in by_size[len(by_size) // 2 :][: 8 * 64 : 64] + by_size[-1:]:
-        with suppress(InputError):  # a damaged file is told when its turn comes
-            rows += sum(map(rows_in, dataset.parts("revlogs", user)))
-            size += sizes[user]
-    rows_per_byte = rows / size if size else 0.1
-
-    def expected(user: int, names: Sequence[str]) -> float:
-        reviews = sizes.get(user, 0) * rows_per_byte
-        return sum(_UNIT_SECONDS + by_name[name].expected_seconds(reviews) for name in names)
-
-    return expected
-
-
 class ToDo:
     """The units that are missing in a store, and how far they have come."""
 
@@ -135,13 +114,12 @@ class ToDo:
         kinds: Collection[str],
     ) -> None:
         """`sizes` are those of `survey`, `kinds` of the files to keep of a unit."""
-        self._store, self._configurations = store, configurations
-        self._expected = _expectations(dataset, sizes, configurations)
+        self._store, self._configurations = store, {each.name: each for each in configurations}
+        self._sizes, self._reviews_a_byte = sizes, _REVIEWS_A_BYTE[dataset.layout]
         self._done_with_less: set[tuple[str, int]] = set()  # without all files of these kinds
         self.before: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
         missing: dict[int, list[str]] = {}
-        for configuration in configurations:
-            name = configuration.name
+        for name in self._configurations:
             statuses = store.statuses(name)
             for user in users[name] if isinstance(users, Mapping) else users:
                 missing.setdefault(user, [])
@@ -182,7 +160,7 @@ class ToDo:
         compiling = seconds = 0.0
         if place is not None:
             awaited = {name for _, names in self.tasks for name in names}
-            chosen = [each for each in self._configurations if each.name in awaited]
+            chosen = [each for name, each in self._configurations.items() if name in awaited]
             compiling = seconds_to_compile(chosen) if engine in _ON_THIS_MACHINE else 0.0
             seconds = self._seconds(others) / max(1, place.jobs)
             if place.for_device is not None:
@@ -190,7 +168,7 @@ class ToDo:
             seconds += START_SECONDS + compiling
         return Planned(
             users=self.users,
-            configurations=tuple(each.name for each in self._configurations),
+            configurations=tuple(self._configurations),
             data=data,
             units=self.units,
             present=self.before["done"],
@@ -201,6 +179,12 @@ class ToDo:
             compile_seconds=compiling,
             damaged=self._store.damaged,
         )
+
+    def _expected(self, user: int, names: Sequence[str]) -> float:
+        """A guess of the seconds that configurations take on a user, from the size of the file."""
+        reviews = self._sizes.get(user, 0) * self._reviews_a_byte
+        its = (self._configurations[name].expected_seconds(reviews) for name in names)
+        return sum(_UNIT_SECONDS + each for each in its)
 
     def _seconds(self, tasks: Tasks) -> float:
         """Of one worker."""

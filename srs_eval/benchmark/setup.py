@@ -23,7 +23,7 @@ from srs_eval.training.compile import program_digest
 from srs_eval.training.hyperparameters import Context, Value, setup_in_words
 
 SETUP = "setup.json"
-_LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
+_LIBRARIES = ("numpy", "numba", "scipy", "torch", "fsrs-rs-python", "ebisu")
 
 
 def make_setup(
@@ -222,7 +222,6 @@ class Found:
     hyperparameters: Mapping[str, int | Value]  # of the best set-up: what is not as published
     log_loss: float | None  # mean over these users of the held-out training rows
     published_log_loss: float | None  # the same of the published set-up
-    limits_moved: Mapping[str, tuple[str, ...]]  # "lower" or "higher", where it is beyond the first
     on_edge: tuple[str, ...]  # where more trials may find a better one
 
 

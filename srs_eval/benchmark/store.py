@@ -97,14 +97,13 @@ class ResultStore:
         self._open = ExitStack()  # what ends with it: the folder is held, journals are open
         try:
             with self._refusals_shown():
-                if fresh:
-                    self._refuse_another_setup()
-                self._refuse_others(setup)
+                stored = self._stored(fresh)
+                self._refuse_others(setup, stored)
                 (folder / JOURNAL).mkdir(parents=True, exist_ok=True)
                 refusal = f'Another batch is writing to "{folder}": wait for it.'
                 self._open.callback(hold(folder / JOURNAL, refusal))
                 if fresh:
-                    self._clear()
+                    self._clear(stored)
                 self._agree(setup)
         except BaseException:
             self.close()
@@ -160,7 +159,7 @@ class ResultStore:
         assert here is not None
         joined = with_setup_of(other, here)
         with self._refusals_shown():
-            self._refuse_others(joined)
+            self._refuse_others(joined, here)
             self._save_setup(joined)
         added = 0
         for configuration in _configurations_in(other):
@@ -233,15 +232,22 @@ class ResultStore:
             elif not path.exists() or path.read_bytes() != content:
                 write_atomically(path, content)
 
-    def _refuse_another_setup(self) -> None:
-        """Raises InputError where there is a setup.json that no batch has left."""
-        try:
-            read_setup(self.folder)
-        except InputError:
-            if not self.configurations():  # else it is a batch's, and damaged
-                raise _not_from_here(self.folder / SETUP) from None
+    def _stored(self, fresh: bool | None = False) -> dict[str, Any] | None:
+        """The set-up that is there; None where a damaged one is deleted for it is to be `fresh`.
 
-    def _refuse_others(self, setup: Mapping[str, Any]) -> None:
+        Raises InputError for another damaged one, and for one that no batch has left.
+        """
+        try:
+            return read_setup(self.folder)
+        except InputError as error:
+            if not self.configurations():
+                raise _not_from_here(self.folder / SETUP) from None
+            if fresh:
+                return None
+            remedy = f"choose another --out{self._or_fresh}"
+            raise InputError(f"{str(error).removesuffix('.')}: {remedy}.") from None
+
+    def _refuse_others(self, setup: Mapping[str, Any], stored: Mapping[str, Any] | None) -> None:
         """Raises InputError for a file that no batch has left and that would be written over.
 
         Files of a configuration are a batch's where its journal is.
@@ -249,19 +255,11 @@ class ResultStore:
         journals = self.configurations()
         wanted = {*setup["configurations"], *journals}
         others = {path for each in wanted for path in self._readable(each, self.names)}
-        others -= {path for each in journals for path in self._readable(each, *self._spellings())}
+        others -= {path for each in journals for path in self._readable(each, *_spellings(stored))}
         others |= {path for each in wanted.difference(journals) for path in self._kept_of(each)}
         for path in sorted(others):
             if os.path.lexists(path):
                 raise _not_from_here(path)
-
-    def _spellings(self) -> tuple[Names, ...]:
-        """The names that the files here have: of both years where no set-up says which."""
-        try:
-            stored = read_setup(self.folder)
-        except InputError:
-            stored = None
-        return NAMES if stored is None else (stored.get("names", "2025"),)
 
     def _readable(self, configuration: str, *names: Names) -> list[Path]:
         """The files of a configuration that people read, as they are called in some years."""
@@ -273,19 +271,15 @@ class ResultStore:
         patterns = (each.format(configuration=name, user="*") for each in _KEPT.values())
         return [path for pattern in patterns for path in self.folder.glob(pattern)]
 
-    def _clear(self) -> None:
+    def _clear(self, stored: Mapping[str, Any] | None) -> None:
         for configuration in self.configurations():
-            readable = self._readable(configuration, *self._spellings())
+            readable = self._readable(configuration, *_spellings(stored))
             journal = _journal(self.folder, configuration)
             _delete([*readable, *self._kept_of(configuration), journal])
         _delete([self.folder / SETUP])
 
     def _agree(self, setup: Mapping[str, Any]) -> None:
-        try:
-            stored = read_setup(self.folder)
-        except InputError as error:
-            remedy = f"choose another --out{self._or_fresh}"
-            raise InputError(f"{str(error).removesuffix('.')}: {remedy}.") from None
+        stored = self._stored()
         if stored is None:
             if self.configurations():
                 raise InputError(
@@ -310,6 +304,11 @@ class ResultStore:
 
     def _save_setup(self, setup: Mapping[str, Any]) -> None:
         write_atomically(self.folder / SETUP, as_json(setup))
+
+
+def _spellings(stored: Mapping[str, Any] | None) -> tuple[Names, ...]:
+    """The names that a folder's files have: of both years where no set-up says which."""
+    return NAMES if stored is None else (stored.get("names", "2025"),)
 
 
 def _delete(paths: Iterable[Path]) -> None:

@@ -91,17 +91,6 @@ class _Search:
             self._size *= _SHRINKS
 
     @property
-    def beyond(self) -> dict[str, tuple[str, ...]]:
-        """Where the best one is beyond the first box: "lower" or "higher", by name."""
-        best = self.best[0]
-        moved = {each: self._log(each, best) - self._log(each, {}) for each in self._numbers}
-        return {
-            each.name: ("higher" if by > 0 else "lower",)
-            for each, by in moved.items()
-            if abs(by) > math.log(each.spread)
-        }
-
-    @property
     def on_edge(self) -> tuple[str, ...]:
         """What the best one has near an end of all that was tried: a better one may lie beyond."""
         found = []

@@ -6,25 +6,18 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from srs_eval.cli.options import (
     FINE,
     SOME_FAILED,
     Evaluation,
     Flags,
-    JsonOption,
-    ModelsOption,
     Outputs,
-    RowsOption,
     Running,
     Source,
     check_targets,
     json_and_console,
-    names_of,
-    one_of,
-    option,
-    output_option,
     write,
 )
 from srs_eval.cli.research import refuse_rows_of_anki, say_tuned_on_user
@@ -67,10 +60,9 @@ def run(running: Running) -> int:
 
     source = running.source
     flags = running.flags.set_up_by(running.setup, running.models)
-    year = names_of(running.names)
     flags.resolve(running.models)  # refused before the file is read
-    check_targets([source.path], running.json, running.csv)
-    log = source.load()
+    check_targets([source.path, running.predictions], running.json, running.csv)
+    log = running.load()
     flags = _as_the_log_allows(flags, log)
     configurations = flags.resolve(running.models)
     say_tuned_on_user(flags.ledger, source, log)
@@ -79,11 +71,11 @@ def run(running: Running) -> int:
         asked = Asked(log, running.context, running.equivalence)
         show_panes(log, _first(asked), console)
     found, interrupted = _evaluate(log, configurations, flags, running)
-    document = run_document(log, found, flags.protocol, **source.narrowed_to, names=year)
+    document = run_document(log, found, flags.protocol, **source.narrowed_to, names=running.names)
     if running.json is not None:
         write(running.json, to_json(document))
     if running.csv is not None:
-        write(running.csv, run_csv(document, configurations, year))
+        write(running.csv, run_csv(document, configurations, running.names))
     if "-" in (running.json, running.csv):
         show_missing(found)
     else:
@@ -96,11 +88,7 @@ def run(running: Running) -> int:
 def export(
     evaluation: Evaluation,
     outputs: Outputs,
-    anonymous: bool = output_option(
-        False,
-        "Number decks and presets instead of naming them, and do not name the file.",
-        "--anonymous",
-    ),
+    anonymous: bool = False,
 ) -> int:
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
     from srs_eval.advice.questions import REGISTRY
@@ -110,7 +98,7 @@ def export(
     source, flags = evaluation.source, evaluation.flags
     flags.resolve(evaluation.models)  # refused before the file is read
     outputs.check(source.path)
-    log = source.load()
+    log = evaluation.load()
     flags = _as_the_log_allows(flags, log)
     configurations = with_own(flags.resolve(evaluation.models), log, flags.protocol)
     run, interrupted = _evaluate(log, configurations, flags, evaluation)
@@ -131,7 +119,7 @@ def export(
     return SOME_FAILED if run.failed else FINE
 
 
-def inspect(source: Source, json: JsonOption = None) -> int:
+def inspect(source: Source, json: str | None = None) -> int:
     """Tell what a file holds and which of its entries count, and change nothing."""
     from srs_eval.report.inspection import inspect_log, render_inspection
 
@@ -145,24 +133,12 @@ def inspect(source: Source, json: JsonOption = None) -> int:
 def compare(
     source: Source,
     equivalence: float,
-    params: list[str] | None = option(
-        None,
-        "Parameters of your own to compare, 17, 19 or 21 numbers; may be repeated.",
-        metavar='"0.21, 1.29, ..."',
-    ),
-    predictions: Path | None = option(
-        None,
-        "Further candidates from a file: CSV or parquet with review_id (or card_id and "
-        "time_ms), p, model.",
-        metavar="FILE",
-    ),
-    question: str = option(
-        "all",
-        "Which to answer.",
-        metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|wrong|all",
-    ),
-    details: bool = output_option(False, "Print what the answers rest on.", "--details"),
-    json: JsonOption = None,
+    params: list[str] | None = None,
+    predictions: Path | None = None,
+    weights: Path | None = None,
+    question: str = "all",
+    details: bool = False,
+    json: str | None = None,
 ) -> int:
     """Should I change anything? What to do with each preset, and how sure that is.
 
@@ -178,30 +154,34 @@ def compare(
     from srs_eval.advice.population import FEWEST as STANDING_FEWEST
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
+    from srs_eval.engine.shared import with_file
     from srs_eval.report.export import to_json
-    from srs_eval.report.findings import rows_closing
+    from srs_eval.report.learner import rows_closing
+    from srs_eval.training.hyperparameters import Context, check_weights
 
     check_targets([source.path, predictions], json)
-    every = (*questions.QUESTIONS, questions.MODELS, questions.STANDING, questions.WRONG, "all")
-    asked = one_of("--question", question, every)
+    check_weights(weights)
     own = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
-    log = source.load()
-    wanted = questions.questions_for(log) if asked == "all" else (asked,)
+    log, context = with_file(source.load(), predictions), Context(weights=weights)
+    for each in log.given.values():
+        if each.is_empty:
+            say(f"{each.about}.")
+    wanted = questions.questions_for(log, context) if question == "all" else (question,)
     rows = questions.rows_of(log, wanted)
-    if asked == "all" and knows_presets(log) and not evaluated_by_preset(log):
+    if question == "all" and knows_presets(log) and not evaluated_by_preset(log):
         say(f"{too_few(log, NotEnoughData('Presets cannot be evaluated'))}.")
     try:
         coming = questions.answering(
-            log, questions=wanted, parameters=own, predictions=predictions, equivalence=equivalence
+            log, questions=wanted, parameters=own, equivalence=equivalence, context=context
         )
-        console, in_short = console_for(sys.stdout), asked == "all" and not details
+        console, in_short = console_for(sys.stdout), question == "all" and not details
         if json == "-" or in_short:
             with share_done("Answering"):
                 answers = list(coming)
         else:
             answers = print_answers(coming, console, rows_closing(rows, with_option=True))
     except NotEnoughData as error:
-        if asked == "all" and not details and json is None:
+        if question == "all" and not details and json is None:
             of_all = questions.Asked(log, equivalence=equivalence)
             show_panes(log, _first(of_all), console_for(sys.stdout))
         if not knows_presets(log) or not set(wanted) - questions.NEEDS_NO_PRESETS:
@@ -210,7 +190,7 @@ def compare(
     if not answers:
         raise NotEnoughData(f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on")
     if json != "-" and in_short:
-        _show_compared(questions.Asked(log, equivalence=equivalence), answers, console)
+        _show_compared(questions.Asked(log, context, equivalence), answers, console)
     if json is not None:
         write(json, to_json(documents(answers, rows)))
     return FINE
@@ -233,10 +213,12 @@ def _first(asked: Asked, known: Sequence[Finding] = ()) -> list[Finding]:
 
 def _show_compared(asked: Asked, answers: Sequence[Finding], console: Console) -> None:
     """What to do with each preset; without a terminal below the first screen's answers."""
+    from srs_eval.advice.questions import MODELS
     from srs_eval.advice.sentences import listed, parameter_line
+    from srs_eval.advice.shown import sentences
     from srs_eval.advice.shown.parameters import what_to_do
     from srs_eval.report.console import table_text
-    from srs_eval.report.findings import of_presets, presets_table
+    from srs_eval.report.learner import of_presets, presets_table
 
     if not console.is_terminal:
         show_panes(asked.log, _first(asked, answers), console)
@@ -249,6 +231,10 @@ def _show_compared(asked: Asked, answers: Sequence[Finding], console: Console) -
             by_line.setdefault(parameter_line(each.parameters), []).append(each.subject)
     for line, names in by_line.items():
         console.print(f"\n{listed(names)}: {line}", markup=False)
+    if asked.log.given or (asked.context and asked.context.weights):
+        found = (each for each in answers if each.question == MODELS)
+        for sentence in (sentence for each in found for sentence in sentences(each)):
+            console.print(f"\n{sentence}", markup=False)
     console.print("\nWhat that rests on: --details", style="dim")
 
 
@@ -265,26 +251,15 @@ def _of_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
 
 def workload(
     source: Source,
-    retention: str | None = option(
-        None,
-        "Desired retentions, 0.5 to 0.995; 0.70, 0.71 ... 0.99 if left out.",
-        metavar="0.8,0.85,0.9",
-    ),
-    days: int = option(365, "Number of days to simulate."),
-    new: int | None = option(None, "New cards a day; as many as of late if left out."),
-    after: int = option(0, "Begin after so many days without reviews.", metavar="DAYS"),
-    budget: float | None = option(None, "Minutes a day: how many days take more?", metavar="MIN"),
-    params: str | None = option(
-        None,
-        "Parameters in place of those in force, 17, 19 or 21 numbers.",
-        metavar='"0.21, 1.29, ..."',
-    ),
-    states: str = option(
-        "history",
-        "What you remember of each card now: from its history, or as Anki stored it.",
-        metavar="history|stored",
-    ),
-    json: JsonOption = None,
+    retention: str | None = None,
+    days: int = 365,
+    new: int | None = None,
+    after: int = 0,
+    budget: float | None = None,
+    params: str | None = None,
+    states: Literal["history", "stored"] = "history",
+    model: Literal["FSRS-6", "FSRS-7"] = "FSRS-6",
+    json: str | None = None,
 ) -> int:
     """What does a desired retention cost? Reviews and minutes a day, and how sure that is.
 
@@ -297,14 +272,14 @@ def workload(
     from srs_eval.advice.workload.estimate import workload as estimates
 
     check_targets([source.path], json)
-    one_of("--states", states, ("history", "stored"))
     question = Question(
         retentions=RETENTIONS if retention is None else _retentions(retention),
         days=days,
         new_a_day=new,
         budget=budget,
-        states="stored" if states == "stored" else "history",
+        states=states,
         after=after,
+        model=model,
     )
     parameters = None if params is None else parsed_parameters(params)
     found = None
@@ -324,24 +299,25 @@ def workload(
 
 
 def state(
-    source: Source, equivalence: float, rows: RowsOption = "benchmark", json: JsonOption = None
+    source: Source,
+    equivalence: float,
+    rows: Literal["benchmark", "anki"] = "benchmark",
+    json: str | None = None,
 ) -> int:
     """How much is your day? What your last answers say that your cards do not."""
     from srs_eval.advice.over_time import learner_state
     from srs_eval.advice.shown import state_document
     from srs_eval.data.protocol import Protocol
-    from srs_eval.report.findings import STATE_CLOSING
+    from srs_eval.report.learner import STATE_CLOSING
 
     check_targets([source.path], json)
-    one_of("--rows", rows, ("benchmark", "anki"))
-    protocol = Protocol(rows="anki" if rows == "anki" else "benchmark")
-    found = learner_state(source.load(), protocol, equivalence=equivalence)
+    found = learner_state(source.load(), Protocol(rows=rows), equivalence=equivalence)
     if console := json_and_console(json, state_document(found)):
         print_answers(found, console, STATE_CLOSING)
     return FINE
 
 
-def demo(running: Running, models: ModelsOption = "fast") -> int:
+def demo(running: Running, models: str = "fast") -> int:
     """Evaluate a simulated learner's collection."""
     from srs_eval.data.paths import DEMO_FILE
 
@@ -362,6 +338,7 @@ def _evaluate(
     from srs_eval.engine import evaluate as engine
     from srs_eval.engine.ranking import with_baselines
     from srs_eval.engine.run import Run
+    from srs_eval.engine.shared import with_given
     from srs_eval.models.configurations import untuned
 
     if log.rows is not None:
@@ -371,6 +348,7 @@ def _evaluate(
             f"{log.import_summary.path} says nothing of decks: "
             f"leave --partitions {flags.protocol.partitions} out."
         )
+    configurations = with_given(configurations, log, flags.protocol)
     asked = {each.name for each in configurations}
     held_against = flags.held_against(evaluation.reference)
     if held_against.name in {untuned(name) for name in asked} - asked:
@@ -456,6 +434,7 @@ def _open_app(running: Running) -> int:
         user=source.user,
         decks=source.deck or (),
         presets=source.preset or (),
+        predictions=running.predictions,
         context=running.context,
         use_cache=not running.no_cache,
         config=replace(load_config(), equivalence=running.equivalence),

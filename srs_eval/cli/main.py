@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,20 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from srs_eval.cli import folders, learner, research
+from srs_eval.cli import doctor, learner, research
 from srs_eval.cli.options import (
     BAD_INPUT,
     FINE,
     INTERRUPTED,
     SOME_FAILED,
-    JsonOption,
-    ModelFileOption,
     check_targets,
     command,
     json_and_console,
 )
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.paths import VERSION
 from srs_eval.report.console import model_stories, models_table, say, show
 
 if TYPE_CHECKING:
@@ -71,18 +69,19 @@ app = typer.Typer(
 app.command(hidden=True, name="open")(command(learner.open_or_run))
 for _command in (
     command(learner.run),
-    command(research.batch, keep=research.keep_options),
+    command(research.batch),
     command(learner.export),
     command(research.report, without=("short",)),
     command(research.audit, without=("png", "short")),
-    folders.results,
-    folders.dataset,
     command(learner.inspect),
     command(learner.compare),
     command(learner.workload),
     command(learner.state),
+    doctor.doctor,
 ):
     app.command()(_command)
+app.add_typer(research.results, name="results")
+app.add_typer(research.dataset, name="dataset")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -129,7 +128,7 @@ def _end_of(given: list[str]) -> int:
         message = getattr(error, "format_message", None)
         if message is None:
             raise
-        sentence = str(message()).rstrip(".")
+        sentence = str(message()).rstrip(".").replace("Value error, ", "")
         return _refuse(f"{sentence}. `srs-eval --help` lists what there is.")
 
 
@@ -183,7 +182,7 @@ def _refuse(sentence: str) -> int:
 
 def _show_version(asked: bool) -> None:
     if asked:
-        print(f"srs-eval {VERSION}")
+        print(doctor.about())
         raise typer.Exit
 
 
@@ -199,48 +198,10 @@ def _about(
     sweep_abandoned_copies()
 
 
-_CHANGES = "its prediction of review {review} changes with"
-_TWICE = "it predicts {expected:.4f} for review {review}, and {found:.4f}"
-_SENTENCES = {
-    "fails": "it fails: {what}",
-    "no probability": "{what}. Look for a division by 0, ln 0, or training steps that are too long",
-    "certain": "it predicts exactly {found:g}. Use np.clip(p, 0.0001, 0.9999) in predict",
-    "not trained": "it was not trained on 300 reviews: {what}. Look at what fit raises",
-    "own outcome": f"{_CHANGES} the outcome of this review. Look for y in predict, and for sums "
-    "that include the review itself",
-    "later outcome": f"{_CHANGES} outcomes of later reviews. Look for y in predict, and for means "
-    "over all trials",
-    "fit sees test": f"{_CHANGES} outcomes after the training part. Look for rows in fit that are "
-    "not in train",
-    "learns": f"{_CHANGES} answers to other cards since the training. A model that learns while it "
-    "is evaluated defines online instead of fit and predict",
-    "order": f"{_TWICE} if reviews come in another order or in two parts. Look for what predict "
-    "computes over all of index",
-    "repeats": f"{_TWICE} if it is trained again. Look for variables outside the functions, and "
-    "seed what is random with context.user",
-    "workers": f"{_TWICE} in another process. Look for variables that keep something, for hash() "
-    "and for the order of a set",
-    "writes": "it writes to arrays that it is given. Work on copies, as in trials.delta_t.copy()",
-    "few reviews": "it fails with {found:g} reviews: {what}. Let fit raise NotEnoughData there",
-    "one outcome": "it fails if all reviews have the grade {found:g}: {what}",
-    "hyperparameter": "the hyperparameter {what} does nothing: another value changes no "
-    "prediction. Look whether fit reads it from the context",
-    "default": "fit does not use the default that the hyperparameter {what} declares",
-    "gradient": "the gradient that {what} gets is wrong: for w[{parameter}] it is "
-    "{found:.4g}, and differences of the loss give {expected:.4g}",
-    "idle parameter": "training leaves w[{parameter}] at its default, although changing it "
-    "by a tenth lowers the training loss by {found:.4f}. Its gradient may be missing",
-    "not converged": "training stops early: changing w[{parameter}] by a tenth lowers the "
-    "training loss by {found:.4f}. Look at gradient, learning rate and number of epochs",
-    "worse than average": "its log loss on the training reviews is {found:.4f} after training, and "
-    "their average has {expected:.4f}. It has not converged, or the formula cannot fit them",
-}
-
-
 def _sentence_of(finding: Finding) -> str:
     """What is wrong, and where to look."""
-    words = _SENTENCES[finding.kind].format_map(vars(finding))
-    return f"{finding.configuration}: {words}."
+    said = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text("utf-8"))
+    return f"{finding.configuration}: {said[finding.kind].format_map(vars(finding))}."
 
 
 def _check_models(words: Sequence[str]) -> int:
@@ -296,16 +257,10 @@ def _meant(word: str) -> list[Model]:
     return [configuration.model for configuration in resolve(word)]
 
 
-@app.command()
 def models(
-    names: list[str] | None = typer.Argument(
-        None,
-        help="Models to describe; all are listed if left out. After `check`: models, or a "
-        "file of your own, to find mistakes in. `weights`: RWKV's files, and where they are.",
-        metavar="[check|weights] NAME|FILE",
-    ),
-    json: JsonOption = None,
-    model_file: ModelFileOption = None,
+    names: list[str] | None = None,
+    json: str | None = None,
+    model_file: list[Path] | None = None,
 ) -> int:
     """List every model, describe one, or check one: `srs-eval models check my_model.py`."""
     from srs_eval.models import load_model_file
@@ -335,6 +290,9 @@ def models(
     return FINE
 
 
+app.command()(command(models))
+
+
 @app.command()
 def config() -> int:
     """Print where your settings are read from, and the values in force."""
@@ -353,7 +311,8 @@ def config() -> int:
     return FINE
 
 
-app.command()(command(learner.demo, without=("source", "setup", "names", "no_cache")))
+_NOT_OF_DEMO = ("source", "predictions", "setup", "names", "no_cache")
+app.command()(command(learner.demo, without=_NOT_OF_DEMO))
 
 
 @contextmanager

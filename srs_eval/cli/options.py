@@ -6,14 +6,14 @@ A group is a function or a dataclass: its parameters are the options, its value 
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -32,41 +32,35 @@ if TYPE_CHECKING:
 
 FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
-_ROWS_PANEL = "Which reviews count"
-_RUN_PANEL = "How it runs"
-_OUTPUT_PANEL = "Output"
 
 
-def command(
-    function: Callable[..., Any], without: Sequence[str] = (), **others: Callable[..., Any]
-) -> Callable[..., Any]:
+def command(function: Callable[..., Any], without: Sequence[str] = ()) -> Callable[..., Any]:
     """A function as typer takes it: where a parameter is a group, with the group's options.
 
-    Groups go by the names of parameters, also in groups: those of `_GROUPS`, and `others`.
-    `without` names what of groups this command does not have. An option of the command itself
-    stands for the group's of its name, with another default.
+    Groups go by the names of parameters, also in groups (`_GROUPS`). `without` names what of groups
+    this command does not have. An option of the command itself stands for the group's of its name,
+    with another default.
     """
-    groups = {**_GROUPS, **others}
 
     def is_group(name: str, of: Callable[..., Any]) -> bool:
-        return name in groups and name not in without and groups[name] is not of
+        return name in _GROUPS and name not in without and _GROUPS[name] is not of
 
     def options_of(group: Callable[..., Any]) -> Iterator[inspect.Parameter]:
         for name, each in inspect.signature(group).parameters.items():
             if each.kind is inspect.Parameter.VAR_KEYWORD:
-                yield from _flags()
+                yield from (_option(flag, group) for flag in _flags())
             elif is_group(name, group):
-                yield from options_of(groups[name])
+                yield from options_of(_GROUPS[name])
             elif name not in without:
-                yield _evaluated(each, group)
+                yield _option(each, group)
 
     def made(group: Callable[..., Any], values: Mapping[str, Any]) -> Any:
         given: dict[str, Any] = {}
         for name, each in inspect.signature(group).parameters.items():
             if each.kind is inspect.Parameter.VAR_KEYWORD:
-                given |= {flag: values[flag] for flag in _FLAGS}
+                given |= {flag.name: values[flag.name] for flag in _flags()}
             elif is_group(name, group):
-                given[name] = made(groups[name], values)
+                given[name] = made(_GROUPS[name], values)
             elif name in values:
                 given[name] = values[name]
         return group(**given)
@@ -83,34 +77,31 @@ def command(
     return with_groups
 
 
-def _evaluated(parameter: inspect.Parameter, of: Callable[..., Any]) -> inspect.Parameter:
-    # Options only: the types of groups and results are heavy imports.
-    annotation = eval(parameter.annotation, vars(sys.modules[of.__module__]))
-    return parameter.replace(annotation=annotation)
+@functools.cache
+def _declared() -> Mapping[str, Mapping[str, Any]]:
+    """What `options.toml` says: by NAME or COMMAND.NAME, the panel with what typer takes."""
+    text = Path(__file__).with_name("options.toml").read_text("utf-8")
+    return {
+        name: {"rich_help_panel": panel} | ({"help": said} if isinstance(said, str) else said)
+        for panel, options in tomllib.loads(text).items()
+        for name, said in options.items()
+    }
 
 
-def option(default: Any, meaning: str, *names: str, panel: str = _RUN_PANEL, **more: Any) -> Any:
-    """An option of typer, with what nearly all of ours have.
-
-    The default of a parameter or, with `...` in place of a default, what annotates one.
-    """
-    given = names if default is ... else (default, *names)
-    return typer.Option(*given, help=meaning, rich_help_panel=panel, **more)
-
-
-def rows_option(default: Any, meaning: str, *names: str, **more: Any) -> Any:
-    return option(default, meaning, *names, panel=_ROWS_PANEL, **more)
-
-
-def output_option(default: Any, meaning: str, *names: str, **more: Any) -> Any:
-    return option(default, meaning, *names, panel=_OUTPUT_PANEL, **more)
-
-
-_switch = functools.partial(output_option, ...)
-
-
-def _to_file(what: str) -> Any:
-    return output_option(..., f"{what} to a file, or to stdout with -.", metavar="FILE|-")
+def _option(parameter: inspect.Parameter, of: Callable[..., Any]) -> inspect.Parameter:
+    """A parameter of a command or a group as typer takes it, with what `options.toml` says."""
+    name, declared = parameter.name, _declared()
+    said = dict(declared.get(f"{of.__name__.lstrip('_')}.{name}") or declared[name])
+    if choices := said.pop("choices", ""):
+        said["metavar"], kind = choices, Literal.__getitem__(tuple(choices.split("|")))
+    else:  # options only: the types of groups and results are heavy imports
+        kind = eval(str(parameter.annotation), vars(sys.modules[of.__module__]))
+    if said.pop("argument", False):
+        made = typer.Argument(show_default=False, help=said["help"], metavar=said.get("metavar"))
+    else:
+        spelled = name if said["rich_help_panel"] == _PROTOCOL_PANEL else name.replace("_", "-")
+        made = typer.Option(said.pop("option", f"--{spelled}"), **said)
+    return parameter.replace(annotation=Annotated[kind, made])
 
 
 @dataclass(frozen=True)
@@ -167,99 +158,42 @@ def _refuse_untuned(
         raise InputError(f'{said} in "{ledger.path}", which has {there}.')
 
 
-RowsOption = Annotated[
-    str,
-    rows_option(
-        ...,
-        "benchmark: as for the published figures. anki: as Anki's own optimizer.",
-        metavar="benchmark|anki",
-    ),
-]
-_FLAGS = {
-    "secs": "Intervals in fractions of a day.",
-    "short": "Histories hold same-day reviews.",
-    "recency": "Newer reviews weigh more in training.",
-    "two_buttons": "Hard and Easy count as Good. Also --binary.",
-    "default": "Default parameters, nothing is trained. Also --dry.",
-    "S0": "Only initial stabilities are fitted. Also --pretrain.",
-    "partitions": "Fit parameters for each deck or preset apart (none, deck, preset).",
-    "fallback_user": "With --partitions: one with too little to train on gets the whole user's "
-    "fit.",
-    "train_equals_test": "Train on the reviews that are evaluated.",
-    "no_test_same_day": "With --secs: same-day reviews are not evaluated.",
-    "no_train_same_day": "With --secs: not trained on same-day reviews.",
-    "equalize_test_with_non_secs": "With --secs: evaluate the reviews evaluated without.",
-    "disable_short_term": "FSRS-5 without its same-day formulas.",
-    "sched_penalties": "FSRS-7 is trained to shun leaps and very short intervals.",
-    "n_splits": "Number of test folds.",
-    "batch_size": "Reviews in a training batch.",
-    "max_seq_len": "Longest history trained on; a card keeps twice as many reviews.",
-    "gamma": "Strength of the pull towards the start (FSRS-5, FSRS-6, FSRS-7).",
-}
-"""Fields of `Protocol` and, in `default` and `S0`, what is fitted."""
-
-
 def _flags() -> Iterator[inspect.Parameter]:
-    """An option for each flag, with the default of the protocol's field."""
-    for name, meaning in _FLAGS.items():
-        usual = getattr(Protocol(), name, False)
-        metavar = "WHAT" if isinstance(usual, str) else None
-        made = option(..., meaning, f"--{name}", panel=_PROTOCOL_PANEL, metavar=metavar)
-        yield inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=usual,
-            annotation=Annotated[type(usual), made],
-        )
+    """A parameter for each flag of the protocol and of what is fitted."""
+    for name, said in _declared().items():
+        usual = getattr(Protocol(), name, False if name in ("default", "S0") else None)
+        if said["rich_help_panel"] == _PROTOCOL_PANEL and usual is not None:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            yield inspect.Parameter(name, kind, default=usual, annotation=type(usual).__name__)
 
 
-def _protocol_options(rows: RowsOption = "benchmark", **flags: Any) -> Flags:
-    """Which reviews are evaluated, and how models are trained; `flags` are `_FLAGS`."""
+def _protocol_options(rows: str = "benchmark", **flags: Any) -> Flags:
+    """Which reviews are evaluated, and how models are trained; `flags` are `_flags`."""
     default, s0 = flags.pop("default"), flags.pop("S0")
     if default and s0:
         raise InputError("--default and --S0 exclude each other: leave one out.")
-    one_of("--rows", rows, ("benchmark", "anki"))
-    one_of("--partitions", flags["partitions"], ("none", "deck", "preset"))
     protocol = Protocol(**{"rows": rows, **flags})
     return Flags(protocol, "default" if default else "S0" if s0 else "trained")
 
 
-ModelFileOption = Annotated[
-    list[Path] | None,
-    option(
-        ...,
-        "A Python file with models of your own; may be repeated. Its code is run.",
-        "--model-file",
-        metavar="FILE",
-    ),
-]
-
-
 def _context_options(
-    sm2_target: float = option(
-        0.9,
-        "Retention that SM-2's intervals are taken to aim at.",
-        "--sm2-target",
-        panel=_PROTOCOL_PANEL,
-    ),
-    weights: Path | None = option(None, "Folder of weights, or RWKV's file.", metavar="DIR|FILE"),
-    device: str = option("cpu", "Where LSTM runs: cpu, cuda, mps, xpu."),
-    model_file: ModelFileOption = None,
+    sm2_target: float = 0.9,
+    weights: Path | None = None,
+    device: str = "cpu",
+    model_file: list[Path] | None = None,
 ) -> Context:
     """Settings of single models."""
     from srs_eval.models import load_model_file
-    from srs_eval.training.hyperparameters import Context
+    from srs_eval.training.hyperparameters import Context, check_weights
 
     if not 0 < sm2_target < 1:
         raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")
-    if weights is not None and not weights.exists():
-        raise InputError(f'--weights: there is no folder or file "{weights}".')
+    check_weights(weights)
     for path in model_file or ():
         load_model_file(path)
     kind, colon, number = device.lower().partition(":")
-    one_of("--device", kind, ("cpu", "cuda", "mps", "xpu"))
-    if colon and not number.isdecimal():
-        raise InputError(f'--device takes a number after the colon, as in cuda:1, not "{device}".')
+    if kind not in ("cpu", "cuda", "mps", "xpu") or (colon and not number.isdecimal()):
+        raise InputError(f'--device takes cpu, cuda, mps, xpu, or as in cuda:1, not "{device}".')
     return Context(sm2_target=sm2_target, weights=weights, device=device.lower())
 
 
@@ -267,25 +201,12 @@ def _context_options(
 class Source:
     """A learner's file and how to read it."""
 
-    path: Annotated[
-        Path | None,
-        typer.Argument(
-            help="Collection, package, research export, CSV, or a data-set folder (with --user).",
-            show_default=False,
-        ),
-    ] = None
-    user: Annotated[int | None, rows_option(..., "Which user of a data-set folder.")] = None
-    deck: Annotated[
-        list[str] | None, rows_option(..., "Only this deck and those below it; may be repeated.")
-    ] = None
-    preset: Annotated[
-        list[str] | None, rows_option(..., "Only decks with this preset; may be repeated.")
-    ] = None
-    timezone: Annotated[
-        str | None,
-        rows_option(..., "Where days begin: a zone such as Asia/Tokyo, UTC-7, or local."),
-    ] = None
-    rollover: Annotated[int | None, rows_option(..., "Hour at which days begin, 0-23.")] = None
+    path: Path | None = None
+    user: int | None = None
+    deck: list[str] | None = None
+    preset: list[str] | None = None
+    timezone: str | None = None
+    rollover: int | None = None
 
     @property
     def narrowed_to(self) -> dict[str, str | None]:
@@ -307,34 +228,8 @@ class Source:
         return only_preset(log, *self.preset) if self.preset else log
 
 
-ModelsOption = Annotated[
-    str,
-    option(
-        ...,
-        "Names, aliases and groups, separated by commas; `srs-eval models` lists them.",
-        metavar="A,B|fast|all",
-    ),
-]
-SetupOption = Annotated[
-    Path | None,
-    option(..., "Train what an audit's ledger names as it says, as NAME-tuned.", metavar="LEDGER"),
-]
-JobsOption = Annotated[int | None, option(..., "Worker processes, one a core if left out.", min=0)]
-JsonOption = Annotated[str | None, _to_file("Write JSON")]
-NamesOption = Annotated[
-    str,
-    output_option(
-        ...,
-        "How files spell configurations: as srs-benchmark did in 2025, or since 2026.",
-        metavar="2025|2026",
-    ),
-]
-
-
 def _equivalence_option(
-    equivalence: float | None = option(
-        None, "Differences in log loss within it do not matter; if left out as in config.toml."
-    ),
+    equivalence: float | None = None,
 ) -> float:
     """What does not matter; raises InputError."""
     from srs_eval.tui.config import load_config
@@ -353,14 +248,11 @@ class Evaluation:
     source: Source = Source()
     flags: Flags
     context: Context
-    models: ModelsOption = "all"
-    jobs: JobsOption = None
-    reference: Annotated[
-        str, option(..., "The model that others are held against besides the best.", metavar="NAME")
-    ] = "FSRS-6"
-    no_cache: Annotated[
-        bool, option(..., "Neither use nor keep earlier results.", "--no-cache")
-    ] = False
+    models: str = "all"
+    predictions: Path | None = None
+    jobs: int | None = None
+    reference: str = "FSRS-6"
+    no_cache: bool = False
     equivalence: float
 
     def __post_init__(self) -> None:
@@ -368,51 +260,35 @@ class Evaluation:
 
         object.__setattr__(self, "models", with_rwkv(self.models, self.context))
 
+    def load(self) -> ReviewLog:
+        """The reviews, with predictions of a file beside them."""
+        from srs_eval.engine.shared import with_file
+
+        return with_file(self.source.load(), self.predictions)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Running(Evaluation):
     """How a ranking of one collection is made, and what is written of it."""
 
-    setup: SetupOption = None
-    json: JsonOption = None
-    csv: Annotated[str | None, _to_file("Write CSV")] = None
-    all_models: Annotated[bool, _switch("Print all models, not only ten.", "--all-models")] = False
-    names: NamesOption = "2025"
-
-
-def names_of(year: str) -> Names:
-    """The spelling that `--names` asks for; raises InputError."""
-    from srs_eval.models.configurations import NAMES
-
-    return cast("Names", one_of("--names", year, NAMES))
-
-
-def one_of(option: str, value: str, allowed: Sequence[str]) -> str:
-    """The value, if it is allowed; raises InputError with the nearest that is."""
-    if value in allowed:
-        return value
-    nearest = difflib.get_close_matches(value, allowed, n=1, cutoff=0.5)
-    hint = f" Did you mean {nearest[0]}?" if nearest else ""
-    raise InputError(f'{option} takes {", ".join(allowed)}, not "{value}".{hint}')
+    setup: Path | None = None
+    json: str | None = None
+    csv: str | None = None
+    all_models: bool = False
+    names: Names = "2025"
 
 
 @dataclass(frozen=True)
 class Outputs:
     """The forms of a report that are asked for: files, `-` for stdout, and folders."""
 
-    html: Annotated[str | None, _to_file("Write a page that opens offline")] = None
-    md: Annotated[str | None, _to_file("Write Markdown")] = None
-    csv: Annotated[
-        Path | None, output_option(..., "Write every table to a folder.", metavar="DIR")
-    ] = None
-    png: Annotated[
-        Path | None, output_option(..., "Write every picture to a folder.", metavar="DIR")
-    ] = None
-    json: JsonOption = None
-    short: Annotated[bool, _switch("Markdown of a few lines, to post in a forum.", "--short")] = (
-        False
-    )
-    open: Annotated[bool, _switch("Open the page in the browser.", "--open")] = False
+    html: str | None = None
+    md: str | None = None
+    csv: Path | None = None
+    png: Path | None = None
+    json: str | None = None
+    short: bool = False
+    open: bool = False
 
     @property
     def _md(self) -> str | None:
@@ -485,8 +361,7 @@ def write(target: str, text: str) -> None:
         return
     from srs_eval.data.paths import write_file
 
-    content = text.encode("utf-8", "replace")  # a path need not be text
-    write_file(Path(target).expanduser(), content)
+    write_file(Path(target).expanduser(), text.encode("utf-8", "replace"))  # paths may be no text
 
 
 _GROUPS: dict[str, Callable[..., Any]] = {

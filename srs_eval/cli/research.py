@@ -1,182 +1,130 @@
-"""Commands on many users: batches, their results, reports on them."""
+"""Commands on many users: their data sets, batches, folders of results, reports on them."""
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from srs_eval.cli.folders import say_environments, users_chosen
 from srs_eval.cli.options import (
     FINE,
     SOME_FAILED,
     Flags,
-    JobsOption,
-    ModelsOption,
-    NamesOption,
     Outputs,
-    SetupOption,
     Source,
-    names_of,
-    one_of,
-    option,
-    output_option,
-    rows_option,
+    check_targets,
+    command,
+    json_and_console,
 )
-from srs_eval.data.errors import InputError, counted
-from srs_eval.report.console import BatchProgress, console_for, document_text, say
+from srs_eval.data.errors import InputError, counted, require
+from srs_eval.report.console import BatchProgress, console_for, document_text, say, show, spans
 
 if TYPE_CHECKING:
-    from srs_eval.batch import Keeper
+    from srs_eval.benchmark.audit import Audit
     from srs_eval.benchmark.plan import BatchEvent
     from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.datasets import Dataset
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.models.configurations import Configuration
+    from srs_eval.models.configurations import Configuration, Names
     from srs_eval.training.hyperparameters import Context
 
-
-_UsersOption = Annotated[
-    str | None, rows_option(..., "Ids and ranges, all if left out.", metavar="1-1000,1005")
-]
-_MaxUserOption = Annotated[
-    int | None, rows_option(..., "Highest user id to include.", "--max-user-id")
-]
-_FreshOption = Annotated[bool, option(..., "Delete what is there first.", "--fresh")]
-
-
-def keep_options(
-    raw: bool = output_option(False, "Keep every prediction, as parquet.", "--raw"),
-    file: bool = output_option(False, "Keep every prediction with its history, as text.", "--file"),
-    plot: bool = output_option(
-        False, "Keep a picture of calibration for each user and configuration.", "--plot"
-    ),
-) -> dict[str, Keeper]:
-    """What is kept of each unit besides its results."""
-    from srs_eval.benchmark.result_files import raw_parquet, raw_table
-    from srs_eval.report.pictures import calibration_png
-
-    makers: dict[str, Keeper] = {"raw": raw_parquet, "file": raw_table, "plot": calibration_png}
-    wanted = {"raw": raw, "file": file, "plot": plot}
-    return {kind: make for kind, make in makers.items() if wanted[kind]}
+    _Event = BatchEvent | Audit
 
 
 def batch(
     flags: Flags,
     context: Context,
-    keep: dict[str, Keeper],
-    dataset: str | None = typer.Option(
-        None,
-        help="Folder in the anki-revlogs-10k layout, or the name of a downloaded data set.",
-        metavar="DIR",
-        show_default=False,
-    ),
-    users: _UsersOption = None,
-    max_user_id: _MaxUserOption = None,
-    models: ModelsOption = "all",
-    setup: SetupOption = None,
-    out: Path = output_option(Path("results"), "Folder of the results."),
-    jobs: JobsOption = None,
-    engine: str = option(
-        "local", "Where it runs: local, dask-local or dask://HOST:PORT.", metavar="ENGINE"
-    ),
-    shard: str | None = rows_option(
-        None,
-        "Every Nth of the users only, from the Kth on: 3/16 is the third of 16 parts.",
-        metavar="K/N",
-    ),
-    names: NamesOption = "2025",
-    fresh: _FreshOption = False,
-    merge: list[Path] | None = option(
-        None, "Take over the results of another batch folder first; may be repeated.", metavar="DIR"
-    ),
+    raw: bool = False,
+    file: bool = False,
+    plot: bool = False,
+    dataset: str | None = None,
+    users: str | None = None,
+    max_user_id: int | None = None,
+    models: str = "all",
+    setup: Path | None = None,
+    out: Path = Path("results"),
+    jobs: int | None = None,
+    engine: str = "local",
+    shard: str | None = None,
+    names: Names = "2025",
+    fresh: bool = False,
+    merge: list[Path] | None = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
     from srs_eval.batch import run_batch
-    from srs_eval.benchmark.plan import is_engine
+    from srs_eval.benchmark.plan import Ended, Planned, UnitDone, is_engine
+    from srs_eval.benchmark.result_files import raw_parquet, raw_table
     from srs_eval.data.datasets import shard_of
     from srs_eval.models.rwkv import with_rwkv
+    from srs_eval.report.pictures import calibration_png
 
     models = with_rwkv(models, context)
     flags = flags.set_up_by(setup, models)
     if dataset is None:
         raise InputError("Which data set? Name its folder with --dataset.")
+    if raw:
+        require("pyarrow", "--raw")
     opened = _opened(dataset, flags)
     if not is_engine(engine):
         raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")
-    chosen = users_chosen(opened, users, max_user_id)
+    chosen = _users_chosen(opened, users, max_user_id)
     configurations = _on_a_data_set(flags, models)
     if shard is not None and not (chosen := shard_of(chosen, shard)):
         say(f"No user falls to shard {shard}: nothing to do.")
         return FINE
+    keep = {"raw": (raw, raw_parquet), "file": (file, raw_table), "plot": (plot, calibration_png)}
     events = run_batch(
         *(opened, configurations, out),
         users=chosen,
         jobs=jobs,
         engine=engine,
-        keep=keep,
+        keep={kind: make for kind, (wanted, make) in keep.items() if wanted},
         fresh=fresh,
         merge=merge or (),
         context=context,
-        names=names_of(names),
+        names=names,
     )
-    failed = _followed(events, out, lambda data: _say_tuned_on(flags.ledger, chosen, data))
-    say_environments(out)
+    reasons: dict[str, Counter[str]] = defaultdict(Counter)
+    for event in _followed(events):
+        match event:
+            case Planned():
+                _say_tuned_on(flags.ledger, chosen, event.data)
+            case UnitDone(unit=unit):
+                reasons[unit.status][unit.reason] += 1
+            case Ended(done=done, failed=failed, skipped=skipped):
+                say(
+                    f"{done:,} done, {skipped:,} skipped, {failed:,} failed; "
+                    f"results are in {out / 'result'}"
+                )
+    for status in ("failed", "skipped"):
+        for reason, count in reasons[status].most_common(3):
+            say(f"{status}: {count:,} x {reason}")
+    _say_environments(out)
     if failed:
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
     _print_leaderboards(out, {each.name for each in configurations}, set(chosen))
     return SOME_FAILED if failed else FINE
 
 
-def _followed(
-    events: Generator[BatchEvent], out: Path, say_what_is_known: Callable[[str], None]
-) -> int:
-    """Do a batch, with its progress and its end on stderr; how many units have failed.
-
-    `say_what_is_known` is given the fingerprint of the data set once that is known.
-    """
-    from srs_eval.benchmark.plan import Ended, Planned, UnitDone
-
-    plan: Planned | None = None
-    finished = failed = 0
-    reasons: dict[str, Counter[str]] = {
-        "failed": Counter(),
-        "skipped": Counter(),
-        "done": Counter(),
-    }
-    try:
-        with BatchProgress() as progress, closing(events):
+def _followed(events: Generator[_Event]) -> Iterator[_Event]:
+    """What a batch or an audit brings, with its progress on stderr."""
+    with BatchProgress() as progress, closing(events):
+        try:
             for event in events:
                 progress.show(event)
-                match event:
-                    case Planned():
-                        plan = event
-                        say_what_is_known(plan.data)
-                    case UnitDone():
-                        finished = event.finished
-                        reasons[event.unit.status][event.unit.reason] += 1
-                    case Ended():
-                        failed = event.failed
-                        say(
-                            f"{event.done:,} done, {event.skipped:,} skipped, "
-                            f"{event.failed:,} failed; results are in {out / 'result'}"
-                        )
-    except KeyboardInterrupt:
-        if plan is not None:
-            say(
-                f"Interrupted: {finished:,} of {plan.units:,} units are done and kept; "
-                "the same command goes on from there."
-            )
-        raise
-    for status in ("failed", "skipped"):
-        for reason, count in reasons[status].most_common(3):
-            say(f"{status}: {count:,} x {reason}")
-    return failed
+                yield event
+        except KeyboardInterrupt:
+            if progress.units:
+                say(
+                    f"Interrupted: {progress.finished:,} of {progress.units:,} units are done and "
+                    "kept; the same command goes on from there."
+                )
+            raise
 
 
 def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) -> None:
@@ -192,32 +140,12 @@ def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) ->
 
 def report(
     outputs: Outputs,
-    folders: list[Path] = typer.Argument(
-        help="Folders of results, of `srs-eval batch` or of srs-benchmark.",
-        metavar="DIR...",
-        show_default=False,
-    ),
-    baseline: Path | None = option(
-        None, "Results of another run: tell what changed.", metavar="DIR"
-    ),
-    users: str = option(
-        "common",
-        "Means over the users that all have, or over each one's own.",
-        metavar="common|each",
-    ),
-    metric: str = option(
-        "LogLoss", "The metric that pairs, sizes and distributions are of.", metavar="NAME"
-    ),
-    columns: str = option(
-        "LogLoss,RMSE(bins),AUC",
-        "Columns of the tables: metrics of result files (ICI, smECE, ...) and seconds.",
-        metavar="A,B",
-    ),
-    average: str = option(
-        "user",
-        "Side by side: global, user, deck, card. All but user need predictions in raw/.",
-        metavar="A,B",
-    ),
+    folders: list[Path],
+    baseline: Path | None = None,
+    users: Literal["common", "each"] = "common",
+    metric: str = "LogLoss",
+    columns: str = "LogLoss,RMSE(bins),AUC",
+    average: str = "user",
 ) -> int:
     """Tables, pairs and pictures of results of many users."""
     from srs_eval.report.dataset import dataset_report
@@ -227,7 +155,7 @@ def report(
         folders,
         metric=metric,
         columns=columns.split(","),
-        users=one_of("--users", users, ("common", "each")),
+        users=users,
         average=average.split(","),
         baseline=baseline,
     )
@@ -239,32 +167,25 @@ def audit(
     flags: Flags,
     context: Context,
     outputs: Outputs,
-    dataset: str = typer.Argument(
-        help="Folder of a data set, or the name of a downloaded one.", show_default=False
-    ),
-    models: ModelsOption = "fast",
-    trials: int = option(
-        30, "Set-ups that are tried for each configuration, besides the published one.", min=1
-    ),
-    repeats: int = option(3, "Seeds that are evaluated, where a training has seeds.", min=1),
-    seed: int = option(0, "Random seed of the search.", min=0),
-    users: _UsersOption = None,
-    max_user_id: _MaxUserOption = None,
-    out: Path = output_option(Path("audit"), "Folder of what is found."),
-    jobs: JobsOption = None,
-    fresh: _FreshOption = False,
+    dataset: str,
+    models: str = "fast",
+    trials: int = 30,
+    repeats: int = 3,
+    seed: int = 0,
+    users: str | None = None,
+    max_user_id: int | None = None,
+    out: Path = Path("audit"),
+    jobs: int | None = None,
+    fresh: bool = False,
 ) -> int:
     """Does a ranking survive when every model's training is tuned alike?"""
     from srs_eval.batch import run_batch
     from srs_eval.benchmark.audit import Audit, run_audit
-    from srs_eval.benchmark.plan import Ended, Planned, UnitDone
     from srs_eval.report.dataset import audit_document
 
     opened = _opened(dataset, flags)
     outputs.check(out, opened.folder)
-    chosen = users_chosen(opened, users, max_user_id)
-    found: Audit | None = None
-    finished = 0
+    chosen = _users_chosen(opened, users, max_user_id)
     events = run_audit(
         *(opened, _on_a_data_set(flags, models), out),
         evaluate=run_batch,
@@ -276,19 +197,8 @@ def audit(
         fresh=fresh,
         context=context,
     )
-    try:
-        with BatchProgress() as progress, closing(events):
-            for event in events:
-                match event:
-                    case Audit():
-                        found = event
-                    case Planned() | UnitDone() | Ended():
-                        finished += isinstance(event, UnitDone)
-                        progress.show(event)
-    except KeyboardInterrupt:
-        say(f"Interrupted: {finished:,} more fits are kept; the same command goes on from there.")
-        raise
-    assert found is not None
+    found = deque(_followed(events), 1).pop()
+    assert isinstance(found, Audit)
     outputs.write(audit_document(found))
     say(f"The set-ups are in {out / 'ledger.json'}, results in {out}; docs/audit.md tells more.")
     return SOME_FAILED if found.failed else FINE
@@ -355,3 +265,159 @@ def say_tuned_on_user(ledger: Ledger | None, source: Source, log: ReviewLog) -> 
     if is_dataset(source.path):  # a file of one user does not tell of which data set it is
         fingerprint = survey(open_dataset(source.path))[0]
         _say_tuned_on(ledger, [log.user], fingerprint, "--user takes another")
+
+
+# --- folders of results and of data sets
+
+
+results = typer.Typer(help="Check result folders, or make one of several.")
+dataset = typer.Typer(help="Download a data set, say what a folder holds, or check every file.")
+
+
+def _check(folders: list[Path], repair: bool = False) -> int:
+    """Check result folders, ours or srs-benchmark's."""
+    from srs_eval.benchmark import check
+
+    left = 0
+    for folder in folders:
+        found = check.check(folder)
+        remaining = check.repair(folder, found) if repair else found
+        for each in found:
+            mended = f"; {each.remedy}" if each not in remaining else ""
+            hint = f" (--repair: {each.remedy})" if each.remedy and not repair else ""
+            show(f"{each.path}: {each.what}{mended}{hint}")
+        if not any(each.wrong for each in found):
+            show(f"{folder}: nothing is wrong")
+        left += sum(each.wrong for each in remaining)
+    return SOME_FAILED if left else FINE
+
+
+def _merge(folders: list[Path], out: Path, take_what_is_whole: bool = False) -> int:
+    """Make one folder of several of `srs-eval batch`, with the same settings."""
+    from srs_eval.benchmark.check import DamagedParts, merge
+
+    try:
+        taken, lost = merge(folders, out, take_what_is_whole=take_what_is_whole)
+    except DamagedParts as error:
+        say(f"srs-eval: {error}")
+        return SOME_FAILED
+    say(f"{counted(taken, 'unit')} taken over; results are in {out / 'result'}")
+    if lost:
+        say(f"Damaged and left out: {lost}.")
+    _say_environments(out)
+    return FINE
+
+
+def _info(folder: str, json: str | None = None) -> int:
+    """Say what a data set's folder holds."""
+    from srs_eval.data.dataset_hub import describe
+    from srs_eval.data.datasets import open_dataset
+    from srs_eval.report.export import dataset_document, dataset_lines
+
+    opened = open_dataset(folder)
+    check_targets([opened.folder], json)
+    found = describe(opened)
+    if json_and_console(json, dataset_document(found)):
+        show("\n".join(dataset_lines(found)))
+    return FINE
+
+
+def _download(folder: str, users: str | None = None, repo: str | None = None) -> int:
+    """Download a data set of many users, or what of it is not there."""
+    from srs_eval.data import dataset_hub as hub
+    from srs_eval.data.datasets import datasets_folder
+
+    target = Path(folder).expanduser()
+    if folder in hub.KNOWN and not target.exists():
+        target = datasets_folder() / folder
+    repo = hub.usual_repo(target) if repo is None else repo
+    hub.refuse_misnamed(repo)
+    say(
+        f"{repo} goes to {target}. Its licence is between you and its owner ({hub.page_of(repo)}): "
+        "it lets you use the data and forbids to pass them on."
+    )
+    fetched, listed = 0, None
+    try:
+        with (
+            console_for(sys.stderr).status(f"Asking the hub for {repo} ...") as status,
+            closing(hub.download(repo, target, users)) as events,
+        ):
+            for event in events:
+                match event:
+                    case hub.Listed():
+                        listed = event
+                        say(
+                            f"{counted(len(event.users), 'user')}, "
+                            f"{counted(event.files, 'file')}, {event.bytes / 1e6:,.1f} MB"
+                        )
+                    case hub.Fetched():
+                        fetched += not event.was_there
+                        status.update(
+                            f"{event.files:,} of {listed.files if listed else 0:,} files, "
+                            f"{event.bytes / 1e6:,.1f} MB"
+                        )
+    except KeyboardInterrupt:
+        say("Interrupted: what has come stays, and the same command goes on from there.")
+        raise
+    assert listed is not None
+    there = listed.files - fetched
+    say(
+        f"{counted(fetched, 'file')} fetched, {there:,} {'was' if there == 1 else 'were'} there; "
+        "every hash is the hub's."
+    )
+    return FINE
+
+
+def _verify(folder: str, users: str | None = None) -> int:
+    """Check every file of a data set."""
+    from srs_eval.data.dataset_hub import check
+    from srs_eval.data.datasets import open_dataset
+
+    opened = open_dataset(folder)
+    chosen = _users_chosen(opened, users)
+    damaged: list[int] = []
+    hashes = 0
+    with (
+        console_for(sys.stderr).status("Reading ...") as status,
+        closing(check(opened, chosen)) as checked,
+    ):
+        for done, user in enumerate(checked, start=1):
+            hashes += user.hashes
+            for finding in user.findings:
+                show(f"{finding.path}: {finding.what}")
+            if user.findings:
+                damaged.append(user.user)
+            status.update(f"{done:,} of {len(chosen):,} users read")
+    known = f"{counted(hashes, 'file')} with the hub's hash" if hashes else "no hash to compare"
+    if not damaged:
+        show(f"{opened.folder}: {counted(len(chosen), 'user')} read, {known}: nothing is wrong")
+        return FINE
+    named = ",".join(map(str, damaged[:20])) + (",..." if len(damaged) > 20 else "")
+    raise InputError(
+        f"{counted(len(damaged), 'user')} of {len(chosen):,} cannot be used as they are ({known}): "
+        f"`srs-eval dataset download {folder} --users {named}` fetches what is not as on the hub."
+    )
+
+
+for _group, _commands in ((results, (_check, _merge)), (dataset, (_info, _verify, _download))):
+    for _command in _commands:
+        _group.command(_command.__name__.lstrip("_"))(command(_command))
+
+
+def _users_chosen(dataset: Dataset, users: str | None, max_user_id: int | None = None) -> list[int]:
+    """The users that options name; says who of them is not there. Raises InputError."""
+    from srs_eval.data.datasets import absent_users, select_users
+
+    chosen = select_users(dataset.users, users, max_user_id)
+    gaps = [] if users is None else absent_users(dataset.users, users, max_user_id)
+    if gaps:
+        say(f"Not in this data set, and left out: {spans(gaps)}.")
+    return chosen
+
+
+def _say_environments(out: Path) -> None:
+    """In what the parts of a folder's results differ that figures might depend on."""
+    from srs_eval.benchmark.setup import different_environments, read_setup
+
+    if different := different_environments(read_setup(out) or {}):
+        say(f"These results were not all made alike: {'; '.join(different)}.")

@@ -52,8 +52,6 @@ class _HubFile:
 class Listed:
     """What was asked for; nothing is fetched yet."""
 
-    repo: str
-    revision: str
     users: list[int]
     files: int
     bytes: int
@@ -113,7 +111,7 @@ def download(
         raise _in_words(error, repo) from error
     chosen, wanted = _wanted([each for each in tree if hasattr(each, "blob_id")], repo, users)
     _refuse_other_layout(folder, repo, wanted)
-    yield Listed(repo, revision, chosen, len(wanted), sum(each.size for each in wanted))
+    yield Listed(chosen, len(wanted), sum(each.size for each in wanted))
     _check_space(folder, wanted)
     files = size = 0
     with ThreadPoolExecutor(_AT_A_TIME) as threads:
@@ -229,7 +227,6 @@ def _in_words(error: Exception, repo: str) -> Exception:
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
-        HFValidationError,
         OfflineModeIsEnabled,
         RepositoryNotFoundError,
     )
@@ -252,8 +249,6 @@ def _in_words(error: Exception, repo: str) -> Exception:
         return InputError(f"The hub asks to wait (too many requests): later, {again}.")
     if status is not None:
         return InputError(f"The hub answers with error {status}: later, {again}.")
-    if isinstance(error, HFValidationError):
-        return InputError(f'"{repo}" is no name of a data set: name one as OWNER/NAME.')
     if isinstance(error, OfflineModeIsEnabled):
         return InputError("HF_HUB_OFFLINE is set, so nothing can be downloaded: unset it.")
     if isinstance(error, InputError):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from srs_eval.data.errors import InputError, printable
+from srs_eval.data.errors import InputError, printable, require
 from srs_eval.data.paths import data_dir
 from srs_eval.data.readers.files import file_errors, read_whole
 from srs_eval.data.readers.table import MAX_BYTES, header_of, read_table
@@ -155,7 +155,7 @@ class Dataset:
 def open_dataset(folder: str | Path) -> Dataset:
     """A data set by its folder, or by name if it lies in the user's data folder.
 
-    Raises InputError if there is none.
+    Raises InputError if there is none, and NotInstalled if it is parquet without pyarrow.
     """
     path = Path(folder)
     with file_errors(path):
@@ -172,6 +172,8 @@ def open_dataset(folder: str | Path) -> Dataset:
         raise InputError(f"{printable(path)} is no folder; give the data set's folder.")
     dataset = Dataset(path)
     if dataset.users:
+        if dataset.layout == "parquet":
+            require("pyarrow", printable(path))
         return dataset
     if (path / "revlogs").is_dir():
         raise InputError(f"{printable(path / 'revlogs')} has no users (folders user_id=N).")

@@ -16,8 +16,10 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
+
 from srs_eval.data.errors import InputError
-from srs_eval.data.reviews import DayGrid
+from srs_eval.data.reviews import DayGrid, FloatArray, IntArray
 
 DAY_S = 86_400
 _DEFAULT_ROLLOVER = 4
@@ -71,7 +73,29 @@ def day_grid(
         hour, hour_words = _DEFAULT_ROLLOVER, "Anki's default"
     words = f"rollover {hour}:00 ({hour_words}), {_utc(offset_s)} ({offset_words})"
     next_day_at_s = _next_on_grid(newest_ms, hour * 3600 - offset_s)
-    return DayGrid(next_day_at_s, words, _days_since_creation(next_day_at_s, offset_s, clock))
+    number = _days_since_creation(next_day_at_s, offset_s, clock)
+    is_named = timezone is not None and timezone.lower() != "local" and not _fixed(timezone)
+    return DayGrid(next_day_at_s, words, number, timezone if is_named else None)
+
+
+def study_days(time_ms: IntArray, grid: DayGrid) -> FloatArray | None:
+    """Unix ms on a scale of days from one local roll-over to the next, of 23 or 25 hours where
+    clocks change meanwhile (same shape); None without the name of a zone.
+
+    Whole numbers are roll-overs (open-spaced-repetition/ts-fsrs pull request 530).
+    """
+    if grid.zone is None or not len(time_ms):
+        return None
+    from zoneinfo import ZoneInfo
+
+    end, t = datetime.fromtimestamp(grid.next_day_at_s, ZoneInfo(grid.zone)), time_ms / 1000
+    before, after = (int((grid.next_day_at_s - at) // DAY_S) for at in (t.min(), t.max()))
+    begins = np.array(
+        [(end - timedelta(days=k)).timestamp() for k in range(before + 2, min(after, 0) - 3, -1)]
+    )
+    day = np.searchsorted(begins, t, side="right") - 1
+    found: FloatArray = day + (t - begins[day]) / np.diff(begins)[day]
+    return found
 
 
 def _days_since_creation(at_s: int, offset_s: int, clock: StoredClock) -> int | None:
@@ -92,8 +116,7 @@ def _zone_offset(name: str, at_ms: int) -> int:
     """Offset (seconds east of UTC) of a named or fixed zone at a moment."""
     if name.lower() == "local":
         return _machine_offset(at_ms)
-    fixed = re.fullmatch(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?([0-5]\d))?", name, re.IGNORECASE)
-    if fixed and int(fixed[2]) <= 14:
+    if fixed := _fixed(name):
         seconds = int(fixed[2]) * 3600 + int(fixed[3] or 0) * 60
         return -seconds if fixed[1] == "-" else seconds
     from zoneinfo import ZoneInfo
@@ -106,6 +129,12 @@ def _zone_offset(name: str, at_ms: int) -> int:
             f"The time zone {name!r} is unknown; give a name such as Europe/Berlin or UTC-7."
         ) from error
     return int((offset or timedelta()).total_seconds())
+
+
+def _fixed(zone: str) -> re.Match[str] | None:
+    """Of an offset such as UTC+5:30: sign, hours and minutes."""
+    found = re.fullmatch(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?([0-5]\d))?", zone, re.IGNORECASE)
+    return found if found and int(found[2]) <= 14 else None
 
 
 def _machine_offset(at_ms: int) -> int:

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import csv
 import io
+import platform
 import re
+import sys
 from collections.abc import Iterable
 from importlib.util import find_spec
 
@@ -70,10 +72,17 @@ def counted(number: int, thing: str) -> str:
 
 EXTRAS = {
     "torch": ("PyTorch", "networks"),
+    "pyarrow": ("pyarrow", "parquet"),
     "distributed": ("Dask", "cluster"),
     "huggingface_hub": ("huggingface_hub", "download"),
 }
 """Module -> (its name for people, the extra that brings it)."""
+_NOT_BUILT = {
+    ("torch", "darwin", "x86_64"),
+    ("torch", "win32", "ARM64"),
+    ("pyarrow", "win32", "ARM64"),
+}
+"""Module, system, machine: no wheel is published, and the extra is empty."""
 
 
 def is_installed(module: str) -> bool:
@@ -86,6 +95,8 @@ def missing(module: str) -> str:
     if not module or is_installed(module):
         return ""
     name, extra = EXTRAS[module]
+    if (module, sys.platform, platform.machine()) in _NOT_BUILT:
+        return f"{name}, which is not published for this kind of machine"
     return f"{name}: pip install 'srs-eval[{extra}]'"
 
 

@@ -131,9 +131,7 @@ def _place(variable: str, function: str) -> Path:
 
 
 def check_outputs(
-    files: Sequence[Path],
-    folders: Sequence[tuple[str, Path]] = (),
-    read: Sequence[Path] = (),
+    files: Sequence[Path], folders: Sequence[tuple[str, Path]] = (), read: Sequence[Path] = ()
 ) -> None:
     """Refuse, before the work, what cannot be written or would cost a person a file.
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+Clock = Literal["seconds", "study-days", "days"]
+"""What intervals are with `secs`: seconds / 86,400 (srs-benchmark); study days with fractions, each
+from one local roll-over to the next (ts-fsrs, fsrs-rs); whole days."""
+
 EQUIVALENT = 0.002
 """Differences in log loss within this are too small to matter, unless a person says otherwise."""
 
@@ -16,6 +20,7 @@ class Protocol:
     rows: Literal["benchmark", "anki"] = "benchmark"
     short: bool = False  # same-day reviews are part of the histories
     secs: bool = False  # intervals in fractions of a day
+    clock: Clock = "seconds"  # FSRS-7
     two_buttons: bool = False  # Hard and Easy count as Good
     recency: bool = False  # newer reviews weigh more in training
     partitions: Literal["none", "deck", "preset"] = "none"

@@ -90,6 +90,8 @@ class Entries(ReadOnly):
     kind: IntArray  # LEARNING ... RESCHEDULED
     factor: IntArray  # SM-2 ease x 1000, FSRS difficulty, or 0
     duration_ms: IntArray
+    interval: IntArray | None = None
+    """Days before the answer, as scheduled; 0 or below for less than one, and where not known."""
 
     def __len__(self) -> int:
         return len(self.time_ms)
@@ -110,6 +112,8 @@ class Rows(ReadOnly):
     elapsed_days: IntArray
     elapsed_seconds: IntArray
     time_of_day_s: IntArray | None = None  # since the day's beginning; None where unknown
+    elapsed_study_days: FloatArray | None = field(default=None, kw_only=True)
+    """With fractions, -1 for a first row; None where all are taken to last 24 hours."""
 
     def __len__(self) -> int:
         return len(self.card_id)
@@ -149,8 +153,13 @@ class Schedule(ReadOnly):
     interval: IntArray  # days
     ease: IntArray  # SM-2's, x 1000
     lapses: IntArray
-    stability: FloatArray  # days, by the parameters of then; NaN where none is stored
-    difficulty: FloatArray  # 1-10; NaN where none is stored
+    # As stored, by the parameters of then; NaN where none is stored.
+    stability: FloatArray  # days until recall falls to 90 %
+    difficulty: FloatArray  # 1-10
+    internal_stability: FloatArray | None = None  # days; FSRS-7's slow one, of JSchoreels' fork
+    fast_stability: FloatArray | None = None  # the same of its fast one
+    desired_retention: FloatArray | None = None
+    decay: FloatArray | None = None  # of the curve of then
 
 
 @dataclass(frozen=True)
@@ -215,6 +224,19 @@ class DayGrid:
     source: str  # words for the import summary, e.g. "collection: rollover 4:00, UTC-7"
     number: int | None = None
     """Anki's number of the day that begins then: days since the collection was created."""
+    zone: str | None = None  # IANA name, where a person gave one: it tells when clocks change
+
+
+@dataclass(frozen=True, eq=False)
+class Given(ReadOnly):
+    """Recall as somebody else predicted it before each answer."""
+
+    p: FloatArray  # one for each entry (or row) of a log; NaN where there is none
+    about: str  # what belongs beside its figures; where there are none, why
+
+    @property
+    def is_empty(self) -> bool:
+        return not np.isfinite(self.p).any()
 
 
 @dataclass(frozen=True)
@@ -241,18 +263,22 @@ class ReviewLog(ReadOnly):
     decks: Mapping[int, Deck] = field(default_factory=dict)
     presets: Mapping[int, Preset] = field(default_factory=dict)
     day_grid: DayGrid | None = None  # set with entries
+    first_day: str | None = None  # date of the rows' day 0, if it is known
     user: int | None = None  # user id, for data sets
     optimized_before_s: int | None = None
     """Unix time of the end of the day of the last "Optimize all presets"; None if unknown."""
     predictions: Mapping[str, FloatArray] = field(default_factory=dict)
     """Probabilities of recall that the source brings along, by the name of who predicted them:
     one for each entry (or row), NaN where there is none."""
+    given: Mapping[str, Given] = field(default_factory=dict)
+    """Others' predictions that stand in the ranking, by name: of a file, of the person's Anki."""
 
     def __post_init__(self) -> None:
         if (self.entries is None) == (self.rows is None):
             raise ValueError("a ReviewLog has either entries or rows")
         reviews = self.entries if self.entries is not None else self.rows
-        if any(len(column) != len(reviews or ()) for column in self.predictions.values()):
+        columns = [*self.predictions.values(), *(each.p for each in self.given.values())]
+        if any(len(column) != len(reviews or ()) for column in columns):
             raise ValueError("predictions are as many as entries or rows")
         super().__post_init__()
 
@@ -273,7 +299,7 @@ class ReviewLog(ReadOnly):
         for preset in sorted(self.presets.values(), key=lambda preset: preset.id):
             digest.update(f"preset {preset.id} {preset.ignore_before};".encode())
         if self.day_grid is not None:
-            digest.update(f"grid {self.day_grid.next_day_at_s}".encode())
+            digest.update(f"grid {self.day_grid.next_day_at_s}{self.day_grid.zone or ''}".encode())
         return digest.hexdigest()
 
     @property
@@ -299,12 +325,18 @@ class ReviewLog(ReadOnly):
 
     def deck_of(self, card_id: IntArray) -> IntArray:
         """Home deck of each card, MISSING where the card is gone (shape of `card_id`)."""
+        return self._of_cards(self.cards.deck_id, card_id)
+
+    def note_of(self, card_id: IntArray) -> IntArray:
+        """Note of each card, MISSING where the card is gone (shape of `card_id`)."""
+        return self._of_cards(self.cards.note_id, card_id)
+
+    def _of_cards(self, ids: IntArray, card_id: IntArray) -> IntArray:
         if not len(self.cards.card_id):
             return np.full(len(card_id), MISSING, np.int64)
         place = np.searchsorted(self.cards.card_id, card_id)
         place[place == len(self.cards.card_id)] = 0
-        found = self.cards.card_id[place] == card_id
-        return np.where(found, self.cards.deck_id[place], MISSING)
+        return np.where(self.cards.card_id[place] == card_id, ids[place], MISSING)
 
     def preset_of(self, deck_id: IntArray) -> IntArray:
         """Preset of each deck, MISSING where the deck is gone or has none."""

@@ -20,12 +20,14 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from srs_eval.data.days import study_days
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import (
     FILTERED,
     LEARNING,
     MANUAL,
     Cards,
+    DayGrid,
     Deck,
     Entries,
     IntArray,
@@ -91,7 +93,8 @@ def select_rows(
     # From here on: entries by card, then time. `reason[k]` says why entry k is out (0: it is in).
     entries = log.entries
     order = np.argsort(entries.card_id, kind="stable")
-    by_card = Entries(**{name: column[order] for name, column in vars(entries).items()})
+    columns = {name: each[order] for name, each in vars(entries).items() if each is not None}
+    by_card = Entries(**columns)
     reasons = _Reasons(len(order))
     known, suspended = _card_state(log, by_card.card_id)
     if not with_deleted:
@@ -104,11 +107,9 @@ def select_rows(
         reasons.drop(_IGNORED_DATE, begins < _ignore_before_ms(log, by_card.card_id))
 
     kept = np.flatnonzero(reasons.code == 0)
-    rows = _rows(by_card, kept, log.day_grid.next_day_at_s, as_builder)
+    rows = _rows(by_card, kept, log.day_grid, as_builder)
     in_time = np.argsort(order[kept], kind="stable")  # entries are in order of time
-    return Selection(
-        Rows(*(column[in_time] for column in rows)), reasons.counts(), order[kept][in_time]
-    )
+    return Selection(_where(rows, in_time), reasons.counts(), order[kept][in_time])
 
 
 class _Reasons:
@@ -214,11 +215,10 @@ def _ignore_before_ms(log: ReviewLog, card_id: IntArray) -> IntArray:
     return limits
 
 
-def _rows(
-    entries: Entries, kept: IntArray, next_day_at_s: int, as_builder: bool
-) -> tuple[IntArray, ...]:
-    """The columns of Rows for the kept entries (by card, then time)."""
+def _rows(entries: Entries, kept: IntArray, grid: DayGrid, as_builder: bool) -> Rows:
+    """Rows of the kept entries, by card, then time."""
     time_ms, card_id = entries.time_ms[kept], entries.card_id[kept]
+    next_day_at_s, study_day = grid.next_day_at_s, study_days(time_ms, grid)
     if as_builder:
         # Milliseconds, cut toward zero: day 0 is two days wide for entries in the future.
         late = time_ms - next_day_at_s * 1000
@@ -231,7 +231,9 @@ def _rows(
     elapsed_seconds = np.diff(time_ms, prepend=0) // 1000
     elapsed_days[first] = -1
     elapsed_seconds[first] = -1
-    return (
+    if study_day is not None:
+        study_day = np.where(first, -1.0, np.diff(study_day, prepend=0.0))
+    return Rows(
         card_id,
         day - (day.min() if len(day) else 0),
         entries.rating[kept],
@@ -240,6 +242,7 @@ def _rows(
         elapsed_days,
         elapsed_seconds,
         (time_ms // 1000 - next_day_at_s) % (_DAY_MS // 1000),
+        elapsed_study_days=study_day,
     )
 
 
@@ -360,6 +363,7 @@ def _of_cards(log: ReviewLog, keeps: Callable[[IntArray], np.ndarray]) -> Review
         cards=_where(log.cards, keeps(log.cards.card_id)),
         schedule=kept(log.schedule),
         predictions={name: column[staying] for name, column in log.predictions.items()},
+        given={name: replace(each, p=each.p[staying]) for name, each in log.given.items()},
     )
 
 

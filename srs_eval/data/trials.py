@@ -105,6 +105,24 @@ class Trials(ReadOnly):
             raise ValueError("these trials do not tell what they were made of")
         return self.log, self.rows
 
+    def columns(self, *names: str) -> tuple[IntArray, ...]:
+        """More that is known of the history rows: (m,) each, MISSING where the source is silent.
+
+        "note_id", "deck_id" and "preset_id" of the card as they are today, and "state", the card's
+        before the answer (`Rows.state`). Raises ValueError for another name.
+        """
+        log, rows = self.source
+        deck = log.deck_of(self.history_card_id)
+        make: dict[str, Callable[[], IntArray]] = {
+            "note_id": lambda: log.note_of(self.history_card_id),
+            "deck_id": lambda: deck,
+            "preset_id": lambda: log.preset_of(deck),
+            "state": lambda: rows.state[self.history_review_th - 1],
+        }
+        if unknown := set(names) - set(make):
+            raise ValueError(f"no column {min(unknown)!r}; there are {', '.join(make)}")
+        return tuple(make[name]() for name in names)
+
     @property
     def sequence_length(self) -> IntArray:
         """Number of history rows before each trial (n,)."""
@@ -138,6 +156,7 @@ class _Columns:
     button: IntArray  # as pressed
     elapsed_days: IntArray
     elapsed_seconds: IntArray
+    fraction: FloatArray  # days since the row before, by the protocol's clock
     duration_ms: IntArray
     time_of_day_s: IntArray  # MISSING where unknown
     known: NDArray[np.bool_]  # card and deck are in the source
@@ -239,7 +258,11 @@ def _sorted_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _Columns:
             partition = deck
         elif protocol.partitions == "preset":
             partition = log.preset_of(deck)
-    time_of_day = rows.time_of_day_s
+    time_of_day, fraction = rows.time_of_day_s, rows.elapsed_seconds / _SECONDS_PER_DAY
+    if protocol.clock == "days":
+        fraction = rows.elapsed_days.astype(np.float64)
+    elif protocol.clock == "study-days" and rows.elapsed_study_days is not None:
+        fraction = rows.elapsed_study_days
     return _Columns(
         review_th=order + 1,
         card_id=card_id,
@@ -248,6 +271,7 @@ def _sorted_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _Columns:
         button=button,
         elapsed_days=rows.elapsed_days[order],
         elapsed_seconds=rows.elapsed_seconds[order],
+        fraction=np.maximum(fraction[order], 0.0),
         duration_ms=rows.duration_ms[order],
         time_of_day_s=np.full(len(order), MISSING) if time_of_day is None else time_of_day[order],
         known=known,
@@ -336,7 +360,7 @@ def _assemble(
         few = f"{counted(n, 'usable review')}, at least {MINIMUM_TRIALS} are needed"
         raise NotEnoughData(few if n else "no usable reviews")
     if protocol.secs:
-        history_delta_t = np.maximum(columns.elapsed_seconds, 0) / _SECONDS_PER_DAY
+        history_delta_t = columns.fraction
         # Upstream's bins count every Again there, the first and same-day ones too, and go by
         # whole days, with a bin of its own for the same day.
         of_lapses = np.ones(len(evaluated), np.bool_)

@@ -98,7 +98,7 @@ class _Training:
 
 
 def _train(configuration: Configuration, session: Session | None = None) -> _Training:
-    """Fit and evaluate on the demo's learner, or on the learner of the session."""
+    """Fit and evaluate on the demo's learner, or in a session of another one."""
     fits: list[Any] = []
 
     def recording(fit: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ import traceback
 from collections import deque
 from collections.abc import Collection, Generator, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import cache
 
@@ -28,7 +28,7 @@ from srs_eval.data.errors import (
     described,
     in_one_line,
 )
-from srs_eval.data.paths import DEMO_FILE
+from srs_eval.data.paths import DEMO_FILE, cache_dir
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_rows
@@ -43,7 +43,7 @@ from srs_eval.engine.run import (
     Started,
     start_order,
 )
-from srs_eval.engine.session import Session, TestSet, must_compile, prune_cache
+from srs_eval.engine.session import Session, TestSet, must_compile
 from srs_eval.engine.workers import (
     DONE,
     TaskEvents,
@@ -55,6 +55,7 @@ from srs_eval.engine.workers import (
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.training.hyperparameters import Cancelled, Context
 
+_LIMIT_BYTES = 500_000_000  # of stored results
 _MOST_OF_TRACEBACK = 10_000  # characters of its beginning, and of its end
 
 
@@ -110,12 +111,23 @@ def evaluate(
         prune_cache()
 
 
+def prune_cache(limit_bytes: int = _LIMIT_BYTES) -> None:
+    """Delete the results unused for longest while they take more than the limit."""
+    try:
+        files = [(path, path.stat()) for path in (cache_dir() / "results").glob("*/*")]
+    except OSError:
+        return
+    total = sum(stat.st_size for _, stat in files)
+    for path, stat in sorted(files, key=lambda item: item[1].st_mtime):
+        if total <= limit_bytes:
+            break
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+            total -= stat.st_size
+
+
 def attempt(
-    session: Session,
-    configuration: Configuration,
-    context: Context,
-    *,
-    use_cache: bool = False,
+    session: Session, configuration: Configuration, context: Context, *, use_cache: bool = False
 ) -> Final:
     """What comes of one configuration, whatever its code raises.
 
@@ -212,7 +224,8 @@ def demo_learner(reviews: int = 300) -> ReviewLog:
     order = np.argsort(begins)
     chosen = card[order][np.cumsum(count[order]) <= reviews]
     kept = np.flatnonzero(np.isin(rows.card_id, chosen))
-    rows = replace(rows, **{name: column[kept] for name, column in vars(rows).items()})
+    columns = {name: column for name, column in vars(rows).items() if column is not None}
+    rows = replace(rows, **{name: column[kept] for name, column in columns.items()})
     return replace(log, entries=None, schedule=None, day_grid=None, rows=rows)
 
 

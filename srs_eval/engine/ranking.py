@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import starmap
 from typing import Any, Literal, TypeVar
-from typing import Protocol as Interface
 from weakref import WeakKeyDictionary
 
 from srs_eval.data.errors import InputError, counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval, same_reviews
+from srs_eval.engine.shared import Competitor, on_shared_reviews
 from srs_eval.models.configurations import BASELINE, OWN, Configuration, resolve
 from srs_eval.models.own_parameters import fault_of, left_out
 from srs_eval.stats.intervals import (
@@ -48,18 +48,7 @@ _HEADINGS: Mapping[_Standing, str] = {
 _NEAREST = "nearest to the average"  # heads the best alone where none is better than that
 
 
-class _Competitor(Interface):
-    """What places are given to, such as a `Configuration`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def is_baseline(self) -> bool: ...
-    @property
-    def learns(self) -> bool: ...
-
-
-_C = TypeVar("_C", bound=_Competitor)
+_C = TypeVar("_C", bound=Competitor)
 
 
 @dataclass(frozen=True)
@@ -109,6 +98,7 @@ class Group:
     learns: bool  # online models
     lines: tuple[Ranked, ...]  # best first, the baseline where it falls
     equivalence: float = EQUIVALENT  # differences in log loss within it don't matter
+    is_shared: bool = False  # those reviews alone that all have a prediction for
 
     @property
     def reviews(self) -> int:
@@ -132,6 +122,7 @@ class Group:
     def title(self) -> str:
         """ "Evaluated on 2,143 reviews of later days"."""
         title = f"Evaluated on {self.reviews:,} {self.rows}"
+        title += " that all have a prediction for" if self.is_shared else ""
         return f"{title}: online models" if self.learns else title
 
     @property
@@ -226,12 +217,16 @@ def ranking(
 ) -> list[Group]:
     """Groups of finished configurations; those of the largest set of reviews come first.
 
+    Last come those that lack reviews, beside all others, on the reviews that all have.
     The order of `finished` does not matter. `reference` is the canonical name of the
     configuration that `Ranked.to_reference` is held against; differences in log loss within
     ± `equivalence` do not matter.
     """
     sets: list[list[tuple[Configuration, Result]]] = []
-    for pair in sorted(finished, key=lambda pair: pair[0].name):
+    everyone = sorted(finished, key=lambda pair: pair[0].name)
+    for pair in everyone:
+        if pair[1].lacks:
+            continue
         same = next((each for each in sets if same_reviews(each[0][1], pair[1])), None)
         if same is None:
             sets.append([pair])
@@ -239,7 +234,15 @@ def ranking(
             same.append(pair)
     # Most configurations are evaluated on later days; the baseline decides between equal numbers.
     sets.sort(key=lambda pairs: (-len(pairs), all(each.name != BASELINE for each, _ in pairs)))
-    return [group for pairs in sets for group in _groups(pairs, reference, equivalence)]
+    found = [group for pairs in sets for group in _groups(pairs, reference, equivalence)]
+    lacking = [pair for pair in everyone if pair[1].lacks]
+    for rows in dict.fromkeys(rows_of(each) for each, _ in lacking):
+        mine = [pair for pair in lacking if rows_of(pair[0]) == rows]
+        whole = (pairs for pairs in sets if any(rows_of(each) == rows for each, _ in pairs))
+        for pairs in on_shared_reviews(mine, next(whole, [])):
+            alike = _groups(pairs, reference, equivalence)
+            found += [replace(group, is_shared=True) for group in alike]
+    return found
 
 
 def own_scheduler(log: ReviewLog) -> str | None:
@@ -324,7 +327,7 @@ def _without_repeated_baseline(
 
 
 def apart(
-    members: Sequence[_T], competitor_of: Callable[[_T], _Competitor]
+    members: Sequence[_T], competitor_of: Callable[[_T], Competitor]
 ) -> Iterator[tuple[bool, list[_T]]]:
     """Schedulers with the baseline, then (True) the online models."""
     learners = [each for each in members if competitor_of(each).learns]
@@ -465,32 +468,3 @@ def _listed(names: list[str]) -> str:
         names = [*names[:3], f"{len(names) - 3} more"]
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
-
-
-# Users of a data set
-
-
-def evaluated_alike(
-    found: Iterable[tuple[_C, Protocol, Mapping[int, int]]],
-) -> list[tuple[list[_C], dict[int, int]]]:
-    """Competitors that can be compared, with the users they share and these users' reviews.
-
-    Each comes with the rows it is evaluated on (`Protocol.evaluated_rows`) and the number of
-    evaluated reviews by user. Those with equal rows and users for whom these numbers agree go
-    together; the largest set comes first.
-    """
-    # The most users first, so that who has few joins those that have many.
-    ordered = sorted(found, key=lambda each: (-len(each[2]), each[0].name))
-    sets: list[tuple[Protocol, list[_C], dict[int, int]]] = []
-    for competitor, rows, sizes in ordered:
-        for number, (rows_of_set, members, shared) in enumerate(sets):
-            if rows != rows_of_set:
-                continue
-            both = {user: size for user, size in shared.items() if sizes.get(user) == size}
-            if both:
-                sets[number] = rows, [*members, competitor], both
-                break
-        else:
-            sets.append((rows, [competitor], dict(sizes)))
-    sets.sort(key=lambda each: (-len(each[1]), not any(one.is_baseline for one in each[1])))
-    return [(members, shared) for _, members, shared in sets]

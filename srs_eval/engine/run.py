@@ -172,7 +172,8 @@ class Run:
         if isinstance(event, Started):
             model.stage, model.started = Stage.RUNNING, now
             model.preparing = model.compiles = event.compiles
-            self.lanes = max(self.lanes, self._at_work())
+            at_work = sum(each.stage is Stage.RUNNING for each in self.models.values())
+            self.lanes = max(self.lanes, at_work)
         elif isinstance(event, Progress):
             model.preparing = False
             model.fraction = max(model.fraction, event.fraction)
@@ -259,8 +260,11 @@ class Run:
         ]
 
     def ranked(self) -> list[Ranked]:
-        """The lines of all groups, one after another."""
-        return [line for group in self.groups() for line in group.lines]
+        """The lines of all groups, one after another, each configuration's first one."""
+        found: dict[str, Ranked] = {}
+        for line in (line for group in self.groups() for line in group.lines):
+            found.setdefault(line.configuration.name, line)
+        return list(found.values())
 
     def line(self, name: str) -> Ranked:
         """The line of a configuration that has finished."""
@@ -281,6 +285,3 @@ class Run:
 
     def seconds_gone(self, now: float) -> float:
         return (self.ended if self.ended is not None else now) - self.started
-
-    def _at_work(self) -> int:
-        return sum(model.stage is Stage.RUNNING for model in self.models.values())

@@ -75,6 +75,7 @@ class Result:
     notes: tuple[str, ...] = ()  # e.g. a fold that fell back to the defaults
     in_sample: int = 0
     """Evaluated reviews that the parameters may have been fitted to: figures are optimistic."""
+    lacks: int = 0  # held-out reviews without a prediction, which are not among the evaluated
 
     @property
     def size(self) -> int:
@@ -200,6 +201,11 @@ class Session:
         trials = self.trials(configuration.protocol)
         if configuration.fit == "own":
             return self._run_own(configuration, trials, context)
+        if configuration.model.given:
+            from srs_eval.engine.shared import of_given
+
+            entry = self.selection(configuration.protocol).entry_index
+            return of_given(self.log, configuration, trials.derived(_tests), entry)
         settings = replace(context, tick=Context().tick, hyperparameters={})
         for *known, result in self._of_members:
             if known == [configuration, settings]:
@@ -414,8 +420,6 @@ def _tests(trials: Trials) -> TestSet:
 # --- predictions kept on disk, so that a collection evaluated before opens at once; what can be
 # derived from the trials (labels, rows, folds) is not stored
 
-_LIMIT_BYTES = 500_000_000
-
 
 class _Stored(NamedTuple):
     p: FloatArray
@@ -460,7 +464,7 @@ def _load(key: str) -> _Stored | None:
             about = json.loads(str(file["about"]))
             p = file["p"]
         with suppress(OSError):
-            os.utime(_cached_at(key))  # `prune_cache` goes by the last use
+            os.utime(_cached_at(key))  # `evaluate.prune_cache` goes by the last use
         parameters = about["parameters"] and {int(k): w for k, w in about["parameters"].items()}
         return _Stored(p, parameters, tuple(about["notes"]), about["seconds"])
     except Exception:  # a damaged cache file is as good as none
@@ -479,21 +483,6 @@ def _save(key: str, stored: _Stored) -> None:
     np.savez(content, p=stored.p, about=np.array(json.dumps(about)))
     with suppress(OSError):
         write_atomically(_cached_at(key), content.getvalue(), lasting=False)
-
-
-def prune_cache(limit_bytes: int = _LIMIT_BYTES) -> None:
-    """Delete the results unused for longest while they take more than the limit."""
-    try:
-        files = [(path, path.stat()) for path in (cache_dir() / "results").glob("*/*")]
-    except OSError:
-        return
-    total = sum(stat.st_size for _, stat in files)
-    for path, stat in sorted(files, key=lambda item: item[1].st_mtime):
-        if total <= limit_bytes:
-            break
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-            total -= stat.st_size
 
 
 def _cached_at(key: str) -> Path:

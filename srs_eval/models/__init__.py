@@ -22,23 +22,14 @@ from srs_eval.data.errors import EXTRAS, InputError, cut, described
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.training.compile import own_digest
-from srs_eval.training.hyperparameters import Cancelled, Context, Hyperparameter
+from srs_eval.training.hyperparameters import Context, Hyperparameter
 
-Family = Literal["baseline", "online", "sm2", "history", "other", "fsrs", "neural"]
+_Family = Literal["baseline", "online", "sm2", "history", "other", "fsrs", "neural"]
 
-ANY_FLAG = frozenset(
-    {
-        "short",
-        "secs",
-        "two_buttons",
-        "recency",
-        "partitions",
-        "train_equals_test",
-        "no_test_same_day",
-        "no_train_same_day",
-        "equalize_test_with_non_secs",
-    }
-)
+ANY_FLAG = frozenset((
+    "short", "secs", "two_buttons", "recency", "partitions", "train_equals_test",
+    "no_test_same_day", "no_train_same_day", "equalize_test_with_non_secs",
+))  # fmt: skip
 """Protocol flags that a trained model can usually take."""
 
 UNTRAINED_FLAGS = ANY_FLAG - {"recency", "partitions", "train_equals_test", "no_train_same_day"}
@@ -59,7 +50,7 @@ class Model:
     """
 
     name: str
-    family: Family
+    family: _Family
     inputs: str  # of IL, FIL, G, SR, AT as in "IL, G, SR"; "-" for none
     parameters: int  # number of trainable parameters, as tables show it
     source: str  # where the formula is from: paper, or repository and path
@@ -100,6 +91,8 @@ class Model:
     weights: Callable[[Context], str] | None = None
     """Digest of files of the person's own that it cannot do without, "" where there are none: it
     is not part of a group then."""
+    given: bool = False
+    """Somebody else has predicted: the engine takes what the log was given (`ReviewLog.given`)."""
     remarks: Callable[[Trials, Context], tuple[str, ...]] | None = None
     """What belongs beside the figures of a learner."""
     uses_device: bool = False
@@ -119,7 +112,7 @@ class Model:
     version: int = 1  # raise it when figures change: cached results become stale
     note: str = ""  # one sentence that belongs beside the figures
     extra: bool = False  # not part of the group `all`
-    file: ModelFile | None = None
+    file: _ModelFile | None = None
     """Where it was loaded from, for a model that is no part of this package."""
 
     @property
@@ -131,7 +124,7 @@ class Model:
     def trained(self) -> bool:
         return self.fit is not None
 
-    def __reduce__(self) -> tuple[Callable[..., Model], tuple[str, ModelFile | None]]:
+    def __reduce__(self) -> tuple[Callable[..., Model], tuple[str, _ModelFile | None]]:
         """It holds functions that cannot be pickled: its name travels to worker processes."""
         if all_models().get(self.name) is not self:
             raise PicklingError(f"all_models() does not hold this model called {self.name}")
@@ -139,7 +132,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class ModelFile:
+class _ModelFile:
     """A file with models of one's own, as it was when it was loaded."""
 
     path: Path
@@ -149,7 +142,7 @@ class ModelFile:
 _own_folders: list[str] = []
 
 
-def _named(name: str, file: ModelFile | None) -> Model:
+def _named(name: str, file: _ModelFile | None) -> Model:
     if file is not None and name not in all_models():
         load_model_file(file.path)
     model = all_models()[name]
@@ -167,7 +160,7 @@ def load_model_file(path: Path) -> tuple[Model, ...]:
     path = path.expanduser().absolute()
     try:
         content = path.read_bytes()
-        file = ModelFile(path, own_digest(path))
+        file = _ModelFile(path, own_digest(path))
     except OSError as error:
         raise InputError(f'"{path}" cannot be read ({error.strerror}).') from None
     known = [model for model in all_models().values() if model.file == file]
@@ -223,7 +216,7 @@ def _wrong_with(model: Model, before: Sequence[str]) -> str:
         return f"{no_text[0]!r} stands where a model has a text, such as its name"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 .%+_\[\]-]{0,60}", model.name):
         return f"{model.name!r} is no name for a model: letters, digits and . % + _ - [ ] make one"
-    if model.family not in get_args(Family):
+    if model.family not in get_args(_Family):
         return f"{model.name} has the family {model.family!r}, which is none of the groups"
     if model.needs and model.needs not in EXTRAS:
         return f"{model.name} needs {model.needs!r}, which is none of {', '.join(EXTRAS)}"
@@ -247,17 +240,5 @@ def all_models() -> dict[str, Model]:
             if model.name in found:
                 raise RuntimeError(f"two models are called {model.name}")
             found[model.name] = model
-    families = get_args(Family)
+    families = get_args(_Family)
     return dict(sorted(found.items(), key=lambda item: (families.index(item[1].family), item[0])))
-
-
-__all__ = (
-    "ANY_FLAG",
-    "UNTRAINED_FLAGS",
-    "Cancelled",
-    "Context",
-    "Family",
-    "Model",
-    "all_models",
-    "load_model_file",
-)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context
+from srs_eval.models import Context, Model
 from srs_eval.training.elementwise import Value, clamp, exp, power, where
 from srs_eval.training.initial_stability import InitialStability, fit_initial_stability
-from srs_eval.training.recurrent import RecurrentModel
+from srs_eval.training.recurrent import START, RecurrentModel, Trainable
 
 LOG_09 = -0.10536051565782628  # log(0.9): R is 0.9 after s days
 S_MAX = 36500.0
@@ -109,12 +110,27 @@ def s0_fit(
 # Whole models
 
 
-def with_least_stability(
-    model: RecurrentModel,
-) -> Callable[[Trials, Context], RecurrentModel]:
-    """The model with the least stability of given trials as its constant."""
+def early_version(
+    number: str,
+    recurrent: RecurrentModel,
+    fit_s0: Callable[..., list[float]] | None = None,
+    **more: Any,
+) -> Model:
+    """FSRS before v5, as srs-benchmark's class of that number trains it; `more` of its `Model`."""
 
-    def of(trials: Trials, context: Context) -> RecurrentModel:
-        return replace(model, constants=(least_stability(trials),))
+    def of_trials(trials: Trials, context: Context) -> RecurrentModel:
+        return replace(recurrent, constants=(least_stability(trials),))
 
-    return of
+    trainable = Trainable(of_trials, fit_s0)
+    start = (START,) if fit_s0 else ()
+    return Model(
+        family="fsrs",
+        inputs="IL, G",
+        parameters=len(recurrent.default),
+        source=f"srs-benchmark other.py, class FSRS{number}",
+        predict=trainable.predict,
+        fit=trainable.fit,
+        default=lambda context: list(recurrent.default),
+        hyperparameters=(*recurrent.hyperparameters, *start),
+        **more,
+    )

@@ -32,8 +32,8 @@ from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, adam
 from srs_eval.training.optimisers import quicksort_order
 
 START = (0.176786766570677, 0.216967308403809, 0.254893976981164, -0.704205679427144, 0.025)
-LEAST = np.array([0.001, 0.001, 0.001, -np.inf, 0.001])
-MOST = np.array([1.0, 1.0, 1.0, -0.001, 1.0])
+_LEAST = np.array([0.001, 0.001, 0.001, -np.inf, 0.001])
+_MOST = np.array([1.0, 1.0, 1.0, -0.001, 1.0])
 _SECONDS = 86_400.0
 _TINY = 1e-300  # a sum of powers or a time below this counts as this
 
@@ -250,7 +250,7 @@ def _gradient(part: _Part, w: FloatArray) -> FloatArray:
 
 
 def _clip(w: FloatArray) -> None:
-    np.clip(w, LEAST, MOST, out=w)
+    np.clip(w, _LEAST, _MOST, out=w)
 
 
 def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:

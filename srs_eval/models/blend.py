@@ -3,7 +3,7 @@
 Models that are wrong in different ways are together less wrong. BLEND is the mean of the logits of
 FSRS-6, FSRS-7 and a small network; the weights are equal, for none that were fitted to other people
 did better. It knows nothing of today, so a scheduler could go by it. With weights of RWKV there
-are two more: BLEND with RWKV-Curve, and STATE-FSRS-6+7 with RWKV-Instant, half of each.
+is BLEND with RWKV-Curve, half of each.
 
 The engine runs the members, once for all who ask. docs/models/blend.md.
 
@@ -20,7 +20,6 @@ import numpy as np
 from srs_eval.data.reviews import FloatArray
 from srs_eval.models import Model
 from srs_eval.models.rwkv import NEEDED, digest_of_weights
-from srs_eval.training.state_features import COUNT
 
 _SMALLEST = 1e-6  # probability
 
@@ -34,17 +33,19 @@ def mean_of_logits(predictions: Sequence[FloatArray]) -> FloatArray:
 
 _blend = partial(
     Model,
-    inputs="FIL, G, SR",
+    family="neural",
+    parameters=21 + 34 + 503,
     source="models/blend.py: mean of logits",
     combine=mean_of_logits,
     always_short=True,
+    seconds_to_compile=8.0,
+    kernels_of="GRU-503",
 )
 
 MODELS = (
     _blend(
         name="BLEND",
-        family="neural",
-        parameters=21 + 34 + 503,
+        inputs="FIL, G, SR",
         members=(
             "FSRS-6-recency",
             "FSRS-7-short-secs-recency-equalize_test_with_non_secs",
@@ -52,34 +53,15 @@ MODELS = (
         ),
         flags=frozenset({"two_buttons"}),
         seconds_per_10k=0.6,
-        seconds_to_compile=8.0,
-        kernels_of="GRU-503",
         note="FSRS-6 recency, FSRS-7 recency and GRU-503: the mean of their logits.",
     ),
     _blend(
         name="BLEND+RWKV-Curve",
-        family="neural",
-        parameters=21 + 34 + 503,
         inputs="FIL, G, SR, AT",
         members=("BLEND", "RWKV-Curve"),
         flags=frozenset(),
         weights=digest_of_weights,
         seconds_per_10k=1.1,
-        seconds_to_compile=8.0,
-        kernels_of="GRU-503",
         note=f"Half BLEND, half RWKV-Curve; needs {NEEDED}.",
-    ),
-    _blend(
-        name="STATE-FSRS-6+7+RWKV",
-        family="online",
-        inputs="FIL, G, SR, AT",
-        parameters=21 + 34 + COUNT + 1,
-        members=("STATE-FSRS-6+7", "RWKV-Instant"),
-        flags=frozenset(),
-        weights=digest_of_weights,
-        seconds_per_10k=0.7,
-        seconds_to_compile=3.0,
-        kernels_of="FSRS-7",
-        note=f"Half STATE-FSRS-6+7, half RWKV-Instant; needs {NEEDED}. A scheduler cannot know it.",
     ),
 )

@@ -35,6 +35,8 @@ SUFFIXES: Mapping[str, tuple[str, Any]] = {
     "short": ("short", True),
     "secs": ("secs", True),
     "recency": ("recency", True),
+    "study_days": ("clock", "study-days"),
+    "whole_days": ("clock", "days"),
     "no_test_same_day": ("no_test_same_day", True),
     "no_train_same_day": ("no_train_same_day", True),
     "equalize_test_with_non_secs": ("equalize_test_with_non_secs", True),
@@ -53,6 +55,8 @@ _SUFFIX_WORDS: Mapping[str, str] = {
     "pretrain": "S0 only",
     "own": "as your presets hold it",
     "sched_penalties": "sched. penalties",
+    "study_days": "study days",
+    "whole_days": "whole days",
     "binary": "two buttons",
     "preset": "per preset",
     "deck": "per deck",
@@ -76,7 +80,8 @@ _CONFIGURATION_WORDS: Mapping[str, str] = {
     **{name: name for name in ("RWKV-Instant", "RWKV-Curve")},  # not as of 2025
 }
 _ONLY_WITH_SECS = ("equalize_test_with_non_secs", "no_test_same_day", "no_train_same_day")
-_OFF: Mapping[str, Any] = {"fit": "trained", "partitions": "none"}  # every other flag: False
+# Every other flag: False
+_OFF: Mapping[str, Any] = {"fit": "trained", "partitions": "none", "clock": "seconds"}
 _FAMILIES = ("fsrs", "sm2", "history", "neural", "baseline", "online")
 GROUPS = ("all", "fast", "learner", *_FAMILIES)
 _LEARNER = (
@@ -209,9 +214,7 @@ class Configuration:
 
 
 def resolve(
-    names: str | Iterable[str],
-    protocol: Protocol | None = None,
-    fit: Fit = "trained",
+    names: str | Iterable[str], protocol: Protocol | None = None, fit: Fit = "trained"
 ) -> list[Configuration]:
     """Configurations for names, aliases and groups, without doubles; names also as tables show.
 
@@ -356,11 +359,11 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
         if "partitions" in in_name:
             raise InputError(f'"{name}" makes no sense: it goes by presets anyway.')
         flags["partitions"] = "none"  # in the name
-    for flag in _ONLY_WITH_SECS:
-        if flags[flag] and not flags["secs"]:
+    for flag in (*_ONLY_WITH_SECS, "clock"):
+        if flags[flag] != _OFF.get(flag, False) and not flags["secs"]:
             if flag in in_name:
                 raise InputError(f'"{name}" makes no sense without -secs.')
-            flags[flag] = False
+            flags[flag] = _OFF.get(flag, False)
     if flags["equalize_test_with_non_secs"]:
         flags["no_test_same_day"] = False  # none is evaluated anyway
     if flags["fallback_user"] and (flags["partitions"] == "none" or flags["fit"] == "default"):
@@ -387,11 +390,7 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
     return Configuration(
         name="-".join((model.name, *suffixes)),
         model=model,
-        protocol=replace(
-            protocol,
-            **flags,
-            later_days_only=later_days_only,
-        ),
+        protocol=replace(protocol, **flags, later_days_only=later_days_only),
         fit=fitted,
     )
 

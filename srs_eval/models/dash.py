@@ -39,12 +39,12 @@ from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, Linear, adam
 from srs_eval.training.optimisers import quicksort_order
 
 START = (0.2024, 0.5967, 0.1255, 0.6039, -0.1485, 0.572, 0.0933, 0.4801, 0.787)
-START_SHORT = (-0.1766, 0.4483, -0.3618, 0.5953, -0.5104, 0.8609, -0.3643, 0.6447, 1.2815)
-START_MCM = (0.2783, 0.8131, 0.4252, 1.0056, -0.1527, 0.6455, 0.1409, 0.669, 0.843)
-START_ACT_R = (1.4164, 0.516, -0.0564, 1.9223, 1.0549)
+_START_SHORT = (-0.1766, 0.4483, -0.3618, 0.5953, -0.5104, 0.8609, -0.3643, 0.6447, 1.2815)
+_START_MCM = (0.2783, 0.8131, 0.4252, 1.0056, -0.1527, 0.6455, 0.1409, 0.669, 0.843)
+_START_ACT_R = (1.4164, 0.516, -0.0564, 1.9223, 1.0549)
 
-WINDOWS = (1.0, 7.0, 30.0, math.inf)  # days
-TAU = (0.2434, 1.9739, 16.0090, 129.8426)  # days
+_WINDOWS = (1.0, 7.0, 30.0, math.inf)  # days
+_TAU = (0.2434, 1.9739, 16.0090, 129.8426)  # days
 _LEAST_AGE = float(np.float32(0.1))  # days; DASH[ACT-R]
 
 
@@ -67,8 +67,8 @@ def _window_counts(
         for row in range(end[trial] - 1, start[trial] - 1, -1):
             age += delta_t[row + 1]
             for window in range(4):
-                if age <= WINDOWS[window]:
-                    share = math.exp(-age / TAU[window]) if decay else 1.0
+                if age <= _WINDOWS[window]:
+                    share = math.exp(-age / _TAU[window]) if decay else 1.0
                     counts[trial, 2 * window] += share
                     if rating[row] > 1:
                         counts[trial, 2 * window + 1] += share
@@ -97,11 +97,11 @@ def _features_mcm(trials: Trials) -> FloatArray:
 
 def _start(otherwise: tuple[float, ...]) -> Callable[[Trials], tuple[float, ...]]:
     """The defaults depend on `short`, so they are chosen where the trials are known."""
-    return lambda trials: START_SHORT if trials.protocol.short else otherwise
+    return lambda trials: _START_SHORT if trials.protocol.short else otherwise
 
 
 _DASH = Linear("DASH", _recall_and_slope, features, _start(START))
-_MCM = Linear("DASH", _recall_and_slope, _features_mcm, _start(START_MCM))
+_MCM = Linear("DASH", _recall_and_slope, _features_mcm, _start(_START_MCM))
 
 
 # DASH[ACT-R]
@@ -237,7 +237,7 @@ def _fit_act_r(
         return slope
 
     w = adam(
-        np.array(START_ACT_R),
+        np.array(_START_ACT_R),
         gradient,
         lambda w: float(compiled(_act_r_loss)(_strength(ages, rows, w), y, weight, w)),
         math.ceil(len(rows) / size),
@@ -313,7 +313,7 @@ MODELS = (
         source="Mozer & Lindsey 2016; srs-benchmark other.py, class DASH_ACTR",
         fit=_fit_act_r,
         predict=_predict_act_r,
-        default=lambda context: list(START_ACT_R),
+        default=lambda context: list(_START_ACT_R),
         seconds_per_10k=0.0135,
         seconds_to_compile=2.0,
     ),

@@ -5,57 +5,59 @@ state is (s, d): stability in days, difficulty 1-10. Parameters are w[0] ... w[1
 there; w[17] is no parameter but the least stability. Initial stabilities are fitted
 first and then held; the rest is trained on reviews after each card's second, while the
 best epoch is chosen on all reviews.
+
+v4.5 (`class FSRS4dot5`) has a flatter forgetting curve, and a failure never lengthens S. Defaults
+differ where intervals are fractions of a day. Kept parameters have 6 decimals.
 """
 
 from __future__ import annotations
 
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Model
 from srs_eval.models._fsrs import (
     S_MAX,
+    early_version,
     init_s,
     s0_fit,
     stability_after_failure,
     stability_after_success,
-    with_least_stability,
 )
-from srs_eval.training.elementwise import State, Value, clamp
-from srs_eval.training.recurrent import START, RecurrentModel, Trainable
+from srs_eval.training.elementwise import State, Value, clamp, minimum, power
+from srs_eval.training.recurrent import RecurrentModel
 
 
-def _forgetting_curve(t: Value, s: Value) -> Value:
+def _curve_v4(t: Value, s: Value) -> Value:
     """R(t) = 1 / (1 + t/(9 s))."""
     return 1.0 / (1.0 + t / (9.0 * s))
 
 
-def _recall(t: Value, state: State, w: Value) -> Value:
-    return _forgetting_curve(t, state[0])
+def _recall_v4(t: Value, state: State, w: Value) -> Value:
+    return _curve_v4(t, state[0])
 
 
 def _init_d(rating: Value, w: Value) -> Value:
     return w[4] - w[5] * (rating - 3.0)
 
 
-def first(rating: Value, w: Value) -> State:
+def _first(rating: Value, w: Value) -> State:
     return clamp(init_s(rating, w), w[17], S_MAX), clamp(_init_d(rating, w), 1.0, 10.0)
 
 
-def next_d(d: Value, rating: Value, w: Value) -> Value:
+def _next_d(d: Value, rating: Value, w: Value) -> Value:
     """Reversion to the difficulty of a first Good."""
     return clamp(w[7] * w[4] + (1.0 - w[7]) * (d - w[6] * (rating - 3.0)), 1.0, 10.0)
 
 
-def _success(state: State, t: Value, rating: Value, w: Value) -> State:
+def _success_v4(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
-    new_s = stability_after_success(s, d, _forgetting_curve(t, s), rating, w)
-    return clamp(new_s, w[17], S_MAX), next_d(d, rating, w)
+    new_s = stability_after_success(s, d, _curve_v4(t, s), rating, w)
+    return clamp(new_s, w[17], S_MAX), _next_d(d, rating, w)
 
 
-def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
+def _failure_v4(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
-    new_s = stability_after_failure(s, d, _forgetting_curve(t, s), w)
-    return clamp(new_s, w[17], S_MAX), next_d(d, rating, w)
+    new_s = stability_after_failure(s, d, _curve_v4(t, s), w)
+    return clamp(new_s, w[17], S_MAX), _next_d(d, rating, w)
 
 
 def after_second_review(trials: Trials, rows: IntArray) -> IntArray:
@@ -64,48 +66,104 @@ def after_second_review(trials: Trials, rows: IntArray) -> IntArray:
 
 
 # fmt: off
-_DEFAULT = (
+_DEFAULT_V4 = (
     0.4, 0.9, 2.3, 10.9,  # S0 by first rating
     4.93, 0.94, 0.86, 0.01,  # difficulty
     1.49, 0.14, 0.94,  # success
     2.18, 0.05, 0.34, 1.26,  # failure
     0.29, 2.61,  # Hard, Easy
 )
-NO_BOUND = 4 * (float("inf"),)
-RECURRENT = RecurrentModel(
+_NO_BOUND = 4 * (float("inf"),)
+V4 = RecurrentModel(
     name="FSRSv4",
     states=2,
-    default=_DEFAULT,
+    default=_DEFAULT_V4,
     lower=(
-        *(-bound for bound in NO_BOUND),
+        *(-bound for bound in _NO_BOUND),
         1, 0.1, 0.1, 0, 0, 0.1, 0.01, 0.5, 0.01, 0.01, 0.01, 0, 1,
     ),
-    upper=(*NO_BOUND, 10, 5, 5, 0.5, 3, 0.8, 2.5, 5, 0.2, 0.9, 2, 1, 4),
-    first=first,
-    success=_success,
-    failure=_failure,
-    recall=_recall,
+    upper=(*_NO_BOUND, 10, 5, 5, 0.5, 3, 0.8, 2.5, 5, 0.2, 0.9, 2, 1, 4),
+    first=_first,
+    success=_success_v4,
+    failure=_failure_v4,
+    recall=_recall_v4,
     constants=(0.01,),
     frozen=(0, 1, 2, 3),
     tie_order="quicksort",
     trained_on=after_second_review,
 )
 # fmt: on
-fit_s0 = s0_fit(_DEFAULT, decay=1.0)
-_TRAINABLE = Trainable(with_least_stability(RECURRENT), fit_s0)
+fit_s0_v4 = s0_fit(_DEFAULT_V4, decay=1.0)
 
+
+# v4.5
+
+_FACTOR = 19 / 81  # 0.9^(1 / -0.5) - 1
+
+
+def forgetting_curve(t: Value, s: Value) -> Value:
+    """R(t) = (1 + 19/81 t/s)^-0.5."""
+    return power(1.0 + _FACTOR * t / s, -0.5)
+
+
+def recall(t: Value, state: State, w: Value) -> Value:
+    return forgetting_curve(t, state[0])
+
+
+def _success_v45(state: State, t: Value, rating: Value, w: Value) -> State:
+    s, d = state
+    new_s = stability_after_success(s, d, forgetting_curve(t, s), rating, w)
+    return clamp(new_s, w[17], S_MAX), _next_d(d, rating, w)
+
+
+def _failure_v45(state: State, t: Value, rating: Value, w: Value) -> State:
+    s, d = state
+    new_s = minimum(stability_after_failure(s, d, forgetting_curve(t, s), w), s)
+    return clamp(new_s, w[17], S_MAX), _next_d(d, rating, w)
+
+
+# fmt: off
+_DEFAULT_V45 = (
+    0.4872, 1.4003, 3.7145, 13.8206,  # S0 by first rating
+    5.1618, 1.2298, 0.8975, 0.031,  # difficulty
+    1.6474, 0.1367, 1.0461,  # success
+    2.1072, 0.0793, 0.3246, 1.587,  # failure
+    0.2272, 2.8755,  # Hard, Easy
+)
+_DEFAULT_V45_SECS = (
+    0.0012, 0.0826, 0.8382, 26.2146, 4.8622, 1.0311, 0.8295, 0.0379, 2.0884,
+    0.4704, 1.2009, 1.7196, 0.1874, 0.1593, 1.5636, 0.2358, 3.3175,
+)
+V45 = RecurrentModel(
+    name="FSRS_4_5",
+    states=2,
+    default=_DEFAULT_V45,
+    lower=(
+        *(-bound for bound in _NO_BOUND),
+        0, 0.01, 0.01, 0, 0, 0, 0.01, 0.2, 0.01, 0.01, 0.01, 0, 1,
+    ),
+    upper=(*_NO_BOUND, 10, 5, 5, 0.8, 6, 0.8, 5, 6, 0.4, 0.9, 4, 1, 10),
+    first=_first,
+    success=_success_v45,
+    failure=_failure_v45,
+    recall=recall,
+    constants=(0.01,),
+    frozen=(0, 1, 2, 3),
+    decimals=6,
+    tie_order="quicksort",
+    trained_on=after_second_review,
+)
+# fmt: on
+fit_s0_v45 = s0_fit(_DEFAULT_V45, decay=0.5, default_secs=_DEFAULT_V45_SECS)
 
 MODELS = (
-    Model(
-        name="FSRSv4",
-        family="fsrs",
-        inputs="IL, G",
-        parameters=17,
-        source="srs-benchmark other.py, class FSRS4",
-        predict=_TRAINABLE.predict,
-        fit=_TRAINABLE.fit,
-        default=lambda context: list(_DEFAULT),
-        hyperparameters=(*RECURRENT.hyperparameters, START),
+    early_version("4", V4, fit_s0_v4, name="FSRSv4", seconds_per_10k=0.0085),
+    early_version(
+        "4dot5",
+        V45,
+        fit_s0_v45,
+        name="FSRS-4.5",
+        default_secs=lambda context: list(_DEFAULT_V45_SECS),
         seconds_per_10k=0.0085,
     ),
 )

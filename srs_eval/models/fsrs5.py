@@ -37,10 +37,7 @@ from srs_eval.models._fsrs import (
     stability_after_failure,
     stability_after_success,
 )
-from srs_eval.models.fsrs4dot5 import (
-    forgetting_curve,
-    recall,
-)
+from srs_eval.models.fsrs4 import forgetting_curve, recall
 from srs_eval.training.elementwise import State, Value, clamp, exp, minimum
 from srs_eval.training.optimisers import quicksort_order
 from srs_eval.training.recurrent import START, RecurrentModel, fit_recurrent, predict_recurrent

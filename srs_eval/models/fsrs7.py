@@ -1,7 +1,7 @@
 """FSRS-7: a long-term and a short-term stability, a forgetting curve mixed of two.
 
 Formulas, defaults and training: srs-benchmark at commit
-bd9110f791e5b37282c55a9aa8db35f68f0c4aa2 (September 2026), models/fsrs_v7.py, script.py and
+bd9110f791e5b37282c55a9aa8db35f68f0c4aa2 (August 2026), models/fsrs_v7.py, script.py and
 features/base.py. That is the finished model of 34 parameters; a draft of 35 with one
 stability and a fit of S0 (commit 049be71984b7eeff3ea380f5ccbce2e26b2bb77a) came before it.
 Training begins at the defaults and keeps the parameters of the last epoch. Penalties on
@@ -22,7 +22,8 @@ w[34] is no parameter but the least stability.
 from __future__ import annotations
 
 import math
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ from srs_eval.training.elementwise import (
 )
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 
+LEAST = 0.0001  # stability in days; larger where intervals are whole days
 _SQUEEZE = 1.0 - 2e-5  # R lies between 1e-5 and 1 - 1e-5
 
 
@@ -193,6 +195,7 @@ _DEVIATION = (
     0.0418, 0.2596, 0.0798, 0.0682, 0.1282, 0.1397, 0.1407, 0.1489, 0.2, 0.15, 0.15,
 )
 # fmt: on
+_MORE_EPOCHS = 100  # of srs-benchmark's "FSRS-7 recency, 100 epochs"
 _PENALTY = 0.3333  # times sum(((w - start) / deviation)^2)
 
 
@@ -247,7 +250,7 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
         success=success,
         failure=_failure,
         recall=recall,
-        constants=(0.0001 if secs else 0.01,),
+        constants=(LEAST if secs else 0.01,),
         deviation=tuple(deviation / math.sqrt(_PENALTY) for deviation in _DEVIATION),
         learning_rate=0.0118,
         betas=(0.7, 0.98),
@@ -258,10 +261,13 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
     )
 
 
-_TRAINABLE = Trainable(
+TRAINABLE = Trainable(
     lambda trials, context: recurrent(trials.protocol.secs, trials.protocol.sched_penalties)
 )
-predict = _TRAINABLE.predict
+_LONGER = replace(
+    TRAINABLE, model=lambda *known: replace(TRAINABLE.model(*known), epochs=_MORE_EPOCHS)
+)
+predict = TRAINABLE.predict
 
 
 def recency_weights(n: int) -> FloatArray:
@@ -269,44 +275,70 @@ def recency_weights(n: int) -> FloatArray:
     return 0.0667 + 0.9333 * np.power(np.arange(n) / max(n, 1), 11.25)
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+def fit(
+    trials: Trials,
+    train: IntArray,
+    weights: FloatArray,
+    context: Context,
+    trainable: Trainable = TRAINABLE,
+) -> list[float]:
     """The 34 parameters. Recency replaces the weights given by FSRS-7's own."""
     if trials.protocol.recency:
         weights = recency_weights(len(train))
-    return _TRAINABLE.fit(trials, train, weights, context)
+    return trainable.fit(trials, train, weights, context)
 
 
+def _remarks(trials: Trials, context: Context) -> tuple[str, ...]:
+    del context
+    if trials.protocol.clock != "study-days" or trials.source[1].elapsed_study_days is not None:
+        return ()
+    return ("No time zone is named (--timezone): all study days last 24 hours, as with seconds",)
+
+
+_OF_LONGER = "FSRS-7-100-epochs-short-secs-recency"
+_FSRS_7 = Model(
+    name="FSRS-7",
+    family="fsrs",
+    inputs="FIL, G, SR",
+    parameters=34,
+    source="open-spaced-repetition/srs-benchmark models/fsrs_v7.py",
+    predict=predict,
+    fit=fit,
+    default=lambda context: list(DEFAULT),
+    configurations=(
+        "FSRS-7-short-secs-recency",
+        "FSRS-7-short-secs-recency-equalize_test_with_non_secs",
+        "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
+        "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user",
+        "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
+    ),
+    standard="FSRS-7-short-secs-recency",
+    aliases={  # in short: that all are fitted on same-day reviews, too, is told below tables
+        "FSRS-7 defaults": "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
+        "FSRS-7 per preset": ("FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user"),
+        "FSRS-7 per deck": "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
+    },
+    always_short=True,
+    flags=ANY_FLAG | {"sched_penalties", "clock"},
+    remarks=_remarks,
+    parameters_with={"two_buttons": 28},
+    hyperparameters=recurrent(secs=False).hyperparameters,
+    seconds_per_10k=0.045,
+    seconds_to_compile=3.0,
+    note="Recency weighs the newest reviews more strongly than in other FSRS versions.",
+)
 MODELS = (
-    Model(
-        name="FSRS-7",
-        family="fsrs",
-        inputs="FIL, G, SR",
-        parameters=34,
-        source="open-spaced-repetition/srs-benchmark models/fsrs_v7.py",
-        predict=predict,
-        fit=fit,
-        default=lambda context: list(DEFAULT),
-        configurations=(
-            "FSRS-7-short-secs-recency",
-            "FSRS-7-short-secs-recency-equalize_test_with_non_secs",
-            "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
-            "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user",
-            "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
-        ),
-        standard="FSRS-7-short-secs-recency",
-        aliases={  # in short: that all are fitted on same-day reviews, too, is told below tables
-            "FSRS-7 defaults": "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
-            "FSRS-7 per preset": (
-                "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user"
-            ),
-            "FSRS-7 per deck": "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
-        },
-        always_short=True,
-        flags=ANY_FLAG | {"sched_penalties"},
-        parameters_with={"two_buttons": 28},
-        hyperparameters=recurrent(secs=False).hyperparameters,
-        seconds_per_10k=0.045,
-        seconds_to_compile=3.0,
-        note="Recency weighs the newest reviews more strongly than in other FSRS versions.",
+    _FSRS_7,
+    replace(
+        _FSRS_7,
+        name="FSRS-7-100-epochs",
+        fit=partial(fit, trainable=_LONGER),
+        aliases={},
+        configurations=(_OF_LONGER, f"{_OF_LONGER}-equalize_test_with_non_secs"),
+        standard=_OF_LONGER,
+        hyperparameters=replace(recurrent(secs=False), epochs=_MORE_EPOCHS).hyperparameters,
+        seconds_per_10k=0.28,
+        kernels_of="FSRS-7",
+        extra=True,
     ),
 )

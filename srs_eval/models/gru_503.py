@@ -47,18 +47,18 @@ from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 _PASSES = hyperparameters.epochs(21)
 _WARM_UP = 6  # passes until the middle learning rate, of 21
 _BATCH = hyperparameters.batch_size(8_192)
-BATCH_EXPONENT = 1.1846219825046307  # the loss of n reviews is their mean times n to this power
+_BATCH_EXPONENT = 1.1846219825046307  # the loss of n reviews is their mean times n to this power
 _RATES = tuple(
-    rate * 16_000 ** (1 - BATCH_EXPONENT)
+    rate * 16_000 ** (1 - _BATCH_EXPONENT)
     for rate in (0.0006251171233448489, 0.009734172583802481, 0.0023871381889009552)
 )
 _RATE = hyperparameters.learning_rate(_RATES[1])  # the others go along with it
-DECAY = hyperparameters.penalty("decay", 0.2975369763258536)
-PULL = hyperparameters.penalty("pull", 1.8715615952497154e-05)  # towards the pretrained weights
-_HYPERPARAMETERS = (_RATE, _PASSES, _BATCH, DECAY, PULL, hyperparameters.SEED)
-BETAS = (0.1753167630791112, 0.9723760956625273)
-LONGEST_GRADIENT = 167.86289911112
-RECENCY = 20.328475441783525, 2.8843952981152463  # weight and degree
+_DECAY = hyperparameters.penalty("decay", 0.2975369763258536)
+_PULL = hyperparameters.penalty("pull", 1.8715615952497154e-05)  # towards the pretrained weights
+_HYPERPARAMETERS = (_RATE, _PASSES, _BATCH, _DECAY, _PULL, hyperparameters.SEED)
+_BETAS = (0.1753167630791112, 0.9723760956625273)
+_LONGEST_GRADIENT = 167.86289911112
+_RECENCY = 20.328475441783525, 2.8843952981152463  # weight and degree
 
 _STANDARD = "GRU-503-short-secs-equalize_test_with_non_secs"
 _FILES = ("GRU-503", "GRU-short-secs-equalize_test_with_non_secs", "GRU-short-secs")
@@ -103,18 +103,18 @@ class _Course:
     rates: FloatArray  # of each pass over the batches
     decay: float
     pull: float
-    longest: float = LONGEST_GRADIENT
-    exponent: float = BATCH_EXPONENT
+    longest: float = _LONGEST_GRADIENT
+    exponent: float = _BATCH_EXPONENT
 
 
-def fine_tuning(context: Context) -> _Course:
+def _fine_tuning(context: Context) -> _Course:
     """The rate goes straight up to the middle one, then straight down."""
     passes = _PASSES.integer(context)
     begin, middle, end = (rate * (_RATE.number(context) / _RATES[1]) for rate in _RATES)
     warm_up = min(max(1, round(passes * _WARM_UP / 21)), passes)
     up = np.linspace(begin, middle, warm_up, endpoint=False)
     down = np.linspace(middle, end, passes - warm_up, endpoint=False)
-    return _Course(np.concatenate([up, down]), DECAY.number(context), PULL.number(context))
+    return _Course(np.concatenate([up, down]), _DECAY.number(context), _PULL.number(context))
 
 
 def pretrained(context: Context) -> Weights:
@@ -154,8 +154,8 @@ def _tune(
         start=weights.values,
         pull=course.pull,
         longest=course.longest,
-        beta_mean=BETAS[0],
-        beta_square=BETAS[1],
+        beta_mean=_BETAS[0],
+        beta_square=_BETAS[1],
         decay=course.decay,
         steps=weights.adam_steps,
     )
@@ -181,20 +181,11 @@ def tuned(weights: Weights, trials: Trials, train: IntArray, context: Context) -
     if not len(train):
         raise NotEnoughData("no reviews to train on")
     weight_of = np.ones(len(trials))
-    weight_of[train] = recency(len(train), *RECENCY)
+    weight_of[train] = recency(len(train), *_RECENCY)
     rows = shuffled_rows(trials, train, context)
     size = _BATCH.integer(context)
     parts = [rows[k : k + size] for k in range(0, len(rows), size)]
-    return _tune(weights, trials, parts, weight_of, context, fine_tuning(context))
-
-
-def gradient(weights: Weights, trials: Trials, index: IntArray) -> FloatArray:
-    """Of the log loss summed over the positions `index`, by the weights (503,)."""
-    nowhere = _Course(np.array([1e-300]), decay=0.0, pull=0.0, longest=np.inf, exponent=1.0)
-    still = replace(weights, adam_mean=None, adam_square=None, adam_steps=0)
-    found = _tune(still, trials, [index], np.ones(len(trials)), Context(), nowhere)
-    assert found.adam_mean is not None
-    return found.adam_mean / (1.0 - BETAS[0])
+    return _tune(weights, trials, parts, weight_of, context, _fine_tuning(context))
 
 
 def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> Weights:

@@ -41,25 +41,25 @@ from srs_eval.training import hyperparameters
 from srs_eval.training.compile import compiled
 
 # fmt: off
-MEAN = np.array([
+_MEAN = np.array([
     -0.9012, -0.6941, -0.6258, -0.4678, 0.3926, 0.1316, 0.3508, -0.3259, -0.2125, -0.1402,
     1.2775, 0.0669, 0.3914, 0.5828, 0.9292, 1.1583, 1.4103, 0.9388, 0.9164, 0.9797,
     -0.6411, 0.4951, 0.1038, -0.1564, 0.4332, 0.3287, 0.3429, 0.4068, -0.1779, -0.0585,
     -0.1062, -0.3521, -0.1613, -0.1758,
 ])
-STD = np.array([
+_STD = np.array([
     0.2869, 0.2811, 0.2910, 0.2166, 0.1740, 0.1612, 0.1428, 0.1352, 0.1284, 0.0331,
     0.4013, 0.2065, 0.2022, 0.1670, 0.2454, 0.2954, 0.2896, 0.3473, 0.5685, 0.2795,
     0.1298, 0.0467, 0.1200, 0.1317, 0.0785, 0.1190, 0.0854, 0.1634, 0.1892, 0.1052,
     0.0750, 0.1913, 0.1372, 0.0783,
 ])
 # fmt: on
-EPOCHS = hyperparameters.epochs(10)
-BATCH = hyperparameters.batch_size(2048)
-RATE = hyperparameters.learning_rate(0.2)
-DECAY = hyperparameters.penalty("decay", 0.3)
-BETA = 0.85
-SEED = 42
+_EPOCHS = hyperparameters.epochs(10)
+_BATCH = hyperparameters.batch_size(2048)
+_RATE = hyperparameters.learning_rate(0.2)
+_DECAY = hyperparameters.penalty("decay", 0.3)
+_BETA = 0.85
+_SEED = 42
 
 
 def _transformed(t: float) -> float:
@@ -68,10 +68,7 @@ def _transformed(t: float) -> float:
 
 
 def _features(
-    start: NDArray[np.bool_],
-    last_rating: IntArray,
-    delta_t: FloatArray,
-    elapsed_days: IntArray,
+    start: NDArray[np.bool_], last_rating: IntArray, delta_t: FloatArray, elapsed_days: IntArray
 ) -> NDArray[np.float32]:
     """x of each trial (n, 34); trials lie card by card, `start` marks a card's first.
 
@@ -149,7 +146,7 @@ def _features(
     return x
 
 
-def make_features(trials: Trials) -> NDArray[np.float32]:
+def _make_features(trials: Trials) -> NDArray[np.float32]:
     order = np.argsort(trials.card_id, kind="stable")
     x = np.empty((len(order), 34), np.float32)
     x[order] = compiled(_features)(
@@ -159,32 +156,6 @@ def make_features(trials: Trials) -> NDArray[np.float32]:
         trials.elapsed_days[order],
     )
     return x
-
-
-def _sigmoid(z: float) -> float:
-    return 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))
-
-
-def _dot(a: NDArray[np.float32], b: FloatArray) -> float:
-    """Sum of a * b, in four sums so that no addition waits for the one before."""
-    s0 = s1 = s2 = s3 = 0.0
-    whole = len(a) // 4 * 4
-    for k in range(0, whole, 4):
-        s0 += a[k] * b[k]
-        s1 += a[k + 1] * b[k + 1]
-        s2 += a[k + 2] * b[k + 2]
-        s3 += a[k + 3] * b[k + 3]
-    for k in range(whole, len(a)):
-        s0 += a[k] * b[k]
-    return (s0 + s1) + (s2 + s3)
-
-
-def _recall(x: NDArray[np.float32], index: IntArray, coefficients: FloatArray) -> FloatArray:
-    """p of the rows `index` of x (n, 34)."""
-    p = np.empty(len(index))
-    for k in range(len(index)):
-        p[k] = _sigmoid(_dot(x[index[k]], coefficients))
-    return p
 
 
 def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
@@ -200,27 +171,26 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     share[train] = 0.1 + 0.9 * np.linspace(0, 1, n) ** 4
     share[trials.y == 0] *= -1
     # torch's generator gives the same words as this one, of the same seed.
-    stream = np.random.RandomState(SEED + hyperparameters.SEED.integer(context))
+    stream = np.random.RandomState(_SEED + hyperparameters.SEED.integer(context))
     residual, square = np.zeros(34), np.zeros(34)
-    epochs, size = EPOCHS.integer(context), BATCH.integer(context)
-    rate, decay = RATE.number(context), DECAY.number(context)
+    epochs, size = _EPOCHS.integer(context), _BATCH.integer(context)
+    rate, decay = _RATE.number(context), _DECAY.number(context)
     for done in range(epochs):
         context.tick(done / epochs)
         words = stream.randint(0, 2**32, n - 1, np.uint32)
         compiled(epoch)(
-            *(trials.derived(make_features), share, train),
-            *(MEAN, STD, words, residual, square),
-            *(done, epochs, size, rate, BETA, decay),
+            *(trials.derived(_make_features), share, train),
+            *(_MEAN, _STD, words, residual, square),
+            *(done, epochs, size, rate, _BETA, decay),
         )
-    coefficients: list[float] = (residual * STD + MEAN).tolist()
+    coefficients: list[float] = (residual * _STD + _MEAN).tolist()
     return coefficients
 
 
 def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     _need_seconds(trials)
-    x = trials.derived(make_features)
-    p: FloatArray = compiled(_recall)(x, index, np.array(parameters, np.float64))
-    return p.astype(np.float32).astype(np.float64)
+    z = trials.derived(_make_features)[index] @ np.array(parameters)
+    return (1 / (1 + np.exp(-z))).astype(np.float32).astype(np.float64)
 
 
 def _need_seconds(trials: Trials) -> None:
@@ -237,9 +207,9 @@ MODELS = (
         source="srs-benchmark 07166732ccb5, models/logistic_regression.py",
         fit=_fit,
         predict=_predict,
-        default=lambda context: MEAN.tolist(),
+        default=lambda context: _MEAN.tolist(),
         standard="LogisticRegression-short-secs-recency",
-        hyperparameters=(RATE, EPOCHS, BATCH, DECAY, hyperparameters.SEED),
+        hyperparameters=(_RATE, _EPOCHS, _BATCH, _DECAY, hyperparameters.SEED),
         seconds_per_10k=0.022,
         seconds_to_compile=7.0,
     ),

@@ -22,10 +22,6 @@ Upstream runs every review's whole history as a sequence of its own, padded, all
 But the histories of a card are each other's beginnings, so here each card goes through the
 network once and every review reads the output at its place; cards go in groups whose
 gradients add up. Results are the same but for rounding.
-
-LSTM-489 is the network of September 2023 (commit a17baa24c66, other.py `class RNN`): one
-LSTM layer of 8 units on days and grade, s = exp(fc h), R(t) = 0.9^(t/s), Adam at 0.04,
-5 epochs, from random weights (one seed per user).
 """
 
 from __future__ import annotations
@@ -45,10 +41,8 @@ from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.training import hyperparameters
 from srs_eval.training.networks import (
     Fit,
-    Network,
     Predict,
     Tensors,
-    functions,
     load_weights,
     no_weights,
     recency,
@@ -372,13 +366,8 @@ def _functions(fixed: bool) -> tuple[Fit, Predict]:
     return fit, predict
 
 
-LSTM_489 = Network(
-    name="LSTM-489", cell=2, head=2, hidden=8, one_hot=True, decay=0.0, starts_anyhow=True
-)
-
 _fit, _predict = _functions(fixed=False)
 _fit_fixed, _predict_fixed = _functions(fixed=True)
-_fit_489, _predict_489 = functions(LSTM_489)
 
 # It has recency weights of its own and, with `secs`, trains on later days only anyway.
 _FLAGS = ANY_FLAG - {"recency", "no_train_same_day"}
@@ -415,18 +404,5 @@ MODELS = (
         standard=_UPSTREAM_NAME.replace("LSTM", "LSTM-fixed"),
         aliases={},
         note="LSTM with the answer time normalised as it should be; no published figures.",
-    ),
-    Model(
-        name="LSTM-489",
-        family="neural",
-        inputs="IL, G",
-        parameters=489,
-        source="srs-benchmark commit a17baa24c66, other.py class RNN",
-        fit=_fit_489,
-        predict=_predict_489,
-        hyperparameters=LSTM_489.hyperparameters,
-        seconds_per_10k=0.2,
-        extra=True,
-        note="Starts from random weights where no pretrained ones are found.",
     ),
 )

@@ -43,8 +43,9 @@ def remarks(configurations: Sequence[Configuration]) -> list[str]:
     """What is told once below a table of them: which Anki can use, what which are fitted on."""
     usable = {each.model.name for each in configurations if is_in_anki(each)}
     versions = [f"{name} (from {of})" for name, of in _IN_ANKI.items() if of and name in usable]
-    fitted = (each for each in configurations if each.protocol.secs and each.model.parameters)
-    seconds = dict.fromkeys(each.model.name for each in fitted)
+    by_seconds = (each for each in configurations if each.protocol.secs)
+    by_seconds = (each for each in by_seconds if each.protocol.clock == "seconds")
+    seconds = dict.fromkeys(each.model.name for each in by_seconds if each.model.parameters)
     found = []
     if usable:
         found.append(f"✓ Anki can use {', '.join(versions) or 'it'}.")
@@ -148,7 +149,7 @@ def in_force(log: ReviewLog) -> dict[int, list[float]]:
     return found
 
 
-def may_have_seen(log: ReviewLog, preset: IntArray, entry: IntArray) -> np.ndarray:
+def _may_have_seen(log: ReviewLog, preset: IntArray, entry: IntArray) -> np.ndarray:
     """Which reviews (k,) may be among those that their preset's parameters were fitted to.
 
     `preset` (k,) are ids, `entry` (k,) places among the log's entries.
@@ -167,7 +168,7 @@ def may_have_seen(log: ReviewLog, preset: IntArray, entry: IntArray) -> np.ndarr
 def notes_on(
     log: ReviewLog, parameters: Mapping[int, object], preset: IntArray, entry: IntArray
 ) -> tuple[tuple[str, ...], int]:
-    """What belongs beside figures of `in_force` on reviews as `may_have_seen` takes them.
+    """What belongs beside figures of `in_force` on reviews as `_may_have_seen` takes them.
 
     With how many of them these may have been fitted to.
     """
@@ -183,7 +184,7 @@ def notes_on(
     without = int((~np.isin(preset, [*parameters, *faults])).sum())
     if without:
         notes.append(f"defaults for {counted(without, 'review')} without stored parameters")
-    seen = int(may_have_seen(log, preset, entry).sum())
+    seen = int(_may_have_seen(log, preset, entry).sum())
     if seen:
         notes.append(
             f"may have been fitted to {seen:,} of these {counted(len(preset), 'review')}: that "

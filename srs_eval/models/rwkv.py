@@ -17,7 +17,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ import numpy as np
 
 from srs_eval.data.errors import NotInstalled
 from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir
-from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training.rwkv_inputs import SEED, inputs, lacking, reviews_of
@@ -191,51 +191,39 @@ def with_rwkv(models: str, context: Context) -> str:
 # The two models
 
 
-def predicted(
-    log: ReviewLog,
-    rows: Rows,
-    asked: IntArray,
-    context: Context,
-    *,
-    instant: bool = True,
-    curve: bool = True,
-) -> tuple[FloatArray, FloatArray]:
-    """Recall at the rows `asked` (k,), ascending: RWKV-Instant's and RWKV-Curve's.
+def recall_at_trials(trials: Trials, context: Context, *, curve: bool = False) -> FloatArray:
+    """RWKV-Instant, or RWKV-Curve, at all trials (n,); computed once.
 
-    NaN for what is not wanted, and for the curve at a card's first row. Raises NotInstalled where
-    there are no weights that the learner is new to.
+    Raises NotInstalled where there are no weights that the learner is new to.
     """
-    net = _load_network(_weights_for(log, context))
-    given, seconds = inputs(reviews_of(log, rows)), rows.elapsed_seconds[asked]
-    of_both = predictions(net, given, asked, seconds, context.tick, instant=instant, curve=curve)
-    return np.clip(of_both[0], _LEAST, 1 - _LEAST), np.clip(of_both[1], _LEAST, 1 - _LEAST)
+    log, rows = trials.source
+    weights, known = _weights_for(log, context), trials.derived(_by_weights)
+    key = weights.sha256, curve
+    if key not in known:
+        net, given = _load_network(weights), inputs(reviews_of(log, rows))
+        asked = trials.review_th - 1
+        seconds, tick = rows.elapsed_seconds[asked], context.tick
+        both = predictions(net, given, asked, seconds, tick, instant=not curve, curve=curve)
+        known[key] = np.clip(both[curve], _LEAST, 1 - _LEAST)
+    return known[key]
+
+
+def _by_weights(trials: Trials) -> dict[tuple[str, bool], FloatArray]:
+    """What `recall_at_trials` has found, by the weights' digest and the model."""
+    return {}
 
 
 def _instant(trials: Trials, context: Context) -> FloatArray:
     """RWKV-Instant for `trials.test_index` (k,)."""
-    log, rows = trials.source
-    asked = trials.review_th[trials.test_index] - 1
-    distinct, place = np.unique(asked, return_inverse=True)
-    return predicted(log, rows, distinct, context, curve=False)[0][place]
+    return recall_at_trials(trials, context)[trials.test_index]
 
 
 def _curve(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """RWKV-Curve at the positions `index` (same shape)."""
-    log, rows = trials.source
-    weights = _weights_for(log, context)
-    of_all = trials.derived(_by_weights)
-    if weights.sha256 not in of_all:
-        asked = trials.review_th - 1
-        of_all[weights.sha256] = predicted(log, rows, asked, context, instant=False)[1]
-    return of_all[weights.sha256][index]
+    return recall_at_trials(trials, context, curve=True)[index]
 
 
-def _by_weights(trials: Trials) -> dict[str, FloatArray]:
-    """RWKV-Curve at all trials, by the weights' digest; filled as it is asked for."""
-    return {}
-
-
-def _remarks(trials: Trials, context: Context) -> tuple[str, ...]:
+def remarks(trials: Trials, context: Context) -> tuple[str, ...]:
     log, rows = trials.source
     weights = _weights_for(log, context)
     of = f"weights {weights.path.name}"
@@ -248,39 +236,33 @@ def _remarks(trials: Trials, context: Context) -> tuple[str, ...]:
     return (of, said) if without else (of,)
 
 
-_SOURCE = "srs-benchmark rwkv/; Expertium/rwkv-state-quant gpu_train/rwkv"
-_FLAGS = frozenset({"short", "secs", "no_test_same_day", "equalize_test_with_non_secs"})
+_rwkv = partial(
+    Model,
+    inputs="FIL, G, SR, AT",
+    parameters=0,
+    source="srs-benchmark rwkv/; Expertium/rwkv-state-quant gpu_train/rwkv",
+    always_short=True,
+    flags=frozenset({"secs", "no_test_same_day", "equalize_test_with_non_secs"}),
+    weights=digest_of_weights,
+    remarks=remarks,
+    seconds_per_10k=0.5,
+    seconds_to_compile=2.5,
+    kernels_of="RWKV-Curve",
+)
 
 MODELS = (
-    Model(
+    _rwkv(
         name="RWKV-Instant",
         family="online",
-        inputs="FIL, G, SR, AT",
-        parameters=0,
-        source=_SOURCE,
         online=_instant,
         aliases={"RWKV-P": "RWKV-Instant"},
-        flags=_FLAGS,
-        weights=digest_of_weights,
-        remarks=_remarks,
-        seconds_per_10k=0.5,
-        seconds_to_compile=2.5,
-        kernels_of="RWKV-Curve",
         note=f"Frozen; needs {NEEDED}. Knows every answer before; a scheduler cannot.",
     ),
-    Model(
+    _rwkv(
         name="RWKV-Curve",
         family="neural",
-        inputs="FIL, G, SR, AT",
-        parameters=0,
-        source=_SOURCE,
         predict=_curve,
         aliases={"RWKV": "RWKV-Curve"},
-        flags=_FLAGS,
-        weights=digest_of_weights,
-        remarks=_remarks,
-        seconds_per_10k=0.5,
-        seconds_to_compile=2.5,
         note=f"Frozen; needs {NEEDED}. Codes of cards are drawn with seed {SEED}: another one "
         "changes log loss by 0.001 or so.",
     ),

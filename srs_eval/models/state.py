@@ -8,7 +8,8 @@ part of the package (`pretraining/state.py` made it). Two filters, of which one 
 faster, and FSRS-6 itself are mixed by how well each has done.
 
 STATE-1 is the same idea with one number, the running offset x of the logit: what a richer
-model has to be better than. STATE-FSRS-6+7 takes FSRS-7's logit as a feature too.
+model has to be better than. STATE-FSRS-6+7 takes FSRS-7's logit as a feature too, and
+STATE-FSRS-6+7+RWKV that of RWKV-Instant, which needs its weights (`rwkv.py`).
 
 These models know the answers up to the one before the review they predict, and so how today is
 going. A scheduler chooses a day long before it comes and cannot know that: they can't schedule.
@@ -41,7 +42,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import MINIMUM_TRIALS, Trials, recency_weights
-from srs_eval.models import Context, Model, fsrs6, fsrs7
+from srs_eval.models import Context, Model, fsrs6, fsrs7, rwkv
 from srs_eval.training.compile import compiled
 from srs_eval.training.state_features import COUNT, NAMES, state_features, timeline
 
@@ -49,6 +50,12 @@ PRIOR_FILE = Path(__file__).with_name("state.json")
 _WARM_UP_REFITS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the reviews before the first evaluated
 _LARGEST_LOGIT = 6.0
 STATE_1_RATE = 0.5
+BASES: dict[str, tuple[Any, ...]] = {
+    "STATE-FSRS-6": (fsrs6,),
+    "STATE-FSRS-6+7": (fsrs6, fsrs7),
+    "STATE-FSRS-6+7+RWKV": (fsrs6, fsrs7, rwkv),
+}
+"""The modules whose logits each takes; the first is what the features are about."""
 
 _FILTERS = ((1.0, 1e-4), (0.3, 1e-3))
 """Drift of each filter's weights, and by what it takes the prior's variances."""
@@ -95,8 +102,7 @@ def shipped_prior(model: str) -> Prior:
 
 
 def feature_names(model: str) -> tuple[str, ...]:
-    second = ("base: second logit",) if model == "STATE-FSRS-6+7" else ()
-    return NAMES + second
+    return NAMES + ("base: second logit", "base: third logit")[: len(BASES[model]) - 1]
 
 
 def group_slice(group: str) -> tuple[int, int]:
@@ -106,12 +112,20 @@ def group_slice(group: str) -> tuple[int, int]:
 
 
 def base_logits(trials: Trials, model: Any, context: Context) -> FloatArray:
-    """Logits of `model` (a module with DEFAULT, fit and predict) for all trials (n,).
+    """Logits of `model` (a module of `BASES`) for all trials (n,).
 
-    Each fold's test part is predicted after a fit to all before it, weighted by recency. The
-    reviews before the first test part, from which the filters warm up, are predicted after
-    fits to what lies before `_WARM_UP_REFITS` of them.
+    RWKV is frozen. Of others, each fold's test part is predicted after a fit to all before it,
+    weighted by recency. The reviews before the first test part, from which the filters warm up,
+    are predicted after fits to what lies before `_WARM_UP_REFITS` of them.
     """
+    known = rwkv.recall_at_trials if model is rwkv else partial(_refitted, model)
+    p = np.clip(known(trials, context), _SMALLEST, 1 - _SMALLEST)
+    logits: FloatArray = np.log(p / (1 - p))
+    return logits
+
+
+def _refitted(model: Any, trials: Trials, context: Context) -> FloatArray:
+    """Probabilities for all trials (n,), as `base_logits` describes."""
     first = int(trials.folds[0].test[0])
     cuts = sorted({0, first, *(int(share * first) for share in _WARM_UP_REFITS)})
     parts = [np.arange(begin, end) for begin, end in pairwise(cuts)]
@@ -125,9 +139,7 @@ def base_logits(trials: Trials, model: Any, context: Context) -> FloatArray:
                 parameters = model.fit(trials, train, recency_weights(len(train)), context)
         p[part] = model.predict(trials, parameters, part, context)
         context.tick((number + 1) / (len(parts) + 1))
-    p = np.clip(p, _SMALLEST, 1 - _SMALLEST)
-    logits: FloatArray = np.log(p / (1 - p))
-    return logits
+    return p
 
 
 def features_of(trials: Trials, logits: Sequence[FloatArray]) -> FloatArray:
@@ -160,17 +172,15 @@ def trace(features: FloatArray, y: FloatArray, prior: Prior) -> _Trace:
     return _Trace(p, *offsets[0])
 
 
-def _state_fsrs6(trials: Trials, context: Context) -> FloatArray:
-    """STATE-FSRS-6 for `trials.test_index` (k,)."""
-    features = features_of(trials, [base_logits(trials, fsrs6, context)])
-    return trace(features, trials.y, shipped_prior("STATE-FSRS-6")).p[trials.test_index]
+def learner_features(model: str, trials: Trials, context: Context) -> FloatArray:
+    """Features of all trials (n, k) for one of `BASES`."""
+    return features_of(trials, [base_logits(trials, base, context) for base in BASES[model]])
 
 
-def _state_fsrs6_and_7(trials: Trials, context: Context) -> FloatArray:
-    """STATE-FSRS-6+7 for `trials.test_index` (k,)."""
-    logits = [base_logits(trials, model, context) for model in (fsrs6, fsrs7)]
-    prior = shipped_prior("STATE-FSRS-6+7")
-    return trace(features_of(trials, logits), trials.y, prior).p[trials.test_index]
+def _state(model: str, trials: Trials, context: Context) -> FloatArray:
+    """One of `BASES` for `trials.test_index` (k,)."""
+    features = learner_features(model, trials, context)
+    return trace(features, trials.y, shipped_prior(model)).p[trials.test_index]
 
 
 def _state_1(trials: Trials, context: Context) -> FloatArray:
@@ -306,7 +316,7 @@ MODELS = (
         name="STATE-FSRS-6",
         inputs="IL, G, SR, AT",
         parameters=21 + COUNT,
-        online=_state_fsrs6,
+        online=partial(_state, "STATE-FSRS-6"),
         seconds_per_10k=0.08,
         seconds_to_compile=7.0,
     ),
@@ -314,9 +324,22 @@ MODELS = (
         name="STATE-FSRS-6+7",
         inputs="IL, G, SR, AT",
         parameters=21 + 34 + COUNT + 1,
-        online=_state_fsrs6_and_7,
+        online=partial(_state, "STATE-FSRS-6+7"),
         seconds_per_10k=0.12,
         seconds_to_compile=3.0,
         kernels_of="FSRS-7",
+    ),
+    _online(
+        name="STATE-FSRS-6+7+RWKV",
+        inputs="FIL, G, SR, AT",
+        parameters=21 + 34 + COUNT + 2,
+        online=partial(_state, "STATE-FSRS-6+7+RWKV"),
+        flags=frozenset(),
+        weights=rwkv.digest_of_weights,
+        remarks=rwkv.remarks,
+        seconds_per_10k=0.7,
+        seconds_to_compile=3.0,
+        kernels_of="FSRS-7",
+        note=f"RWKV-Instant's logit, too; needs {rwkv.NEEDED}. A scheduler cannot know it.",
     ),
 )

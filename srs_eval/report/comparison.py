@@ -393,30 +393,28 @@ def averaged(
     homes = {file.path: folder.path for folder in folders for file in folder.files}
     found: list[list[Averages]] = []
     for comparison in comparisons:
-        users = comparison.users
-        sizes = dict(zip(users.tolist(), comparison.sizes.tolist(), strict=True))
-        files = list(comparison.files)
-        made: dict[str, tuple[int, Averages]] = {}  # with the number of users that it is over
-        # Users only drop out, so that a second turn is needed only where some did.
-        while stale := [f for f in files if f.label not in made or made[f.label][0] > len(users)]:
-            for file in stale:
-                predictions = read_predictions(homes[file.path], file.spelled)
-                if predictions is None:
-                    files.remove(file)
-                    continue
-                here = np.array([sizes[user] for user in users.tolist()])
-                users = predictions.complete(users, here)
+        users, sizes = comparison.users, comparison.sizes
+        predicted = []
+        for file in comparison.files:
+            predictions = read_predictions(homes[file.path], file.spelled)
+            if predictions is not None:
+                predicted.append(file)
+                users = predictions.complete(users, sizes[np.isin(comparison.users, users)])
                 if not len(users):
                     raise InputError(
                         f'--average: the predictions of {file.label} in "{homes[file.path]}" are '
                         "not of the reviews and users that results and other predictions are of: "
                         "evaluate again with --raw."
                     )
-                averaged = averages_of(
-                    file.label, predictions.of(users), modes, is_baseline=file.is_baseline
-                )
-                made[file.label] = len(users), averaged
-        found.append([made[file.label][1] for file in files])
+        # Read again, for those of all files at once need not fit into memory.
+        read = ((file, read_predictions(homes[file.path], file.spelled)) for file in predicted)
+        found.append(
+            [
+                averages_of(file.label, those.of(users), modes, is_baseline=file.is_baseline)
+                for file, those in read
+                if those is not None
+            ]
+        )
     if not any(found):
         raise InputError(
             f"--average {','.join(modes)} needs predictions, and there are none in a folder raw "

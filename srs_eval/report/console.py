@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
     from srs_eval.advice.findings import Finding
-    from srs_eval.benchmark.plan import BatchEvent, Planned
+    from srs_eval.benchmark.plan import Planned
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.ranking import Group as Ranking
     from srs_eval.engine.run import Event, Run
@@ -271,27 +271,28 @@ class BatchProgress(_Progress):
 
     def __init__(self) -> None:
         super().__init__(stays=True)
-        self._units = self._failed = 0
+        self.units = self.finished = self._failed = 0  # units: to do
         self._start = self._told = time.monotonic()
 
-    def show(self, event: BatchEvent) -> None:
+    def show(self, event: object) -> None:
         from srs_eval.benchmark.plan import Planned, UnitDone
 
         match event:
             case Planned():
-                self._units, self._start = event.units, time.monotonic()
+                self.units, self._start = event.units, time.monotonic()
                 for line in _plan_in_words(event):
                     say(line)
                 if event.units:
                     self._begin("", "starting")
             case UnitDone():
                 self._failed += event.unit.status == "failed"
-                self._advance(event.finished, event.share)
+                self.finished = event.finished
+                self._advance(event.share)
 
-    def _advance(self, finished: int, share: float) -> None:
+    def _advance(self, share: float) -> None:
         now = time.monotonic()
         gone = max(now - self._start, 1e-9)
-        words = f"{finished:,}/{self._units:,} units  {finished / gone:,.1f}/s"
+        words = f"{self.finished:,}/{self.units:,} units  {self.finished / gone:,.1f}/s"
         if self._failed:
             words += f"  {self._failed:,} failed"
         self._update("", words, share)
@@ -370,9 +371,9 @@ def show_run(run: Run, console: Console, whole: bool = True) -> None:
     notes: dict[str, list[str]] = {}
     for group in groups:
         console.print(_run_table(group, console.width, whole))
-        for line in group.lines:
-            for note in line.result.notes:
-                notes.setdefault(note, []).append(line.configuration.words)
+    for line in run.ranked():
+        for note in line.result.notes:
+            notes.setdefault(note, []).append(line.configuration.words)
     for note, names in notes.items():
         say(f"* {', '.join(names)}: {note}.")
     if groups:
@@ -404,7 +405,7 @@ def print_answers(answers: Iterable[Finding], console: Console, closing: str) ->
     from srs_eval.advice.questions import REGISTRY
     from srs_eval.advice.sentences import parameter_line
     from srs_eval.advice.shown import sentences, tables
-    from srs_eval.report.findings import figures
+    from srs_eval.report.learner import figures
 
     width = min(console.width, _SENTENCE_WIDTH)
     question = None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def dataset_report(
     *,
     metric: str = "LogLoss",
     columns: Sequence[str] = METRICS,
-    users: str = "common",
+    users: Literal["common", "each"] = "common",
     average: Sequence[str] = ("user",),
     baseline: Path | None = None,
 ) -> Document:
@@ -66,13 +67,12 @@ def dataset_report(
     modes = [_named("--average", each.strip(), MODES) for each in average]
     before = read_folders([baseline]) if baseline is not None else []
     metrics = [each for each in columns if each != SECONDS]
-    own_users = users == "each"
-    comparisons = compare(files, metric, metrics=metrics, users="each" if own_users else "common")
+    comparisons = compare(files, metric, metrics=metrics, users=users)
     sections = []
     found = zip(comparisons, averaged(folders, comparisons, modes), strict=True)
     for number, (comparison, means) in enumerate(found, start=1):
         name = f"{number}-" if len(comparisons) > 1 else ""
-        sections.append(comparison_section(comparison, columns, name, own_users, means))
+        sections.append(comparison_section(comparison, columns, name, users == "each", means))
     if before:
         sections.insert(0, changes_section(files, before, metric, metrics))
     most = max(len(comparison.users) for comparison in comparisons)
@@ -240,8 +240,8 @@ def _card(
         "resamples.",
         "Confidence set: Hansen, Lunde & Nason (2011), the test of the largest standardised "
         "difference.",
-        "Log loss and AUC depend on what is recalled as well as on the model; RMSE(bins) can be "
-        "gamed (docs/metrics.md).",
+        "Log loss and AUC depend on what is recalled as well as on the model, and chance keeps log "
+        "loss above 0; RMSE(bins) can be gamed (docs/metrics.md).",
         *(
             f"{title_of(each)}: not defined is {_undefined(each.tables[1].lines, columns)}."
             for each in comparisons
@@ -441,7 +441,6 @@ def _setups(audit: Audit) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for each in audit.tuned:
         for half, found in enumerate(each.found, start=1):
-            moved = ", ".join(f"{name} {way}" for name, (way,) in found.limits_moved.items())
             rows.append(
                 (
                     each.configuration.words,
@@ -451,17 +450,16 @@ def _setups(audit: Audit) -> Table:
                     setup_in_words(found.hyperparameters) if found.users else _NOBODY,
                     figure(found.published_log_loss),
                     figure(found.log_loss),
-                    moved or "none",
                     ", ".join(found.on_edge) or "none",
                 )
             )
         if any(found.users for found in each.found):
             best = setup_in_words(each.best)
-            rows.append((each.configuration.words, "best", None, None, best, *[None] * 4))
+            rows.append((each.configuration.words, "best", None, None, best, *[None] * 3))
     tuned = Column("tuned", note="held-out training rows")
     heads = (
         *("configuration", "half", "users", "trials"),
         Column("set-up", note="what is not as published"),
-        *(replace(tuned, title="published"), tuned, "limits moved", "on an edge"),
+        *(replace(tuned, title="published"), tuned, "on an edge"),
     )
     return Table.of("set-ups", "What each half of the users found", heads, rows)

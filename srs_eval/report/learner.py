@@ -10,12 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice import questions
-from srs_eval.advice.findings import Days, Finding, Month
+from srs_eval.advice import questions, shown
+from srs_eval.advice.findings import Days, Finding, Month, OfAll, Unanswered
 from srs_eval.advice.overview import Overview, answers_to
-from srs_eval.advice.questions import Asked
-from srs_eval.advice.shown import sentences, tables
+from srs_eval.advice.questions import OF_PRESETS, REGISTRY, Asked
+from srs_eval.advice.sentences import month_in_words, parameter_line, where_to_paste
+from srs_eval.advice.shown.costs import OF_DRAWS
 from srs_eval.advice.shown.memory import days_table
+from srs_eval.advice.shown.parameters import what_to_do
+from srs_eval.advice.tables import SHARES, is_difference
+from srs_eval.advice.tables import Table as AnswerTable
 from srs_eval.advice.workload.estimate import MINUTES, Workload, workload
 from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.paths import VERSION
@@ -30,6 +34,7 @@ from srs_eval.report import formats as words
 from srs_eval.report import pictures
 from srs_eval.report.document import (
     Block,
+    Code,
     Column,
     Document,
     Figure,
@@ -41,17 +46,22 @@ from srs_eval.report.document import (
 )
 from srs_eval.report.export import ranking_table
 from srs_eval.report.files import write_as
-from srs_eval.report.findings import (
-    STATE_CLOSING,
-    answers_section,
-    evidence,
-    figures,
-    presets_section,
-)
 from srs_eval.report.inspection import inspect_log, summary_section
 from srs_eval.stats.intervals import Interval, calibration_graph
 from srs_eval.training.hyperparameters import Context
 
+_ALL = ("all presets", "all reviews")  # subjects that need no name
+_OF_ROWS = {
+    "anki": "Reviews are those that Anki's optimizer takes{}; a verdict speaks of reviews like "
+    "these. An interval beyond 0 is none yet where several are tested together (Holm), nor below "
+    "1,000 reviews or 20 days.",
+    "benchmark": "Reviews are those of the benchmark{}; a verdict speaks of reviews like these. "
+    "FSRS-6 is fitted to the reviews before each fold.",
+}
+STATE_CLOSING = (
+    "STATE-FSRS-6 knows every answer before the one it predicts; a scheduler cannot. "
+    "Intervals are 95 %, over days."
+)
 _PICTURED = (
     "On the diagonal of the calibration, 90 % predicted is 90 % recalled; below it a model expects "
     "too much. Bars and bands are 95 % intervals, of the workload 90 % of the draws."
@@ -102,19 +112,23 @@ def learner_report(
     best = groups[0].best if groups else None
     by_name = {each.name: each.words for each in run.configurations}
     names = [own, best.configuration.name if best else None]
-    shown = {by_name[name]: results[name] for name in names if name in results}
+    chosen = {by_name[name]: results[name] for name in names if name in results}
     of_months: Sequence[Month] = ()
-    predictor = next(iter(shown), "")
-    if shown:
-        of_months = questions.months_of(log, protocol, shown[predictor])
-    drawn = (*_calibration(shown), *_recall_by_month(predictor, of_months), *_curve(costs_or_why))
+    predictor = next(iter(chosen), "")
+    if chosen:
+        of_months = questions.months_of(log, protocol, chosen[predictor])
+    drawn = (
+        *_calibration(chosen),
+        *_recall_by_month(predictor, of_months),
+        *_curve(costs_or_why),
+    )
     return Document(
         _title(log, narrowed_to or {}, anonymous),
         tuple(f"{each.title} {each.short.text}" for each in screen.panes),
         (
-            *presets_section(answers),
+            *_presets_section(answers),
             *([Section("In pictures", drawn, said=_PICTURED, side_by_side=True)] if drawn else []),
-            *answers_section(answers, questions.rows_of(log, wanted), costs_or_why),
+            *_answers_section(answers, questions.rows_of(log, wanted), costs_or_why),
             *(
                 _group(group, f"{number}-" if len(groups) > 1 else "", run.so_far, own)
                 for number, group in enumerate(groups, start=1)
@@ -157,7 +171,7 @@ def _workload(log: ReviewLog, context: Context | None, *, at_once: bool = False)
 
     `at_once`: a first estimate.
     """
-    if questions.rows_of(log, (questions.OF_PRESETS,)) == "benchmark":
+    if questions.rows_of(log, (OF_PRESETS,)) == "benchmark":
         return ""
     try:
         coming = workload(log, context=context)
@@ -212,12 +226,12 @@ def _bounds(interval: Interval) -> tuple[float, float, float]:
 # Calibration, months, days
 
 
-def _calibration(shown: Mapping[str, Result]) -> list[Picture]:
-    if not shown:
+def _calibration(results: Mapping[str, Result]) -> list[Picture]:
+    if not results:
         return []
     graphs = {
         name: calibration_graph(result.y, result.p, _CALIBRATION_BINS)
-        for name, result in shown.items()
+        for name, result in results.items()
     }
     rows = []
     for name, graph in graphs.items():
@@ -237,18 +251,25 @@ def _calibration(shown: Mapping[str, Result]) -> list[Picture]:
 def _recall_by_month(name: str, months: Sequence[Month]) -> list[Picture]:
     if len(months) < 2:
         return []
-    drawn = pictures.lines(
-        range(len(months)),
-        [
-            ("recalled", [100 * month.recalled.estimate for month in months]),
-            (f"predicted by {name}", [100 * month.predicted for month in months]),
-        ],
-        "",
-        "per cent",
-        ticks=[month.name for month in months],
-        half_widths={"recalled": [100 * month.recalled.half_width for month in months]},
-    )
-    return [Picture("recall-by-month", "Month by month: recalled and predicted", drawn)]
+    series: list[tuple[str, list[Any]]] = [
+        ("recalled", [[100 * end for end in _bounds(month.recalled)] for month in months]),
+        (f"predicted by {name}", [100 * month.predicted for month in months]),
+    ]
+    title = "Month by month: recalled and predicted"
+    return [_by_month("recall-by-month", title, months, series, "per cent")]
+
+
+def _by_month(
+    name: str,
+    title: str,
+    months: Sequence[Month],
+    series: Sequence[tuple[str, Sequence[Any]]],
+    unit: str,
+    table: Table | None = None,
+) -> Picture:
+    names = [month.name for month in months]
+    drawn = pictures.lines(range(len(months)), series, "", unit, ticks=names)
+    return Picture(name, title, drawn, table)
 
 
 def _over_time(name: str, months: Sequence[Month]) -> list[Section]:
@@ -268,18 +289,9 @@ def _over_time(name: str, months: Sequence[Month]) -> list[Section]:
         ),
         brief=tuple(range(len(months))[-_MONTHS_IN_BRIEF:]),
     )
-    made: Block = table
-    if len(months) > 1:
-        drawn = pictures.lines(
-            range(len(months)),
-            [("log loss", [month.log_loss.estimate for month in months])],
-            "",
-            "log loss",
-            ticks=[month.name for month in months],
-            half_widths={"log loss": [month.log_loss.half_width for month in months]},
-        )
-        made = Picture("loss-by-month", "Log loss: was I predictable?", drawn, table)
-    return [Section("Over time", (made,), side_by_side=True)]
+    title, losses = "Log loss: was I predictable?", [_bounds(month.log_loss) for month in months]
+    picture = _by_month("loss-by-month", title, months, [("log loss", losses)], "log loss", table)
+    return [Section("Over time", (picture if len(months) > 1 else table,), side_by_side=True)]
 
 
 def _curve(found: Workload | str) -> list[Picture]:
@@ -290,15 +302,17 @@ def _curve(found: Workload | str) -> list[Picture]:
     ticks = [f"{100 * each:.0f} %" for each in found.retentions]
     drawn = pictures.band(minutes.tolist(), ticks, "minutes a day", mark=found.at(found.desired))
     title = f"Minutes a day by desired retention, {found.preset}; the line is today's"
-    return [Picture("workload", title, drawn, figures(tables(found.finding)[0], "workload-1"))]
+    return [
+        Picture("workload", title, drawn, figures(shown.tables(found.finding)[0], "workload-1"))
+    ]
 
 
 def _state(state: Sequence[Finding]) -> list[Section]:
     blocks: list[Block] = []
     for number, answer in enumerate(state, start=1):
-        rests_on = evidence(answer, f"{answer.question}-{number}").blocks[1:]
-        title = questions.REGISTRY[answer.question].title
-        blocks.append(Section(title, rests_on, folded=True, said=sentences(answer)[0]))
+        rests_on = _evidence(answer, f"{answer.question}-{number}").blocks[1:]
+        title = REGISTRY[answer.question].title
+        blocks.append(Section(title, rests_on, folded=True, said=shown.sentences(answer)[0]))
     by_day = [each.evidence.days for each in state if isinstance(each.evidence, Days)]
     for days in (each for each in by_day if len(each) > 1):
         bounds = [_bounds(each.state) for each in days]
@@ -329,3 +343,115 @@ def _card(run: Run, protocol: Protocol) -> Section:
     facts += [f"Not evaluated: {', '.join(each)}: {why}." for why, each in reasons.items()]
     facts.append("What the metrics and verdicts mean is defined in the documentation of srs-eval.")
     return Section("Metric card", tuple(facts))
+
+
+# Answers
+
+
+def rows_closing(rows: str, with_option: bool) -> str:
+    """Of which reviews answers speak, perhaps with the option that takes them."""
+    return _OF_ROWS[rows].format(f" (--rows {rows})" if with_option else "")
+
+
+def _presets_section(answers: Sequence[Finding]) -> list[Section]:
+    """What to do with each preset, with the parameters to paste."""
+    presets = of_presets(answers)
+    copied = [
+        Section(
+            f"Parameters for {each.subject}",
+            (where_to_paste(each), Code(parameter_line(each.parameters))),
+            folded=True,
+        )
+        for each in presets
+        if each.parameters is not None
+    ]
+    return [Section("Your presets", (presets_table(presets), *copied))] if presets else []
+
+
+def of_presets(answers: Sequence[Finding]) -> list[Finding]:
+    """What to do with each preset, and what is left out."""
+    of_all = (OfAll, Unanswered)
+    found = [each for each in answers if each.question == OF_PRESETS]
+    return [each for each in found if not isinstance(each.evidence, of_all)]
+
+
+def presets_table(presets: Sequence[Finding]) -> Table:
+    """What to do with each, and how sure that is."""
+    sure = Column("how sure", note="that it is at least as good as leaving things as they are")
+    rows = ((each.subject, what_to_do(each), shown.line([each])) for each in presets)
+    return Table.of("what-to-do", "", ("preset", "what to do", sure), rows)
+
+
+def _answers_section(answers: Sequence[Finding], rows: str, costs: Workload | str) -> list[Section]:
+    """A line for each question, opened for what it rests on."""
+    if not answers:
+        return []
+    blocks: list[Block] = []
+    untold: dict[str, list[str]] = {}
+    for question, about in REGISTRY.items():
+        found = [each for each in answers if each.question == question]
+        if found and isinstance(found[0].evidence, Unanswered):
+            untold.setdefault(shown.sentences(found[0])[0], []).append(about.title)
+        elif found:
+            rests_on = [_evidence(each, f"{question}-{k}") for k, each in enumerate(found, start=1)]
+            blocks.append(Section(about.title, _flat(rests_on), folded=True, said=_said(found)))
+    blocks += _costs(costs)
+    blocks += [f"{why} {' '.join(titles)}" for why, titles in untold.items()]
+    blocks.append(rows_closing(rows, with_option=False))
+    return [Section("Answers", tuple(blocks))]
+
+
+def _said(found: Sequence[Finding]) -> str:
+    """All that is found on a question, in a line."""
+    question, subject = found[0].question, found[0].subject
+    if question == "time":
+        return f"{month_in_words(subject)}: {shown.line(found)}"
+    if REGISTRY[question].line and question != OF_PRESETS:
+        return shown.line(found)
+    whole = next((each for each in found if each.subject in _ALL), found[0])
+    first = "" if whole.subject in _ALL or len(found) == 1 else f"{subject}: "
+    return first + "".join(shown.sentences(whole)[:1]).rstrip(".")
+
+
+def _flat(sections: Sequence[Section]) -> tuple[Block, ...]:
+    """What a single section holds, without its heading; else the sections."""
+    return sections[0].blocks if len(sections) == 1 else tuple(sections)
+
+
+def _evidence(answer: Finding, name: str) -> Section:
+    """All that an answer says and rests on; `name` begins its tables' names."""
+    blocks: list[Block] = list(shown.sentences(answer))
+    blocks += [
+        figures(table, f"{name}-{number}")
+        for number, table in enumerate(shown.tables(answer), start=1)
+    ]
+    return Section(f"{answer.subject[:1].upper()}{answer.subject[1:]}", tuple(blocks))
+
+
+def figures(table: AnswerTable, name: str) -> Table:
+    """An answer's table as a report's."""
+    return Table(
+        name,
+        table.heading,
+        tuple(
+            Column(title, 1, by_half_width=False, percent=True)
+            if title in SHARES
+            else Column(title, by_half_width=False, signed=is_difference(title))
+            for title in table.columns
+        ),
+        tuple(
+            tuple(figure(c) if isinstance(c, float | Interval) else c for c in row)
+            for row in table.rows
+        ),
+    )
+
+
+def _costs(found: Workload | str) -> list[Section | str]:
+    """What a desired retention costs, in a line and behind it; its table is with the picture."""
+    title = REGISTRY["workload"].title
+    if isinstance(found, str):
+        return [Section(title, (), folded=True, said=found)] if found else []
+    sentences = shown.sentences(found.finding)
+    said, more = " ".join(sentences[:2]), sentences[2:]
+    closing = (OF_DRAWS,) if found.drawn else ()
+    return [Section(title, (*more, *closing), folded=True, said=said)]

@@ -21,6 +21,7 @@ from srs_eval.engine.evaluate import evaluate as engine_evaluate
 from srs_eval.engine.ranking import REFERENCE, Group, with_baselines
 from srs_eval.engine.run import Event, Run
 from srs_eval.engine.session import Result
+from srs_eval.engine.shared import with_given
 from srs_eval.models.configurations import resolve
 from srs_eval.report.export import DIFFERENCES
 from srs_eval.stats.intervals import EQUIVALENT
@@ -171,6 +172,7 @@ def evaluate(
     `if __name__ == "__main__":` guard of multiprocessing.
     """
     configurations = resolve(models, protocol)
+    configurations = with_given(configurations, log, protocol or Protocol())
     evaluated = with_baselines(configurations, leaves_out=log.leaves_out)
     run = Run.of(evaluated, reference=resolve(reference, protocol)[0].name)
     for event in engine_evaluate(
@@ -185,8 +187,7 @@ def evaluate(
         groups,
         {
             line.configuration.name: line.result
-            for group in groups
-            for line in group.lines
+            for line in run.ranked()
             if line.configuration.name in asked
         },
         {name: model.reason for name, model in run.failed.items() if name in asked},

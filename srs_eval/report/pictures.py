@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
+from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -30,28 +31,12 @@ _DOTS_PER_INCH = 72  # so that a point is a unit of the SVG
 _PNG_SCALE = 2.5
 _WIDTH = 860.0
 SMALL = 440.0, 330.0  # points of a picture that stands beside others, or fills a phone
-_INK, _SOFT, _RULE = "#1b1f24", "#5b6570", "#d5dade"
+_INK, _SOFT = "#1b1f24", "#5b6570"
 # Told apart by the colour-blind, too.
 _COLOURS = (
     *("#0072b2", "#d55e00", "#009e73", "#a8478a"),
     *("#b07d00", "#3d97d3", "#6b4fc8", "#6f7780"),
 )
-_STYLE: dict[Any, Any] = {
-    **{f"axes.spines.{side}": False for side in ("top", "right")},
-    **{f"{axis}tick.major.size": 3 for axis in "xy"},
-    **{f"{axis}tick.labelsize": 11 for axis in "xy"},
-    **{f"{axis}tick.labelcolor": _INK for axis in "xy"},
-    **{f"{axis}tick.color": _RULE for axis in "xy"},
-    "axes.axisbelow": True,
-    "axes.edgecolor": _RULE,
-    "axes.facecolor": "none",
-    "axes.labelcolor": _SOFT,
-    "axes.labelsize": 11,
-    "grid.color": _RULE,
-    "grid.linewidth": 0.6,
-    "font.sans-serif": ["DejaVu Sans", "Arial"],
-    "svg.fonttype": "none",
-}
 _GUIDE: dict[str, Any] = {"color": _SOFT, "linewidth": 1, "linestyle": (0, (4, 3))}
 """How a line to be held against is drawn."""
 _BESIDE: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 10, "color": _INK}
@@ -90,7 +75,8 @@ def _saved(picture: Picture, **how: Any) -> tuple[bytes, float]:
     import matplotlib
 
     content = io.BytesIO()
-    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": picture.name}):
+    style = Path(__file__).with_name("pictures.mplstyle")
+    with matplotlib.rc_context({"svg.hashsalt": picture.name}, style):
         drawing = picture.draw()
         drawing.savefig(content, **how)
     return content.getvalue(), float(drawing.get_size_inches()[0]) * _DOTS_PER_INCH
@@ -181,24 +167,24 @@ def _limits(series: _Series) -> tuple[float, float]:
 @_drawn
 def lines(
     x: Sequence[float],
-    series: Sequence[tuple[str, Sequence[float]]],
+    series: Sequence[tuple[str, Sequence[Any]]],
     x_label: str,
     y_label: str,
     *,
     logarithmic: bool = False,
     ticks: Sequence[str] = (),
-    half_widths: Mapping[str, Sequence[float]] | None = None,
 ) -> Figure:
-    """A line with markers for each series, perhaps with whiskers.
+    """A line with markers for each series of figures, or of (estimate, low, high) with whiskers.
 
     `ticks` are words for the x, of a small picture; of many only some are shown.
     """
     figure, axes = _canvas(*(SMALL if ticks else (_WIDTH, 400)))
     for number, (name, values) in enumerate(series):
         colour = _colour(number)
+        columns = np.array(values, dtype=float).reshape(len(values), -1).T
         axes.plot(
             x,
-            values,
+            columns[0],
             color=colour,
             marker=_MARKERS[number % len(_MARKERS)],
             markersize=5,
@@ -206,10 +192,8 @@ def lines(
             linestyle="-" if number < len(_COLOURS) else "--",
             label=name,
         )
-        if half_widths and name in half_widths:
-            width = np.array(half_widths[name], dtype=float)
-            middle = np.array(values, dtype=float)
-            axes.vlines(x, middle - width, middle + width, color=colour, linewidth=1)
+        if len(columns) > 1:
+            axes.vlines(x, columns[1], columns[2], color=colour, linewidth=1)
     if logarithmic:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")

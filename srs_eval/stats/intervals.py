@@ -256,11 +256,6 @@ class CalibrationGraph:
     low: FloatArray  # (bins,) 95 % Wilson interval of `observed`
     high: FloatArray  # (bins,)
     mae: float  # mean over reviews of their bin's |predicted - observed|
-    trend: tuple[float, float] | None
-    """Intercept and slope of observed on predicted, bins weighted by their counts.
-
-    None where fewer than two bins are filled.
-    """
     smooth_p: FloatArray  # (k,) rising; the curve without bins, linear between its points
     smooth_y: FloatArray  # (k,) lowess of y on p, kept within [0, 1]
 
@@ -279,20 +274,12 @@ def _wilson_interval(recalled: ArrayLike, count: ArrayLike) -> tuple[FloatArray,
     return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
 
 
-def calibration_graph(
-    y: ArrayLike, p: ArrayLike, bins: int = 40, log_bins: bool = False
-) -> CalibrationGraph:
-    """Reliability diagram over bins of p, with a trend line and a smooth curve.
-
-    Bins are of equal width or, with `log_bins`, narrower the higher p is, as most predictions
-    are high: bin k ends at log(k + 1) / log(bins + 1) (fsrs-optimizer, `get_bin`).
-    """
+def calibration_graph(y: ArrayLike, p: ArrayLike, bins: int = 40) -> CalibrationGraph:
+    """Reliability diagram over bins of p of equal width, with a smooth curve."""
     outcome, forecast = checked_pair(y, p)
     if bins < 1:
         raise ValueError("a graph needs one bin at least")
     edges = np.linspace(0.0, 1.0, bins + 1)
-    if log_bins:
-        edges = np.log1p(np.arange(bins + 1)) / np.log1p(bins)
     place = np.minimum(np.searchsorted(edges, forecast, side="right") - 1, bins - 1)
     count = np.bincount(place, minlength=bins)
     recalled = np.bincount(place, outcome, bins)
@@ -313,16 +300,6 @@ def calibration_graph(
         low=low,
         high=high,
         mae=float((gaps * count[filled]).sum() / count.sum()),
-        trend=_weighted_line(predicted[filled], observed[filled], count[filled]),
         smooth_p=smooth_p,
         smooth_y=np.clip(smooth_y, 0.0, 1.0),
     )
-
-
-def _weighted_line(x: FloatArray, y: FloatArray, weight: IntArray) -> tuple[float, float] | None:
-    """Intercept and slope of weighted least squares, None where x has one value only."""
-    if len(x) < 2:
-        return None
-    x_mean, y_mean = np.average(x, weights=weight), np.average(y, weights=weight)
-    slope = (weight * (x - x_mean) * (y - y_mean)).sum() / (weight * (x - x_mean) ** 2).sum()
-    return float(y_mean - slope * x_mean), float(slope)

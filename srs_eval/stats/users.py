@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, printable, require
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.metrics import log_losses
 
@@ -392,6 +392,7 @@ def read_predictions(folder: Path, name: str) -> Predictions | None:
 
 
 def _from_parquet(raw: Path, tables: Sequence[Path], name: str) -> Predictions | None:
+    require("pyarrow", printable(raw))
     import pyarrow
     import pyarrow.compute
     import pyarrow.dataset

@@ -56,6 +56,18 @@ class Context:
         return found
 
 
+def check_weights(path: Path | None) -> None:
+    """Refuse what is not there, and a folder without weights. Raises InputError."""
+    if path is not None and not path.exists():
+        raise InputError(f'--weights: there is no folder or file "{path}".')
+    if (
+        path is not None
+        and path.is_dir()
+        and not {*path.glob("*.safetensors"), *path.glob("*.pth")}
+    ):
+        raise InputError(f'--weights: there are no weights (.safetensors or .pth) in "{path}".')
+
+
 @dataclass(frozen=True)
 class Hyperparameter:
     """One knob of a training: a positive number, or one of a few words."""

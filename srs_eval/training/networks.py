@@ -165,14 +165,6 @@ def no_weights(model: str, names: Iterable[str], context: Context) -> InputError
     return InputError(f"{context.weights} holds no weights for {model}: no {listed}.")
 
 
-def write_weights(path: Path, tensors: Tensors, made: Mapping[str, str]) -> None:
-    """Write a weight file; `made` becomes the metadata, see above."""
-    from safetensors.numpy import save_file
-
-    arrays = {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()}
-    save_file(arrays, path, metadata=dict(made))
-
-
 @cache
 def _read(path: Path, changed_ns: int, size: int) -> Tensors:
     try:
@@ -220,6 +212,9 @@ def shuffled_rows(trials: Trials, train: IntArray, context: Context) -> IntArray
 # Recurrent networks of one layer
 
 
+_START = hyperparameters.Hyperparameter("start", "pretrained", choices=("pretrained", "random"))
+
+
 @dataclass(frozen=True)
 class Network:
     """A recurrent network of one layer, and how it is trained."""
@@ -245,6 +240,7 @@ class Network:
             hyperparameters.batch_size(),
             *((hyperparameters.penalty("decay", self.decay),) if self.decay else ()),
             hyperparameters.SEED,
+            *(() if self.starts_anyhow else (_START,)),
         )
 
     @property
@@ -264,15 +260,16 @@ class Network:
             "fc.bias": (1,),
         }
 
-
-START = hyperparameters.Hyperparameter("start", "pretrained", choices=("pretrained", "random"))
+    @property
+    def parameters(self) -> int:
+        return sum(math.prod(shape) for shape in self.shapes.values())
 
 
 def _pretrained(network: Network, trials: Trials, context: Context) -> FloatArray:
     """Where training begins (p,). Raises InputError where there are no weights."""
     names = weight_names(network.name, trials.protocol)
     tensors = None
-    if START.of(context) == "pretrained":
+    if _START.of(context) == "pretrained":
         tensors = load_weights(names, network.shapes, context)
         if tensors is None and not network.starts_anyhow:
             raise no_weights(network.name, names, context)
@@ -281,10 +278,11 @@ def _pretrained(network: Network, trials: Trials, context: Context) -> FloatArra
 
 def random_start(network: Network, context: Context) -> FloatArray:
     """torch's initial values, uniform within 1/sqrt(hidden), from one seed per user."""
-    size = sum(int(np.prod(shape)) for shape in network.shapes.values())
     bound = network.hidden**-0.5
     seed = 42 + hyperparameters.SEED.integer(context)
-    return np.random.default_rng([seed, abs(context.user)]).uniform(-bound, bound, size)
+    return np.random.default_rng([seed, abs(context.user)]).uniform(
+        -bound, bound, network.parameters
+    )
 
 
 def flat(tensors: Tensors) -> FloatArray:

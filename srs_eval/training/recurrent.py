@@ -307,10 +307,7 @@ class SummedLoss:
 
 
 def predict_recurrent(
-    model: RecurrentModel,
-    trials: Trials,
-    parameters: Sequence[float],
-    index: IntArray,
+    model: RecurrentModel, trials: Trials, parameters: Sequence[float], index: IntArray
 ) -> FloatArray:
     """Probability of recall at the positions `index` (same shape)."""
     if not len(index):

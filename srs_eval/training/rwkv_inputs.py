@@ -8,7 +8,7 @@ nothing with others. docs/models/rwkv.md has the list.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import MISSING, FloatArray, IntArray, ReviewLog, Rows, run_begins
 
-INPUTS = 92
 SEED = 2025
 """Of the codes: another one changes the log loss of RWKV-Curve by about 0.001."""
-_STREAMS = (0, 2, 1, 3)  # the network's card, deck, note, preset among the codes' order
 _CODE_SIZES = (12, 12, 8, 8)  # of card, note, deck, preset
 _PERIODS = np.array([3, 7, 30, 100, 365, 3650, 36500])  # days
 _DAY_S = 86_400
@@ -47,14 +45,16 @@ class Reviews(NamedTuple):
 
 def reviews_of(log: ReviewLog, rows: Rows) -> Reviews:
     """The rows of a log with the ids of note, deck and preset, as far as it tells them."""
-    cards = log.cards
-    note = np.full(len(rows), MISSING)
-    if len(cards.card_id):
-        place = np.minimum(np.searchsorted(cards.card_id, rows.card_id), len(cards.card_id) - 1)
-        note = np.where(cards.card_id[place] == rows.card_id, cards.note_id[place], MISSING)
     deck = log.deck_of(rows.card_id)
     return Reviews(
-        *(rows.card_id, note, deck, log.preset_of(deck), rows.day_offset, rows.elapsed_days),
+        *(
+            rows.card_id,
+            log.note_of(rows.card_id),
+            deck,
+            log.preset_of(deck),
+            rows.day_offset,
+            rows.elapsed_days,
+        ),
         *(rows.elapsed_seconds, rows.duration_ms, rows.rating, rows.state),
     )
 
@@ -75,21 +75,16 @@ def lacking(reviews: Reviews) -> str:
 class Inputs:
     """Of n reviews; `at` makes the network's inputs of some of them."""
 
-    features: Array32  # (n, 24)
+    answers: Array32  # (n, 92): what the network sees when they have been given
     entities: IntArray  # (4, n): number of the card, deck, note and preset
-    codes: tuple[Array32, ...]  # (entities, 12 or 8) of card, note, deck, preset
-    cycles: Callable[[IntArray], Array32]  # (k, 28) of the reviews at k positions
     before: IntArray  # (n,) position of the card's review before; its own for the first
 
     def at(self, position: IntArray, query: NDArray[np.bool_]) -> Array32:
         """Inputs (k, 92) of the reviews at k positions; where `query`, before their answer."""
-        features = self.features[position]
-        asked = np.flatnonzero(query)
-        features[asked[:, None], _QUERIED] = 0
-        features[asked, _IS_QUERY] = 1
-        entities = self.entities[_STREAMS, :]
-        codes = [code[number[position]] for code, number in zip(self.codes, entities, strict=True)]
-        return np.concatenate([features, *codes, self.cycles(position)], axis=1)
+        found, asked = self.answers[position], np.flatnonzero(query)
+        found[asked[:, None], _QUERIED] = 0
+        found[asked, _IS_QUERY] = 1
+        return found
 
 
 def inputs(reviews: Reviews, seed: int = SEED, *, note_per_card: bool = True) -> Inputs:
@@ -98,9 +93,8 @@ def inputs(reviews: Reviews, seed: int = SEED, *, note_per_card: bool = True) ->
     `note_per_card`: each card whose note is not known has one of its own, as in the benchmark; else
     all of them share one, as in the authors' row-by-row program.
     """
-    card = _numbered(reviews.card)
+    card, note = _numbered(reviews.card), _numbered(reviews.note)
     missing = [ids == MISSING for ids in (reviews.note, reviews.deck, reviews.preset)]
-    note = _numbered(reviews.note)
     if note_per_card:
         note = _numbered(np.where(missing[0], note.max(initial=0) + 1 + card, note))
     deck, preset = _numbered(reviews.deck), _numbered(reviews.preset)
@@ -111,22 +105,15 @@ def inputs(reviews: Reviews, seed: int = SEED, *, note_per_card: bool = True) ->
     first_of_card[order] = order[np.flatnonzero(begins)][np.cumsum(begins) - 1]
     before = np.empty(len(card), np.int64)  # position of its review before, or its own
     before[order] = np.where(begins, order, np.roll(order, 1))
-
-    def cycles(position: IntArray) -> Array32:
-        turns = [
-            (2 * np.pi / _PERIODS) * (each[position, None] % _PERIODS)
-            for each in (day, day[first_of_card])
-        ]
-        waves = [wave(turn) for turn in turns for wave in (np.sin, np.cos)]
-        return np.stack(waves, axis=2).reshape(len(position), -1).astype(np.float32)
-
-    return Inputs(
-        features=_features(reviews, day, order, before, missing),
-        entities=np.stack([card, deck, note, preset]),
-        codes=_codes((card, note, deck, preset), seed),
-        cycles=cycles,
-        before=before,
+    days = np.stack([day, day[first_of_card]])[:, :, None]
+    turns = (2 * np.pi / _PERIODS) * (days % _PERIODS)
+    cycles = np.stack([wave(turn) for turn in turns for wave in (np.sin, np.cos)], axis=2)
+    parts = (
+        _features(reviews, day, order, before, missing),
+        *_codes((card, note, deck, preset), seed),
+        cycles.reshape(len(card), -1).astype(np.float32),
     )
+    return Inputs(np.concatenate(parts, axis=1), np.stack([card, deck, note, preset]), before)
 
 
 def _numbered(ids: IntArray) -> IntArray:
@@ -134,8 +121,8 @@ def _numbered(ids: IntArray) -> IntArray:
     return np.unique(ids, return_inverse=True)[1]
 
 
-def _codes(entities: tuple[IntArray, ...], seed: int) -> tuple[Array32, ...]:
-    """A code of each entity, drawn where it first comes: of a review's in the order given.
+def _codes(entities: tuple[IntArray, ...], seed: int) -> Iterator[Array32]:
+    """The codes of each review's entities, drawn where they first come, in the order given.
 
     Sizes are `_CODE_SIZES`; torch.manual_seed(seed) and torch.randint draw the same.
     """
@@ -147,10 +134,9 @@ def _codes(entities: tuple[IntArray, ...], seed: int) -> tuple[Array32, ...]:
     random = np.random.RandomState(seed)
     stream = random.randint(0, 2**32, size=int(drawn.sum()), dtype=np.uint32)
     values = (stream % 4).astype(np.float32) - np.float32(1.5)
-    return tuple(
-        values[ends[rows, column, None] - size + np.arange(size)]
-        for column, (rows, size) in enumerate(zip(first, _CODE_SIZES, strict=True))
-    )
+    for column, (numbers, rows) in enumerate(zip(entities, first, strict=True)):
+        size = _CODE_SIZES[column]
+        yield values[ends[rows, column, None] - size + np.arange(size)][numbers]
 
 
 def _log(x: FloatArray | IntArray) -> FloatArray:

@@ -119,7 +119,6 @@ def _run_stack(
     delta, y, first_value, out = (np.empty((_ROWS, d), np.float32) for _ in range(4))
     mixes = np.empty((len(stack[0][0].mix), _ROWS, d), np.float32)
     wide, low = np.empty((3, _ROWS, d), np.float32), np.empty((4, _ROWS, d), np.float32)
-    scales = np.empty((2, _ROWS, heads), np.float32)
     scratch = np.empty((2, d), np.float32)
     for part in _parts(len(x)):
         rows, n = x[part], part.stop - part.start
@@ -139,10 +138,12 @@ def _run_stack(
                     half = np.tanh(half) if index == 1 else half
                     half = _sigmoid(half) if index == 3 else half
                     np.matmul(half, outer, out=to[:n])
-            for mixed, matrix, to in zip(mixes[6:], mixer.scales, scales, strict=True):
-                np.matmul(mixed[:n], matrix, out=to[:n])
+            scaled = zip(mixes[6:], mixer.scales, mixer.scale_bias, strict=True)
+            scales = np.stack(
+                [_sigmoid(mixed[:n] @ matrix + bias) for mixed, matrix, bias in scaled]
+            )
             mix(
-                *(*wide, scales, low, mixer.bias, mixer.scale_bias, mixer.bonus),
+                *(*wide, scales, low, mixer.bias, mixer.bonus),
                 *(mixer.group_norm, begins[part], is_query[part], number == 0),
                 *(state, first_value, scratch, out),
             )
@@ -194,7 +195,6 @@ def _mixed(
     scales: Array32,
     low: Array32,
     bias: Array32,
-    scale_bias: Array32,
     bonus: Array32,
     norm: Array32,
     begins: NDArray[np.bool_],
@@ -207,34 +207,30 @@ def _mixed(
 ) -> None:
     """The time mixer of n rows, behind its products; `out` (n, d) goes into the last one.
 
-    `low` (4, n, d) are of v, d, a and g, `scales` (2, n, heads) of k and v. `state` goes from row
-    to row: S (K keys, K values) of each head and 2 K of scratch;
+    `low` (4, n, d) are of v, d, a and g, `scales` (2, n, heads) of k and v behind their sigmoid.
+    `state` goes from row to row: S (K keys, K values) of each head and 2 K of scratch;
     S <- diag(w) S + (a k) (v - S'k)', o = S'r.
     """
-    one, tiny = np.float32(1), np.float32(1e-12)
+    size, eps, tiny = np.float32(_K), np.float32(_GROUP_EPS), np.float32(1e-24)
     decay, rate = scratch[0], scratch[1]
     for row in range(len(begins)):
-        z, key, value, kept = r[row], k[row], v[row], first_value[row]
-        z_v, z_d, z_a, gate = low[0, row], low[1, row], low[2, row], low[3, row]
+        value, kept, z_v, z_d, z_a = v[row], first_value[row], low[0, row], low[1, row], low[2, row]
         _activate(value, kept, is_first, z_v, z_d, z_a, bias, decay, rate)
         if begins[row]:
             state[:] = 0
         for head in range(len(state)):
             s, begin = state[head], head * _K
-            kh, vh, rh = key[begin : begin + _K], value[begin : begin + _K], z[begin : begin + _K]
-            wh, ah = decay[begin : begin + _K], rate[begin : begin + _K]
-            k_scale = one / (one + _exp(-scales[0, row, head] - scale_bias[0, head]))
-            v_scale = one / (one + _exp(-scales[1, row, head] - scale_bias[1, head]))
-            k_scale /= max(np.sqrt(_dot(kh, kh)), tiny)
-            v_scale /= max(np.sqrt(_dot(vh, vh)), tiny)
+            end = begin + _K
+            kh, vh, rh = k[row, begin:end], value[begin:end], r[row, begin:end]
+            wh, ah = decay[begin:end], rate[begin:end]
+            k_scale = scales[0, row, head] / np.sqrt(max(_dot(kh, kh), tiny))
+            v_scale = scales[1, row, head] / np.sqrt(max(_dot(vh, vh), tiny))
             for c in range(_K):
                 kh[c] *= k_scale
                 ah[c] *= kh[c]
-            for c in range(_K):
                 vh[c] *= v_scale
+                s[_K * _K + c] = s[_K * _K + _K + c] = np.float32(0)
             # Of S'k and S'diag(w) r at once; four keys at a time, for each waits for the last.
-            for c in range(2 * _K):
-                s[_K * _K + c] = np.float32(0)
             for j in range(0, _K, 4):
                 k0, k1, k2, k3 = kh[j], kh[j + 1], kh[j + 2], kh[j + 3]
                 r0, r1 = wh[j] * rh[j], wh[j + 1] * rh[j + 1]
@@ -247,7 +243,6 @@ def _mixed(
             strength = _dot(ah, rh)
             for c in range(_K):
                 s[_K * _K + c] = vh[c] - s[_K * _K + c]
-            for c in range(_K):
                 s[_K * _K + _K + c] += s[_K * _K + c] * strength
             if not is_query[row]:
                 for j in range(0, _K, 4):
@@ -259,25 +254,15 @@ def _mixed(
                         s[i + _K] = s[i + _K] * w1 + u * a1
                         s[i + 2 * _K] = s[i + 2 * _K] * w2 + u * a2
                         s[i + 3 * _K] = s[i + 3 * _K] * w3 + u * a3
+            o = s[_K * _K + _K :]
+            mean = _total(o) / size
             for c in range(_K):
+                o[c] -= mean
                 rh[c] *= bonus[begin + c]
-            o, gh, to = s[_K * _K + _K :], gate[begin : begin + _K], out[row, begin : begin + _K]
-            _normed(o, vh, _dot(rh, ah), norm[:, begin : begin + _K], gh, to)
-
-
-def _normed(
-    o: Array32, value: Array32, extra: np.float32, norm: Array32, gate: Array32, out: Array32
-) -> None:
-    """A head's output, gated: its norm and `extra` of the value."""
-    size = np.float32(len(o))
-    mean = _total(o) / size
-    for c in range(len(o)):
-        o[c] -= mean
-    scale = np.float32(1) / np.sqrt(_dot(o, o) / size + np.float32(_GROUP_EPS))
-    for c in range(len(o)):
-        o[c] = o[c] * scale * norm[0, c] + norm[1, c]
-    for c in range(len(o)):
-        out[c] = gate[c] * (o[c] + extra * value[c])
+            scale, extra = np.float32(1) / np.sqrt(_dot(o, o) / size + eps), _dot(rh, ah)
+            for c in range(_K):
+                normed = o[c] * scale * norm[0, begin + c] + norm[1, begin + c]
+                out[row, begin + c] = low[3, row, begin + c] * (normed + extra * vh[c])
 
 
 def _activate(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,244 +78,259 @@ def _bounded(value: float, limit: float) -> float:
     return min(max(value, -limit), limit)
 
 
+def _fields(names: str, kind: type) -> list[tuple[str, type]]:
+    return [(name, kind) for name in names.split()]
+
+
+_CARD = np.dtype(
+    [
+        *_fields("seen review_days lapses hards first_rating last_rating first_day", np.int64),
+        *_fields("last_day repetitions agains", np.int64),  # on its last day, after the first
+        *_fields("last_residual r h", np.float64),
+        *_fields("last_gap last_interval last_time sum_of_times", np.float64),  # logarithms
+    ]
+)
+_LEARNER = np.dtype(
+    [
+        *_fields("slow fast hard_share easy_share usual_time time_lately", np.float64),
+        # Of cards' first reviews, then others that are not evaluated: rate, count, residuals.
+        ("other", np.float64, (2, 4)),
+        *_fields("run time_known", np.int64),
+        ("residuals", np.float64, len(_HALF_LIVES)),
+        ("offsets", np.float64, len(_OFFSET_RATES)),
+        ("decayed", np.float64, (len(_DAY_DECAYS), 2)),
+        ("by_state", np.float64, STATES),
+        ("by_interval", np.float64, INTERVALS),
+        ("by_both", np.float64, (STATES, INTERVALS)),
+        # Today.
+        *_fields("today day_before evaluated answered new agains", np.int64),
+        *_fields("r h before_r before_h time_today", np.float64),
+    ]
+)
+"""`r` and `h` are sums of residuals and of their variances."""
+
+
 def state_features(answers: _Timeline, z: FloatArray, features: FloatArray) -> None:
     """Fill in the first COUNT columns of `features` (n, k): `NAMES` of each of n evaluated reviews.
 
     They are 0 before; `z` are the base model's logits (n,), bounded by ±6.
     """
     count = len(answers.trial)
-    cards = answers.card.max() + 1 if count else 0
+    cards = np.zeros(answers.card.max() + 1 if count else 0, _CARD)
     days = answers.day.max() + 1 if count else 0
-
-    # The learner.
-    residuals = np.zeros(len(_HALF_LIVES))
-    offsets = np.zeros(len(_OFFSET_RATES))
-    decayed_r, decayed_h = np.zeros(len(_DAY_DECAYS)), np.zeros(len(_DAY_DECAYS))
-    all_slow, all_fast = 0.0, 0.0
-    first_rate, first_count, first_fast, first_slow = 0.5, 0.0, 0.0, 0.0
-    same_rate, same_count, same_fast, same_slow = 0.8, 0.0, 0.0, 0.0
-    hard_share, easy_share = 0.0, 0.0
-    run = 0
-    usual_time, time_known, time_today, time_lately = 0.0, False, 0.0, 0.0
-    # Today.
-    today, day_before = -1, -1
-    today_r, today_h, before_r, before_h = 0.0, 0.0, 0.0, 0.0
-    evaluated_today, all_today, new_today, agains_today = 0, 0, 0, 0
-    # Cards that were last, or first, seen on a day; cards in one state; intervals of one length.
-    last_day_r, last_day_h = np.zeros(days), np.zeros(days)
-    first_day_r, first_day_h = np.zeros(days), np.zeros(days)
-    by_state, by_interval = np.zeros(STATES), np.zeros(INTERVALS)
-    by_both = np.zeros((STATES, INTERVALS))
-    # Each card.
-    seen = np.zeros(cards, np.int64)
-    review_days = np.zeros(cards, np.int64)
-    lapses = np.zeros(cards, np.int64)
-    hards = np.zeros(cards, np.int64)
-    first_rating = np.zeros(cards, np.int64)
-    last_rating = np.zeros(cards, np.int64)
-    first_day = np.zeros(cards, np.int64)
-    last_day = np.zeros(cards, np.int64)
-    repetitions = np.zeros(cards, np.int64)  # on its last day, after the first of that day
-    agains = np.zeros(cards, np.int64)  # on its last day
-    last_residual = np.zeros(cards)
-    card_r, card_h = np.zeros(cards), np.zeros(cards)
-    last_gap = np.zeros(cards)  # log seconds
-    last_interval = np.zeros(cards)  # log days
-    last_time, sum_of_times = np.zeros(cards), np.zeros(cards)  # log milliseconds
-
+    # r and h of cards that were last, or first, seen on a day.
+    last, first = np.zeros((days, 2)), np.zeros((days, 2))
+    me = np.zeros(1, _LEARNER)[0]
+    me.other[0, 0], me.other[1, 0], me.today, me.day_before = 0.5, 0.8, -1, -1
     for row in range(count):
-        card, day, rating = answers.card[row], answers.day[row], answers.rating[row]
-        elapsed = answers.elapsed_days[row]
+        card, day, rating = cards[answers.card[row]], answers.day[row], answers.rating[row]
+        elapsed, trial = answers.elapsed_days[row], answers.trial[row]
         y = 1.0 if rating > 1 else 0.0
-        trial = answers.trial[row]
-        if day != today:
-            for at in range(len(_DAY_DECAYS)):
-                decayed_r[at] *= _DAY_DECAYS[at]
-                decayed_h[at] *= _DAY_DECAYS[at]
-            if today >= 0:
-                before_r, before_h, day_before = today_r, today_h, today
-            today, today_r, today_h, time_today = day, 0.0, 0.0, 0.0
-            evaluated_today, all_today, new_today, agains_today = 0, 0, 0, 0
-
-        evaluated = trial >= 0
-        logit, p, h, state, interval = 0.0, 0.5, 0.25, 0, 0
-        if evaluated:
-            logit = _bounded(z[trial], 6.0)
+        if day != me.today:
+            _begin_day(me, day)
+        if trial >= 0:
+            logit, x = _bounded(z[trial], 6.0), features[trial]
+            last_day, first_day = last[card.last_day], first[card.first_day]
+            state, interval = _kind(card, elapsed)
+            _of_learner(x, me, logit, last_day, first_day)
+            _of_today(x, me, answers.time_of_day_s[row])
+            _of_card(x, me, card, logit, elapsed, state, interval)
+            _of_answers(x, me, card, logit, elapsed)
+            x[76] = math.log1p(row) / 10 - 0.8
+            # From here on the answer is known.
             p = _logistic(logit)
-            h = p * (1 - p)
-            log_interval = math.log1p(max(elapsed, 0))
-            interval = min(int(math.log2(max(elapsed, 1))), INTERVALS - 1)
-            last = last_rating[card]
-            kind = 3
-            if review_days[card] == 1:
-                kind = 0
-            elif lapses[card] == 0:
-                kind = 1
-            elif last == 1 or agains[card] > 0:
-                kind = 2
-            state = 4 * kind + last - 1
-            days_off = day - day_before - 1 if day_before >= 0 else 0
-
-            x, j = features[trial], 0
-            x[0], x[1] = logit, 1.0
-            j = 2
-            for at in range(len(_HALF_LIVES)):
-                x[j] = residuals[at] * _HALF_LIFE_SCALES[at]
-                j += 1
-            x[j], x[j + 1] = 4 * all_slow, 3 * all_fast
-            j += 2
-            for at in range(len(_OFFSET_RATES)):
-                x[j] = offsets[at]
-                j += 1
-            x[j] = offsets[3] * math.exp(-days_off if evaluated_today == 0 else 0.0)
-            offset_today = today_r / (today_h + 1)
-            x[j + 1], x[j + 2] = offset_today, offset_today * (logit - 2) / 2
-            x[j + 3] = before_r / (before_h + 1)
-            j += 4
-            for at in range(len(_DAY_DECAYS)):
-                x[j] = decayed_r[at] / (decayed_h[at] + 1)
-                j += 1
-            x[j] = last_day_r[last_day[card]] / (last_day_h[last_day[card]] + 1)
-            x[j + 1] = first_day_r[first_day[card]] / (first_day_h[first_day[card]] + 1)
-            x[j + 2] = math.log1p(max(run, 0)) / 2
-            x[j + 3] = math.log1p(max(-run, 0))
-            x[j + 4] = 2 * agains_today / (all_today + 3)
-            x[j + 5], x[j + 6] = 2 * first_fast, 2 * first_slow
-            x[j + 7], x[j + 8] = 2 * same_fast, 2 * same_slow
-            x[j + 9], x[j + 10] = 3 * hard_share, 3 * easy_share
-            x[j + 11], x[j + 12] = _bounded(time_today, 2.0), _bounded(time_lately, 2.0)
-            x[j + 13] = math.log1p(days_off) / 2
-            j += 14
-            x[j] = math.log1p(evaluated_today) / 4 - 0.5
-            x[j + 1] = min(math.sqrt(evaluated_today) / 10, 3.0) - 0.5
-            x[j + 2] = math.log1p(all_today) / 4 - 0.5
-            x[j + 3] = math.log1p(new_today) / 3
-            j += 4
-            if answers.time_of_day_s[row] >= 0:
-                turn = 2 * math.pi * answers.time_of_day_s[row] / 86_400
-                x[j], x[j + 1] = math.sin(turn), math.cos(turn)
-                x[j + 2], x[j + 3] = math.sin(2 * turn), math.cos(2 * turn)
-            j += 4
-            x[j] = logit * logit / 4 - 1
-            x[j + 1], x[j + 2] = by_state[state], by_interval[interval]
-            x[j + 3] = by_both[state, interval]
-            x[j + 4] = log_interval / 3 - 0.7
-            x[j + 5] = (log_interval / 3 - 0.7) ** 2
-            x[j + 6] = 1.0 if elapsed == 1 else 0.0
-            x[j + 7] = last_interval[card] / 3
-            x[j + 8] = _bounded(log_interval - last_interval[card], 2.0) / 2
-            x[j + 9] = math.log(review_days[card] + 1) / 2 - 0.7
-            x[j + 10] = math.log1p(lapses[card]) / 2
-            j += 11
-            for given in (1, 2, 4):
-                x[j] = 1.0 if first_rating[card] == given else 0.0
-                x[j + 3] = 1.0 if last == given else 0.0
-                j += 1
-            j += 3
-            x[j] = 1.0 if last == 2 and review_days[card] > 1 else 0.0
-            x[j + 1] = logit - 2 if review_days[card] == 1 else 0.0
-            x[j + 2] = logit - 2 if last == 1 else 0.0
-            x[j + 3] = log_interval / 3 - 0.7 if last == 1 else 0.0
-            x[j + 4] = last_residual[card]
-            x[j + 5] = card_r[card] / (card_h[card] + 1)
-            x[j + 6] = lapses[card] / (review_days[card] + 1)
-            x[j + 7] = hards[card] / (seen[card] + 1)
-            x[j + 8] = math.log1p(repetitions[card]) / 2
-            x[j + 9] = math.log1p(agains[card])
-            if repetitions[card] > 0:
-                x[j + 10] = 1.0 if last == 1 else 0.0
-                x[j + 11] = (last_gap[card] - 6) / 4
-            j += 12
-            if last_time[card] > 0 and time_known:
-                took = _bounded(last_time[card] - usual_time, 2.0)
-                x[j], x[j + 1] = 1.0, took
-                x[j + 2] = took if last > 2 else 0.0
-                x[j + 3] = took if last == 1 else 0.0
-                x[j + 4] = _bounded(sum_of_times[card] / seen[card] - usual_time, 2.0)
-            x[j + 5] = math.log1p(row) / 10 - 0.8
-
-        # From here on the answer is known.
-        if evaluated:
-            r = y - p
-            for at in range(len(_HALF_LIVES)):
-                residuals[at] += (1 - 2 ** (-1 / _HALF_LIVES[at])) * (r - residuals[at])
-            for at in range(len(_OFFSET_RATES)):
-                rate = _OFFSET_RATES[at]
-                step = rate * (y - _logistic(logit + offsets[at]))
-                offsets[at] += step - 0.1 * rate * offsets[at]
-            for at in range(len(_DAY_DECAYS)):
-                decayed_r[at] += r
-                decayed_h[at] += h
-            today_r += r
-            today_h += h
-            last_day_r[last_day[card]] += r
-            last_day_h[last_day[card]] += h
-            first_day_r[first_day[card]] += r
-            first_day_h[first_day[card]] += h
-            by_state[state] += (
-                0.05 * (y - _logistic(logit + by_state[state])) - 0.0005 * by_state[state]
-            )
-            by_interval[interval] += (
-                0.05 * (y - _logistic(logit + by_interval[interval]))
-                - 0.0005 * by_interval[interval]
-            )
-            by_both[state, interval] += (
-                0.1 * (y - _logistic(logit + by_both[state, interval]))
-                - 0.001 * by_both[state, interval]
-            )
-            step = 1 if y > 0 else -1
-            run = run + step if run * step > 0 else step
-            evaluated_today += 1
-            last_residual[card] = r
-            card_r[card] += r
-            card_h[card] += h
-        elif seen[card] == 0:
-            r = y - first_rate
-            first_count += 1
-            first_rate += r / (first_count + 5)
-            first_fast += 0.1 * (r - first_fast)
-            first_slow += 0.01 * (r - first_slow)
-            new_today += 1
-        elif elapsed == 0:
-            r = y - same_rate
-            same_count += 1
-            same_rate += r / (same_count + 5)
-            same_fast += 0.1 * (r - same_fast)
-            same_slow += 0.01 * (r - same_slow)
+            r, h = y - p, p * (1 - p)
+            for sums in (last_day, first_day):
+                sums[0] += r
+                sums[1] += h
+            _learn_evaluated(me, card, y, logit, state, interval)
         else:
-            r = 0.0  # a later day that is not evaluated: no prediction to hold it against
-        all_slow += 0.05 * (r - all_slow)
-        all_fast += 0.2 * (r - all_fast)
-        hard_share += 0.03 * ((1.0 if rating == 2 else 0.0) - hard_share)
-        easy_share += 0.03 * ((1.0 if rating == 4 else 0.0) - easy_share)
-        all_today += 1
-
-        if seen[card] == 0:
-            first_rating[card] = rating
-            first_day[card] = day
-        if seen[card] == 0 or last_day[card] != day:
-            repetitions[card], agains[card] = 0, 0
-            review_days[card] += 1
-        else:
-            repetitions[card] += 1
-            last_gap[card] = math.log(max(answers.elapsed_s[row], 1))
-        if rating == 1:
-            agains_today += 1
-            agains[card] += 1
-            if elapsed > 0:
-                lapses[card] += 1
-        elif rating == 2:
-            hards[card] += 1
-        if elapsed > 0:
-            last_interval[card] = math.log1p(elapsed)
-        last_rating[card], last_day[card] = rating, day
-        seen[card] += 1
+            r = _learn_other(me, card, y, elapsed)
+        me.slow += 0.05 * (r - me.slow)
+        me.fast += 0.2 * (r - me.fast)
+        me.hard_share += 0.03 * ((1.0 if rating == 2 else 0.0) - me.hard_share)
+        me.easy_share += 0.03 * ((1.0 if rating == 4 else 0.0) - me.easy_share)
+        me.answered += 1
+        me.agains += rating == 1
+        _remember(card, rating, day, elapsed, answers.elapsed_s[row])
         if answers.duration_ms[row] > 0:
-            took = math.log(min(max(answers.duration_ms[row], 300), 60_000))
-            if not time_known:
-                usual_time, time_known = took, True
-            time_today += 0.1 * (took - usual_time - time_today)
-            time_lately += 0.003 * (took - usual_time - time_lately)
-            usual_time += 0.01 * (took - usual_time)
-            last_time[card] = took
-            sum_of_times[card] += took
+            _learn_time(me, card, answers.duration_ms[row])
+
+
+def _begin_day(me: Any, day: int) -> None:
+    for at in range(len(_DAY_DECAYS)):
+        me.decayed[at, 0] *= _DAY_DECAYS[at]
+        me.decayed[at, 1] *= _DAY_DECAYS[at]
+    if me.today >= 0:
+        me.before_r, me.before_h, me.day_before = me.r, me.h, me.today
+    me.today, me.r, me.h, me.time_today = day, 0.0, 0.0, 0.0
+    me.evaluated, me.answered, me.new, me.agains = 0, 0, 0, 0
+
+
+def _kind(card: Any, elapsed: int) -> tuple[int, int]:
+    """The state and the class of intervals of an evaluated review."""
+    kind = 3
+    if card.review_days == 1:
+        kind = 0
+    elif card.lapses == 0:
+        kind = 1
+    elif card.last_rating == 1 or card.agains > 0:
+        kind = 2
+    interval = min(int(math.log2(max(elapsed, 1))), INTERVALS - 1)
+    return 4 * kind + card.last_rating - 1, interval
+
+
+def _of_learner(
+    x: FloatArray, me: Any, logit: float, last_day: FloatArray, first_day: FloatArray
+) -> None:
+    days_off = me.today - me.day_before - 1 if me.day_before >= 0 else 0
+    x[0], x[1] = logit, 1.0
+    for at in range(len(_HALF_LIVES)):
+        x[2 + at] = me.residuals[at] * _HALF_LIFE_SCALES[at]
+    x[7], x[8] = 4 * me.slow, 3 * me.fast
+    for at in range(len(_OFFSET_RATES)):
+        x[9 + at] = me.offsets[at]
+    x[13] = me.offsets[3] * math.exp(-days_off if me.evaluated == 0 else 0.0)
+    x[14] = me.r / (me.h + 1)
+    x[15] = x[14] * (logit - 2) / 2
+    x[16] = me.before_r / (me.before_h + 1)
+    for at in range(len(_DAY_DECAYS)):
+        x[17 + at] = me.decayed[at, 0] / (me.decayed[at, 1] + 1)
+    x[20] = last_day[0] / (last_day[1] + 1)
+    x[21] = first_day[0] / (first_day[1] + 1)
+    x[22], x[23] = math.log1p(max(me.run, 0)) / 2, math.log1p(max(-me.run, 0))
+    x[24] = 2 * me.agains / (me.answered + 3)
+    x[25], x[26] = 2 * me.other[0, 2], 2 * me.other[0, 3]
+    x[27], x[28] = 2 * me.other[1, 2], 2 * me.other[1, 3]
+    x[29], x[30] = 3 * me.hard_share, 3 * me.easy_share
+    x[31], x[32] = _bounded(me.time_today, 2.0), _bounded(me.time_lately, 2.0)
+    x[33] = math.log1p(days_off) / 2
+
+
+def _of_today(x: FloatArray, me: Any, time_of_day_s: int) -> None:
+    x[34] = math.log1p(me.evaluated) / 4 - 0.5
+    x[35] = min(math.sqrt(me.evaluated) / 10, 3.0) - 0.5
+    x[36] = math.log1p(me.answered) / 4 - 0.5
+    x[37] = math.log1p(me.new) / 3
+    if time_of_day_s >= 0:
+        turn = 2 * math.pi * time_of_day_s / 86_400
+        x[38], x[39] = math.sin(turn), math.cos(turn)
+        x[40], x[41] = math.sin(2 * turn), math.cos(2 * turn)
+
+
+def _of_card(
+    x: FloatArray, me: Any, card: Any, logit: float, elapsed: int, state: int, interval: int
+) -> None:
+    log_interval = math.log1p(max(elapsed, 0))
+    x[42] = logit * logit / 4 - 1
+    x[43], x[44] = me.by_state[state], me.by_interval[interval]
+    x[45] = me.by_both[state, interval]
+    x[46] = log_interval / 3 - 0.7
+    x[47] = (log_interval / 3 - 0.7) ** 2
+    x[48] = 1.0 if elapsed == 1 else 0.0
+    x[49] = card.last_interval / 3
+    x[50] = _bounded(log_interval - card.last_interval, 2.0) / 2
+    x[51] = math.log(card.review_days + 1) / 2 - 0.7
+    x[52] = math.log1p(card.lapses) / 2
+    j = 53
+    for given in (1, 2, 4):
+        x[j] = 1.0 if card.first_rating == given else 0.0
+        x[j + 3] = 1.0 if card.last_rating == given else 0.0
+        j += 1
+
+
+def _of_answers(x: FloatArray, me: Any, card: Any, logit: float, elapsed: int) -> None:
+    last = card.last_rating
+    x[59] = 1.0 if last == 2 and card.review_days > 1 else 0.0
+    x[60] = logit - 2 if card.review_days == 1 else 0.0
+    x[61] = logit - 2 if last == 1 else 0.0
+    x[62] = math.log1p(max(elapsed, 0)) / 3 - 0.7 if last == 1 else 0.0
+    x[63] = card.last_residual
+    x[64] = card.r / (card.h + 1)
+    x[65] = card.lapses / (card.review_days + 1)
+    x[66] = card.hards / (card.seen + 1)
+    x[67] = math.log1p(card.repetitions) / 2
+    x[68] = math.log1p(card.agains)
+    if card.repetitions > 0:
+        x[69] = 1.0 if last == 1 else 0.0
+        x[70] = (card.last_gap - 6) / 4
+    if card.last_time > 0 and me.time_known:
+        took = _bounded(card.last_time - me.usual_time, 2.0)
+        x[71], x[72] = 1.0, took
+        x[73] = took if last > 2 else 0.0
+        x[74] = took if last == 1 else 0.0
+        x[75] = _bounded(card.sum_of_times / card.seen - me.usual_time, 2.0)
+
+
+def _followed(offset: float, logit: float, y: float, rate: float, decay: float) -> float:
+    """A running offset after an outcome."""
+    return offset + (rate * (y - _logistic(logit + offset)) - decay * offset)
+
+
+def _learn_evaluated(me: Any, card: Any, y: float, logit: float, state: int, interval: int) -> None:
+    p = _logistic(logit)
+    r, h = y - p, p * (1 - p)
+    for at in range(len(_HALF_LIVES)):
+        me.residuals[at] += (1 - 2 ** (-1 / _HALF_LIVES[at])) * (r - me.residuals[at])
+    for at in range(len(_OFFSET_RATES)):
+        rate = _OFFSET_RATES[at]
+        me.offsets[at] = _followed(me.offsets[at], logit, y, rate, 0.1 * rate)
+    for at in range(len(_DAY_DECAYS)):
+        me.decayed[at, 0] += r
+        me.decayed[at, 1] += h
+    me.r += r
+    me.h += h
+    me.by_state[state] = _followed(me.by_state[state], logit, y, 0.05, 0.0005)
+    me.by_interval[interval] = _followed(me.by_interval[interval], logit, y, 0.05, 0.0005)
+    both = me.by_both[state, interval]
+    me.by_both[state, interval] = _followed(both, logit, y, 0.1, 0.001)
+    step = 1 if y > 0 else -1
+    me.run = me.run + step if me.run * step > 0 else step
+    me.evaluated += 1
+    card.last_residual = r
+    card.r += r
+    card.h += h
+
+
+def _learn_other(me: Any, card: Any, y: float, elapsed: int) -> float:
+    """What stands for the residual of a review that is not evaluated."""
+    if card.seen > 0 and elapsed != 0:
+        return 0.0  # a later day: no prediction to hold it against
+    of = me.other[1 if card.seen > 0 else 0]
+    r = y - of[0]
+    of[1] += 1
+    of[0] += r / (of[1] + 5)
+    of[2] += 0.1 * (r - of[2])
+    of[3] += 0.01 * (r - of[3])
+    me.new += card.seen == 0
+    return float(r)
+
+
+def _remember(card: Any, rating: int, day: int, elapsed: int, elapsed_s: int) -> None:
+    if card.seen == 0:
+        card.first_rating, card.first_day = rating, day
+    if card.seen == 0 or card.last_day != day:
+        card.repetitions, card.agains = 0, 0
+        card.review_days += 1
+    else:
+        card.repetitions += 1
+        card.last_gap = math.log(max(elapsed_s, 1))
+    if rating == 1:
+        card.agains += 1
+        card.lapses += elapsed > 0
+    card.hards += rating == 2
+    if elapsed > 0:
+        card.last_interval = math.log1p(elapsed)
+    card.last_rating, card.last_day = rating, day
+    card.seen += 1
+
+
+def _learn_time(me: Any, card: Any, duration_ms: int) -> None:
+    took = math.log(min(max(duration_ms, 300), 60_000))
+    if not me.time_known:
+        me.usual_time, me.time_known = took, 1
+    me.time_today += 0.1 * (took - me.usual_time - me.time_today)
+    me.time_lately += 0.003 * (took - me.usual_time - me.time_lately)
+    me.usual_time += 0.01 * (took - me.usual_time)
+    card.last_time = took
+    card.sum_of_times += took

@@ -197,12 +197,7 @@ class Graph:
         self._values = 0
 
     def new(
-        self,
-        type: Any,
-        make: Any = None,
-        operands: tuple[Value, ...] = (),
-        *,
-        varies: bool = False,
+        self, type: Any, make: Any = None, operands: tuple[Value, ...] = (), *, varies: bool = False
     ) -> Value:
         self._values += 1
         return Value(self._values, type, varies, make, operands)

@@ -417,10 +417,7 @@ _AT_ONCE = 136  # rows that are worked on together, a multiple of LANES but no p
 
 
 def _gradient(
-    x: NDArray[np.float32],
-    share: FloatArray,
-    batch: NDArray[np.uint32],
-    coefficients: FloatArray,
+    x: NDArray[np.float32], share: FloatArray, batch: NDArray[np.uint32], coefficients: FloatArray
 ) -> FloatArray:
     """Of the weighted log loss, summed over rows `batch` of x (n, k), in the coefficients (k,).
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
@@ -96,8 +96,8 @@ def release_device(context: Context) -> bool:
     return True
 
 
-def build(network: type) -> Any:
-    """An instance of a torch network, without a trace in torch's random stream."""
+def build(network: Callable[[], Any]) -> Any:
+    """A new torch network, without a trace in torch's random stream."""
     import torch
 
     with torch.random.fork_rng(devices=[]):

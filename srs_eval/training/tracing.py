@@ -303,10 +303,7 @@ _Sides = tuple[tuple[Value, bool], ...]  # of `where`s, from the outermost: cond
 
 
 def adjoint(
-    step: Callable[..., Any],
-    by: Sequence[str],
-    w: str | None = None,
-    parameters: int | None = None,
+    step: Callable[..., Any], by: Sequence[str], w: str | None = None, parameters: int | None = None
 ) -> Callable[..., Any]:
     """The gradient of a step by those of its arguments that `by` names, and by the values in w.
 

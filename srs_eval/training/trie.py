@@ -178,10 +178,7 @@ def _bits(x: FloatArray) -> IntArray:
 
 
 def trie_batches(
-    trie: Trie,
-    trials: Trials,
-    batches: Sequence[IntArray],
-    weights: FloatArray | None = None,
+    trie: Trie, trials: Trials, batches: Sequence[IntArray], weights: FloatArray | None = None
 ) -> TrieBatches:
     """The batches with these positions of trials, in this order.
 

@@ -184,12 +184,14 @@ class Models:
         def events(cancel: threading.Event) -> Iterator[Event]:
             from srs_eval.engine.evaluate import evaluate
             from srs_eval.engine.ranking import with_baselines, with_own
+            from srs_eval.engine.shared import with_given
             from srs_eval.models.configurations import resolve
 
             self.end_warm_up()
             wanted = missing
             if wanted is None:
                 wanted = with_own(resolve(self.asked, protocol), log, protocol)
+                wanted = with_given(wanted, log, protocol)
                 wanted = with_baselines(wanted, leaves_out=log.leaves_out)
             return (self._evaluate or evaluate)(
                 log,

@@ -51,6 +51,7 @@ class Options:
     user: int | None = None  # which user of a data-set folder
     decks: tuple[str, ...] = ()  # only these of every file that is opened
     presets: tuple[str, ...] = ()
+    predictions: Path | None = None  # a file of one's own, beside every file that is opened
     context: Context = field(default_factory=Context)
     use_cache: bool = True
     config: Config = field(default_factory=Config)
@@ -217,6 +218,7 @@ class Session:
     def _read(self, path: Path) -> ReviewLog:
         from srs_eval.anki_import import load_log
         from srs_eval.data.rows import only_deck, only_preset
+        from srs_eval.engine.shared import with_file
 
         options = self.options
         whose = {} if options.user is None else {"user": options.user}
@@ -224,7 +226,8 @@ class Session:
             path, timezone=options.timezone, rollover=options.rollover, **whose
         )
         log = only_deck(log, *options.decks) if options.decks else log
-        return only_preset(log, *options.presets) if options.presets else log
+        log = only_preset(log, *options.presets) if options.presets else log
+        return with_file(log, options.predictions)
 
     def _opened(self, path: Path, shown: str, outcome: _Opened | Exception) -> None:
         if isinstance(outcome, Exception):

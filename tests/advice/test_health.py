@@ -188,6 +188,10 @@ def test_retention_is_that_of_the_reviews(log: ReviewLog, learner: Learner) -> N
         whole, young, mature, *months = shown.tables(answer)[0].records()
         assert whole["recalled"] == pytest.approx(learner.trials.y[mine].mean())
         assert whole["reviews"] == mine.sum() == young["reviews"] + mature["reviews"]
+        assert log.entries is not None
+        assert log.entries.interval is not None
+        # Old is what Anki calls mature: scheduled for 21 days or more, however late it came.
+        assert mature["reviews"] == (log.entries.interval[learner.source_place] >= 21)[mine].sum()
         assert isinstance(answer.evidence, Retention)
         assert answer.evidence.desired == 0.9
         assert sum(month["reviews"] for month in months) <= mine.sum()

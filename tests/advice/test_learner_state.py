@@ -105,7 +105,7 @@ def test_command(
     ]  # fmt: skip
     assert {"day", "reviews", "state (logits)", "state (logits) low"} <= set(document["days"][0])
     assert main(["state", str(simulated_collection), "--rows", "other"]) == 2
-    assert "--rows takes" in capsys.readouterr().err
+    assert "is not one of 'benchmark', 'anki'" in capsys.readouterr().err
 
 
 def test_real_learner() -> None:

@@ -19,14 +19,16 @@ from srs_eval.engine.session import Session
 from srs_eval.models import anki_sm2
 
 FSRS6 = Memory("FSRS-6", MODELS["FSRS-6"].default)
+FSRS7 = Memory("FSRS-7", MODELS["FSRS-7"].default)
+EITHER = (FSRS6, pytest.param(FSRS7, marks=pytest.mark.slow))
 NONE = np.empty(0, np.int64)
 HABITS = Costs()
 
 
-def deck_of(n: int, due: IntArray | int = 0, *, new: int = 0) -> Deck:
+def deck_of(n: int, due: IntArray | int = 0, *, new: int = 0, states: int = 2) -> Deck:
     """n cards of a stability of 20 days, last reviewed 20 days before they are due."""
     due_day = np.broadcast_to(np.asarray(due, np.int64), n)
-    state = np.full((2, n), 20.0)
+    state = np.full((states, n), 20.0)
     state[-1] = np.linspace(3.0, 7.0, n) if n else 5.0
     return Deck(state, due_day - 20, due_day, new)
 
@@ -62,11 +64,12 @@ def test_the_same_seed_gives_the_same() -> None:
     assert 0 < one.known < 600
 
 
-def test_what_is_desired_comes_true_where_the_model_is_right() -> None:
+@pytest.mark.parametrize("memory", EITHER)
+def test_what_is_desired_comes_true_where_the_model_is_right(memory: Memory) -> None:
     """Intervals are whole days, so only cards with longer ones come close to it."""
-    deck = deck_of(4000, np.arange(4000) % 60)
+    deck = deck_of(4000, np.arange(4000) % 60, states=memory.states)
     settings = Settings(desired_retention=0.85, balanced=False, days=365)
-    run = simulate(FSRS6, deck, HABITS, settings, 1)
+    run = simulate(memory, deck, HABITS, settings, 1)
     late = slice(100, None)
     assert run.recalled[late].sum() / run.reviews[late].sum() == pytest.approx(0.85, abs=0.015)
 

@@ -217,6 +217,7 @@ def today_of(trials: Trials, index: IntArray) -> Today:
             first=begins,
             rating=trials.history_rating[row].astype(np.float64),
             days=delta_t,
+            fraction=delta_t,
             last_day=nothing - 1,
         ),
         new=0,
@@ -224,15 +225,24 @@ def today_of(trials: Trials, index: IntArray) -> Today:
     )
 
 
-def test_a_memory_is_the_model_that_is_evaluated(simulated_collection: Path) -> None:
+@pytest.mark.parametrize(
+    ("model", "configuration"),
+    [
+        ("FSRS-6", "FSRS-6"),
+        pytest.param("FSRS-7", "FSRS-7-short-secs", marks=pytest.mark.slow),
+    ],
+)
+def test_a_memory_is_the_model_that_is_evaluated(
+    model: str, configuration: str, simulated_collection: Path
+) -> None:
     """Followed through a card's history, it recalls the card as the engine predicts it."""
     session = Session(load(simulated_collection))
-    (resolved,) = resolve("FSRS-6", Protocol(rows="anki"))
+    (resolved,) = resolve(configuration, Protocol(rows="anki"))
     trials = session.trials(resolved.protocol)
     assert resolved.model.fit is not None
     everything = np.arange(len(trials))
     fitted = resolved.model.fit(trials, everything, np.ones(len(trials)), Context())
-    memory = Memory("FSRS-6", tuple(fitted))
+    memory = Memory(model, tuple(fitted))
     index = np.sort(np.random.default_rng(1).choice(len(trials), 60, replace=False))
     assert len(np.unique(trials.sequence_length[index])) > 5
     assert (trials.history_elapsed_days == 0).sum() > len(np.unique(trials.card_id))
@@ -259,6 +269,25 @@ def test_a_card_without_a_history_has_a_state(model: str) -> None:
     state = memory_state(todays_cards(log, 1), Memory(model, MODELS[model].default))
     assert np.isfinite(state).all()
     assert np.array_equal(state[:, 0], state[:, 1]) == (model == SM2)
+
+
+@pytest.mark.parametrize("retention", [0.8, 0.9, 0.97])
+def test_fsrs7_recalls_a_card_without_a_history_as_it_was_scheduled(retention: float) -> None:
+    """Its stability is no interval: with the defaults and S = 100, R is 0.9 after 226 days."""
+    w = MODELS["FSRS-7"].default
+    r = MODELS["FSRS-7"].recall(226.0, (100.0, 80.0, 5.0), w)
+    assert r == pytest.approx(0.9, abs=1e-3)
+    schedule = schedule_of(
+        interval=[1, 30, 100], stability=[math.nan, math.nan, 50.0], difficulty=[0.0, 0.0, 7.0]
+    )
+    today = todays_cards(log_of([(90 * DAY_S, 9, 3, 0, 5000)], schedule), 1)
+    today = replace(today, historical_retention=retention)
+    state = memory_state(today, Memory("FSRS-7", w), "stored")
+    t = np.array([1.0, 30.0, 50.0])
+    expected = [retention, retention, 0.9]  # what Anki stores is the time until R is 0.9
+    assert MODELS["FSRS-7"].recall(t, tuple(state), w) == pytest.approx(expected, abs=1e-9)
+    assert state[1] == pytest.approx(0.8 * state[0])
+    assert state[2].tolist() == [5.0, 5.0, 7.0]
 
 
 # From files

@@ -41,7 +41,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--version"], f"srs-eval {VERSION}\n"),
+        (["--version"], f"srs-eval {VERSION}, Python {sys.version.split()[0]}, "),
         (["--help"], "Usage: srs-eval"),
         (["batch", "--help"], "Usage: srs-eval batch"),
     ],
@@ -71,8 +71,8 @@ def test_help_imports_nothing_heavy(arguments: list[str], words: str) -> None:
         (["run", "FILE", "--gamma", "nan"], "--gamma must be 0 or more"),
         (["run", "FILE", "--gamma", "-3"], "--gamma must be 0 or more"),
         (["run", "FILE", "--jobs", "-1"], "--jobs"),
-        (["run", "FILE", "--rows", "ankii"], "Did you mean anki?"),
-        (["run", "FILE", "--partitions", "x"], "--partitions takes none, deck, preset"),
+        (["run", "FILE", "--rows", "ankii"], "is not one of 'benchmark', 'anki'"),
+        (["run", "FILE", "--partitions", "x"], "is not one of 'none', 'deck', 'preset'"),
         (["run", "FILE", "--default", "--S0"], "exclude each other"),
         (["run", "FILE", "--no_test_same_day"], "without --secs"),
         (["run", "FILE", "--sm2-target", "1.5"], "between 0 and 1"),
@@ -215,7 +215,7 @@ def test_documents_can_have_names_of_2026(
         assert document["groups"][0]["reference"] == name
         assert document["groups"][0]["baseline"]["configuration"] == "AVG"
     assert main(["run", str(collection), *wanted, "--names", "2027"]) == 2
-    assert "--names takes 2025, 2026" in capsys.readouterr().err
+    assert "is not one of '2025', '2026'" in capsys.readouterr().err
 
 
 def test_table_without_a_terminal_is_plain_and_of_fixed_width(
@@ -319,23 +319,6 @@ def test_what_networks_need_is_expected_where_they_can_run(
     chosen = resolve("LSTM,LSTM-fixed")
     assert sum(each.model.seconds_besides for each in chosen) > 1
     assert (_sensible_jobs(chosen, 0) > 0) == installed
-
-
-def test_a_failing_model_leaves_the_rest(collection: Path, tmp_path: Path) -> None:
-    script = Path(__file__).parents[1] / "batch_with_test_models.py"
-    write_dataset({3: simulate_learner(1, 800)}, tmp_path / "data")
-    done = subprocess.run(
-        [
-            *(sys.executable, script, "batch", "--dataset", tmp_path / "data"),
-            *("--models", "AVG,RAISING", "--out", tmp_path / "out"),
-        ],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "TEST_MISBEHAVE": "1"},
-    )
-    assert done.returncode == 1
-    assert "failed: 1 x ValueError: no such memory" in done.stderr
-    assert "average" in done.stdout
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes of a POSIX shell")
@@ -644,7 +627,7 @@ def test_a_path_that_is_no_text(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="closed by the shell")
-@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&- <&-"])
+@pytest.mark.parametrize("closed", [pytest.param("2>&-", marks=pytest.mark.slow), ">&- 2>&- <&-"])
 def test_closed_streams(closed: str, collection: Path) -> None:
     command = f'"$0" -m srs_eval run "$1" --models AVG --no-cache --jobs 1 {closed}'
     done = subprocess.run(

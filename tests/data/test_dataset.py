@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas
@@ -16,11 +18,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from srs_eval.anki_import import load_log
+from srs_eval.cli.main import main
+from srs_eval.data import errors
 from srs_eval.data.datasets import open_dataset, rows_in
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, NotInstalled
 from srs_eval.data.reviews import MISSING
 from srs_eval.report.inspection import inspect_log
-from tests.cli.program import program
+from tests.cli.program import main_here
 from tests.conftest import shared_or_skip
 from tools.simulated import simulate_learner, write_dataset
 
@@ -145,10 +149,8 @@ def test_what_rests_on_decks_is_skipped_by_name(table: str, tmp_path: Path) -> N
     write_dataset({1: simulate_learner(1, 400), 2: simulate_learner(2, 400)}, folder)
     shutil.rmtree(folder / table / "user_id=2")
     out = tmp_path / "out"
-    done = program(
-        *("batch", "--dataset", folder, "--models", "AVG,SM2,Anki-dry-run-deck", "--jobs", "1"),
-        *("--out", out),
-    )
+    models = "AVG,SM2,Anki-dry-run-deck"
+    done = main_here("batch", "--dataset", folder, "--models", models, "--out", out)
     assert done.returncode == 0
     assert "2 x the source has no cards or no decks" in done.stderr
     for name, users in (("AVG", [1, 2]), ("SM2", [1]), ("Anki-dry-run-deck", [1])):
@@ -157,11 +159,11 @@ def test_what_rests_on_decks_is_skipped_by_name(table: str, tmp_path: Path) -> N
     skipped = json.loads((out / "skipped" / "Anki-dry-run-deck.jsonl").read_text())
     assert skipped["user"] == 2
     assert "decks" in skipped["reason"]
-    refused = program("run", folder, "--user", "2", "--partitions", "deck", "--models", "AVG")
+    refused = main_here("run", folder, "--user", "2", "--partitions", "deck", "--models", "AVG")
     assert refused.returncode == 2
     assert "says nothing of decks" in refused.stderr
     shutil.rmtree(folder / table)
-    refused = program("batch", "--dataset", folder, "--partitions", "preset", "--out", out)
+    refused = main_here("batch", "--dataset", folder, "--partitions", "preset", "--out", out)
     assert refused.returncode == 2
     assert f"no folder {table}: leave --partitions preset out" in refused.stderr
 
@@ -248,7 +250,7 @@ def test_csv_data_set(columns: dict[str, str], tmp_path: Path) -> None:
         assert not log.knows_decks
     assert load_log(tmp_path / "csv", user=8).user == 8
     out = tmp_path / "out"
-    done = program("batch", "--dataset", tmp_path / "csv", "--models", "AVG,SM2", "--out", out)
+    done = main_here("batch", "--dataset", tmp_path / "csv", "--models", "AVG,SM2", "--out", out)
     assert done.returncode == 0, done.stderr
     assert len((out / "result" / "AVG.jsonl").read_text().splitlines()) == 2
     assert len((out / "skipped" / "SM2.jsonl").read_text().splitlines()) == 2
@@ -314,3 +316,29 @@ def test_too_little_memory_is_said_as_that(tmp_path: Path) -> None:
     )
     assert "needs more memory than is free" in done.stdout, done.stderr
     assert len(open_dataset(tmp_path).load(1).rows or ()) == 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "says"),
+    [
+        ("linux", "x86_64", r"pip install 'srs-eval\[parquet\]'"),
+        ("win32", "ARM64", "not published for this kind of machine"),
+    ],
+)
+def test_without_pyarrow(
+    system: str,
+    machine: str,
+    says: str,
+    made: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    monkeypatch.setattr(errors, "is_installed", lambda module: module != "pyarrow")
+    monkeypatch.setattr(errors, "sys", SimpleNamespace(platform=system))
+    monkeypatch.setattr(errors, "platform", SimpleNamespace(machine=lambda: machine))
+    with pytest.raises(NotInstalled, match=says):
+        open_dataset(made)
+    assert main(["batch", "--dataset", str(made), "--raw", "--out", str(tmp_path / "out")]) == 2
+    assert re.search(f"--raw needs pyarrow.*{says}", capsys.readouterr().err)
+    assert not (tmp_path / "out").exists()

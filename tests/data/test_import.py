@@ -192,6 +192,7 @@ def test_day_boundaries_by_zone(zone: str, fixtures: Path, oracle: dict[str, Any
     assert log.day_grid is not None
     assert log.day_grid.next_day_at_s % DAY_S == expected["next_day_at_mod_86400"]
     assert zone in log.day_grid.source
+    assert log.day_grid.zone == zone
     whole = {"include_suspended": True, "apply_ignore_before": False}
     assert anki_items(log, include_deleted=False, **whole) == expected["compute_items_deck_star"]
     assert anki_items(log, include_deleted=True, **whole) == expected["compute_items_empty_search"]

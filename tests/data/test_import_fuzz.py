@@ -69,7 +69,7 @@ def test_sound_files_are_read(sound: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_flipped_bits(kind: str, sound: dict[str, bytes], data: st.DataObject) -> None:
     content = bytearray(sound[kind])
@@ -79,7 +79,7 @@ def test_flipped_bits(kind: str, sound: dict[str, bytes], data: st.DataObject) -
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_cut_spliced_and_overwritten(
     kind: str, sound: dict[str, bytes], data: st.DataObject
@@ -92,7 +92,7 @@ def test_cut_spliced_and_overwritten(
     read(content[:place] + strange + tail)
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(
     start=st.sampled_from([b"", b"SQLite format 3\0", b"PK\3\4", b"\x28\xb5\x2f\xfd", b"\n"]),
     rest=st.binary(max_size=400),
@@ -115,7 +115,7 @@ def encode(message: object) -> bytes:
     return message if isinstance(message, bytes) else field(1, message)  # type: ignore[arg-type]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(message=messages, part=st.sampled_from(["preset", "deck_kind"]))
 def test_wrong_protobuf_in_a_collection(message: object, part: str) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -125,7 +125,7 @@ def test_wrong_protobuf_in_a_collection(message: object, part: str) -> None:
         read(path.read_bytes())
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(message=messages, clock=st.integers(-(1 << 63), (1 << 63) - 1))
 def test_wrong_protobuf_as_export(message: object, clock: int) -> None:
     read(encode(message) + field(4, clock))
@@ -133,7 +133,7 @@ def test_wrong_protobuf_as_export(message: object, clock: int) -> None:
     read(field(2, encode(message)) + field(3, encode(message)) + make_revlog(HISTORY, clock))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(
     name=st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
     number=st.integers(-(1 << 63), (1 << 63) - 1),
@@ -151,7 +151,7 @@ def test_strange_names_and_numbers(name: str, number: int) -> None:
         assert read(path.read_bytes())
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=200))
 def test_strange_tables(text: str) -> None:
     read(("card_id,review_rating,review_time,review_duration\n" + text).encode())

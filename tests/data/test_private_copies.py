@@ -134,6 +134,7 @@ def test_signals_while_copying(
     assert folder_state(large_with_wal.parent) == before
 
 
+@pytest.mark.slow
 def test_signals_at_any_time(large: Path, tmp_path: Path) -> None:
     """While modules are imported, the file is copied or SQLite reads: silence, and the code."""
     began = time.monotonic()

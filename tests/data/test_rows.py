@@ -327,3 +327,21 @@ def test_equal_to_a_literal_reading(kind: str, history: list[Raw]) -> None:
         np.testing.assert_array_equal(
             getattr(rows, ours), getattr(log.entries, theirs)[selection.entry_index]
         )
+
+
+def test_study_days_are_as_long_as_the_zone_has_them() -> None:
+    """In Berlin the day that began on 26 October 2024 at 4:00 had 25 hours."""
+    end = 1_730_084_400  # 28 October 2024, 4:00
+    hours = (-49, -48, -25, -13, 0)  # before the end; that day begins 49 before
+    entries = [((end + 3600 * hour) * 1000 - 1000 * (hour == 0), 1, 3) for hour in hours]
+    table = np.array(entries, np.int64).T
+    kind = np.array([0, 1, 1, 1, 1])
+    log = ReviewLog(
+        import_summary=ImportSummary("made", "made", len(entries)),
+        entries=Entries(*table, kind, 0 * kind, 0 * kind),
+        day_grid=DayGrid(end, "made", zone="Europe/Berlin"),
+    )
+    rows = select_rows(log).rows
+    expected = [-1, 1 / 25, 23 / 25, 1 / 25 + 11 / 24, (13 * 3600 - 1) / DAY_S]
+    assert rows.elapsed_study_days == pytest.approx(expected, abs=1e-9)
+    assert select_rows(with_grid(log, end)).rows.elapsed_study_days is None

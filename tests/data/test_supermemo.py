@@ -69,6 +69,7 @@ def test_history(tmp_path: Path) -> None:
     assert rows is not None
     assert rows.card_id.tolist() == [4, 4, 7, 4, 7]
     assert rows.day_offset.tolist() == [0, 3, 5, 29, 49]
+    assert log.first_day == (BEGIN + timedelta(1)).isoformat()
     assert rows.rating.tolist() == [4, 1, 2, 2, 3]
     assert rows.state.tolist() == [0, 2, 0, 2, 2]
     assert rows.elapsed_days.tolist() == [-1, 3, -1, 26, 44]
@@ -204,6 +205,7 @@ def test_comparison(dates: tuple[str, str, str], tmp_path: Path) -> None:
     assert log.rows.card_id.tolist() == [7, 7, 8, 7]
     assert log.rows.elapsed_days.tolist() == [-1, 10, -1, 80]
     assert log.rows.day_offset.tolist() == [0, 10, 10, 90]
+    assert log.first_day == "2021-12-05"
     assert log.rows.rating.tolist() == [3, 4, 2, 1]
     np.testing.assert_allclose(log.predictions[SM16], [0.95, 0.9, 0.8, 0.7])
     np.testing.assert_allclose(log.predictions[SM17], [0.92, 0.85, 0.75, 0.6])

@@ -22,7 +22,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine import session as cache
-from srs_eval.engine.evaluate import evaluate
+from srs_eval.engine.evaluate import evaluate, prune_cache
 from srs_eval.engine.run import (
     Event,
     Failed,
@@ -298,7 +298,7 @@ def test_a_damaged_cache_file_is_ignored(
     again = session.run(configuration, use_cache=True)
     assert not again.cached
     assert again.metrics == result.metrics
-    cache.prune_cache(limit_bytes=0)
+    prune_cache(limit_bytes=0)
     assert not list((tmp_path / "results").glob("*/*.npz"))
 
 

@@ -27,7 +27,6 @@ from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import (
     ORDERS,
     Group,
-    evaluated_alike,
     own_scheduler,
     ranking,
     rows_of,
@@ -35,6 +34,7 @@ from srs_eval.engine.ranking import (
 )
 from srs_eval.engine.run import Finished
 from srs_eval.engine.session import Result, Session
+from srs_eval.engine.shared import evaluated_alike
 from srs_eval.metrics import summary
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.report import formats as words

@@ -174,7 +174,6 @@ def test_half_is_rwkv_where_there_are_weights(
 ) -> None:
     person = replace(learner, import_summary=replace(learner.import_summary, path=""))
     names = ("BLEND+RWKV-Curve", "BLEND", "RWKV-Curve")
-    assert resolve("STATE-FSRS-6+7+RWKV")[0].learns
     assert {*names} <= {each.name for each in resolve("all")}
     found = final(evaluate(person, names, jobs=0, use_cache=False))
     both, blend, curve = (found[name].result for name in names)

@@ -12,14 +12,14 @@ import torch
 
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.protocol import Protocol
+from srs_eval.data.protocol import Clock, Protocol
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
-from srs_eval.models import Context, fsrs7
+from srs_eval.models import Context, fsrs7, fsrs7_ordinal
 from srs_eval.models.configurations import resolve
 from srs_eval.models.published import spelled
 from srs_eval.training.compile import packed
-from srs_eval.training.recurrent import _kernel_of, _scratch, new_descent
+from srs_eval.training.recurrent import SummedLoss, _kernel_of, _scratch, new_descent
 from srs_eval.training.trie import history_trie, trie_batches
 from tests.conftest import shared_or_skip
 from tests.models.test_models_untrained import make_log
@@ -424,6 +424,11 @@ def test_names() -> None:
         "FSRS-6",
         "FSRS-7-sched_penalties-short-secs-recency",
     }
+    by_clock = resolve("FSRS-7,FSRS-6", Protocol(clock="study-days"))
+    assert {each.words for each in by_clock} == {"FSRS-6", "FSRS-7 study days"}
+    assert resolve("FSRS-7 whole days equalized")[0].name == (
+        "FSRS-7-short-secs-recency-whole_days-equalize_test_with_non_secs"
+    )
     with pytest.raises(InputError, match="FSRS-6 cannot take sched_penalties"):
         resolve("FSRS-6-sched_penalties")
     listed = {spelled(each.name, "2026") for each in resolve("fsrs")}
@@ -432,6 +437,22 @@ def test_names() -> None:
         "FSRS-7-short-secs-equalize_test_with_non_secs-preset",
         "FSRS-7-short-secs-equalize_test_with_non_secs-deck",
     } <= listed
+
+
+def test_clocks_measure_intervals() -> None:
+    """The same reviews; what lies between them is told in other ways."""
+    log = simulate_learner(5, 1500).log()
+    assert log.day_grid is not None
+    log = replace(log, day_grid=replace(log.day_grid, zone="Europe/Berlin"))
+    clocks: tuple[Clock, ...] = ("seconds", "study-days", "days")
+    by_seconds, by_days, whole = (
+        Session(log).trials(replace(SECS, clock=clock)) for clock in clocks
+    )
+    assert np.array_equal(by_seconds.review_th, whole.review_th)
+    assert np.array_equal(whole.delta_t, whole.elapsed_days)
+    apart = np.abs(by_days.delta_t - by_seconds.delta_t)
+    assert 0.02 < apart.max() < 0.05  # an hour, where clocks changed between two reviews
+    assert np.median(apart) < 2 / 86_400
 
 
 # Figures of srs-benchmark's own code (fsrs-optimizer 6.1.6, torch 2.13, pandas 2.2.3) on
@@ -469,3 +490,41 @@ def test_figures_are_the_references(user: int) -> None:
             assert result.parameters is not None
             fitted = {k: result.parameters[0][k] for k in FITTED}
             assert fitted == pytest.approx(FITTED, abs=5e-5)
+
+
+def test_the_ordinal_head_adds_the_loss_of_buttons() -> None:
+    """Questions with yes or no, asked one by one, are srs-benchmark's loss of four buttons."""
+    trials = trials_of(5, 400)
+    train = np.arange(0, len(trials), 7)
+    asked, place, kind = fsrs7_ordinal._questions(trials, train)
+    assert (np.bincount(place) == np.minimum(trials.rating[train], 3)).all()
+    model = fsrs7_ordinal._recurrent(trials)
+    rng = np.random.default_rng(2)
+    head = np.array([0.3, 0.8, -0.2, 0.1, 0.4, 0.9]) + rng.normal(0, 0.1, 6)
+    w = torch.tensor([*fsrs7.DEFAULT, LEAST, *head], dtype=torch.float64, requires_grad=True)
+    expected, shares = torch.zeros(()), []
+    for row in train.tolist():
+        history = slice(trials.history_start[row], trials.history_end[row])
+        t, rating = trials.history_delta_t[history], torch.tensor(trials.history_rating[history])
+        state = torch_first(rating[:1], w)
+        for k in range(1, len(t)):
+            state = torch_step(state, torch.tensor(t[k : k + 1]), rating[k : k + 1], w)
+        r = torch_curve(torch.tensor(trials.delta_t[row : row + 1]), state, w)
+        a, (s, _, d) = w[35:], state
+        raw = a[0] + a[1] * torch.logit(r) + a[2] * torch.log(s) + a[3] * d
+        h = torch.sigmoid(raw - a[4])
+        e = torch.sigmoid(raw - a[4] - torch.nn.functional.softplus(a[5]))
+        p = torch.cat([1 - r, r * (1 - h), r * (h - e), r * e])
+        expected = expected - torch.log(p[trials.rating[row] - 1])
+        shares.append((p[1:] / r).detach().numpy())
+    expected.backward()
+    loss = SummedLoss(model, asked, np.arange(len(asked)))
+    assert loss.value(w.detach().numpy()) == pytest.approx(expected.item(), rel=1e-9)
+    assert w.grad is not None
+    np.testing.assert_allclose(loss.gradient(w.detach().numpy()), w.grad, rtol=1e-6, atol=1e-8)
+    found = fsrs7_ordinal.buttons(trials, [*fsrs7.DEFAULT, *head], train)
+    np.testing.assert_allclose(found, np.transpose(shares), rtol=1e-7)  # intervals are shifted
+    batches = fsrs7_ordinal._whole_reviews(asked, np.arange(len(asked)), 16)
+    assert sorted(np.concatenate(batches)) == list(range(len(asked)))
+    assert all(len(np.unique(place[batch])) == 16 for batch in batches[:-1])
+    assert (np.bincount(kind, minlength=3)[1:] > 0).all()

@@ -20,11 +20,8 @@ from srs_eval.engine.session import Session
 from srs_eval.models import (
     Context,
     all_models,
-    fsrs1,
-    fsrs2,
-    fsrs3,
+    fsrs1to3,
     fsrs4,
-    fsrs4dot5,
     fsrs5,
     fsrs6_one_step,
 )
@@ -167,11 +164,11 @@ class Case:
 
 
 CASES = {
-    "FSRSv1": Case(fsrs1._RECURRENT, v1_first, v1_step, exponential_curve),
-    "FSRSv2": Case(fsrs2._RECURRENT, v2_first, v2_step, exponential_curve),
-    "FSRSv3": Case(fsrs3._RECURRENT, v3_first, v3_step, exponential_curve),
-    "FSRSv4": Case(fsrs4.RECURRENT, v4_first, v4_step, v4_curve),
-    "FSRS-4.5": Case(fsrs4dot5.RECURRENT, v4_first, v45_step, v45_curve),
+    "FSRSv1": Case(fsrs1to3._V1, v1_first, v1_step, exponential_curve),
+    "FSRSv2": Case(fsrs1to3._V2, v2_first, v2_step, exponential_curve),
+    "FSRSv3": Case(fsrs1to3._V3, v3_first, v3_step, exponential_curve),
+    "FSRSv4": Case(fsrs4.V4, v4_first, v4_step, v4_curve),
+    "FSRS-4.5": Case(fsrs4.V45, v4_first, v45_step, v45_curve),
     "FSRS-5": Case(fsrs5.RECURRENT, v5_first, v5_step, v45_curve),
 }
 KINDS = ("default", pytest.param("inside", marks=pytest.mark.slow), "at bounds")
@@ -300,7 +297,7 @@ def test_kernel_gradient_over_the_trie_is_torchs(name: str, kind: str, short: bo
     case = CASES[name]
     trials = simulated_trials(3, 700, Protocol(short=short))
     rng = np.random.default_rng(7)
-    rows = rng.permutation(len(trials))[:60]
+    rows = rng.permutation(len(trials))[:30]
     rows = rows[trials.sequence_length[rows] <= 15]
     assert short == bool((trials.sequence_length > trials.i - 1).any())
     weights = rng.uniform(0.25, 1, len(rows))
@@ -368,7 +365,8 @@ def test_initial_stabilities_are_fitted_and_then_held(name: str) -> None:
     assert model.fit is not None
     ones = np.ones(len(train))
     w = model.fit(trials, train, ones, Context())
-    start = {"FSRSv4": fsrs4, "FSRS-4.5": fsrs4dot5}[name].fit_s0(trials, train, ones, Context())
+    fit_s0 = {"FSRSv4": fsrs4.fit_s0_v4, "FSRS-4.5": fsrs4.fit_s0_v45}[name]
+    start = fit_s0(trials, train, ones, Context())
     assert w[:4] == [round(value, case.ours.decimals or 0) for value in start[:4]]
     assert w[:4] != list(case.ours.default[:4])
     second = np.flatnonzero(trials.i == 2)
@@ -468,7 +466,7 @@ def test_fractional_intervals_have_a_smaller_least_stability(name: str) -> None:
 def test_defaults_of_4_5_differ_with_fractional_intervals() -> None:
     (configuration,) = resolve("FSRS-4.5-dry-run", Protocol(secs=True))
     result = Session(simulate_learner(2, 900).log()).run(configuration)
-    assert result.parameters == {0: list(fsrs4dot5._DEFAULT_SECS)}
+    assert result.parameters == {0: list(fsrs4._DEFAULT_V45_SECS)}
 
 
 # FSRS-6-one-step

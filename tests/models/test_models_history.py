@@ -91,7 +91,7 @@ def test_linear_gradients(name: str, scale: float) -> None:
     start, x, model = {
         "HLR": (hlr.START, hlr._features(trials), hlr._recall_and_slope),
         "DASH": (dash.START, dash.features(trials), dash._recall_and_slope),
-        "DASH[MCM]": (dash.START_MCM, dash._features_mcm(trials), dash._recall_and_slope),
+        "DASH[MCM]": (dash._START_MCM, dash._features_mcm(trials), dash._recall_and_slope),
     }[name]
     w = np.array(start) + scale * np.random.default_rng(1).normal(size=len(start))
     kernel = "HLR" if name == "HLR" else "DASH"
@@ -117,7 +117,7 @@ def test_linear_gradients(name: str, scale: float) -> None:
 )
 def test_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
     trials = simulated(short=True, secs=secs)
-    rows = np.arange(0, len(trials), 3)
+    rows = np.arange(0, len(trials), 9)
     weight = some_weights(len(rows))
     paths = act_r._make_paths(trials)
     part, _ = act_r._part(paths, trials, rows, weight)
@@ -143,14 +143,14 @@ def test_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
 @pytest.mark.parametrize(
     "w",
     [
-        dash.START_ACT_R,
+        dash._START_ACT_R,
         (0.001, 0.001, -0.5, 0.7, 0.1),
         (2.0, 1.4, -3.0, 0.2, -1.0),  # many sums are negative and cut at 0
     ],
 )
 def test_dash_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
     trials = simulated(short=True, secs=secs)
-    rows = np.arange(0, len(trials), 2)
+    rows = np.arange(0, len(trials), 6)
     y, weight, at = trials.y[rows], some_weights(len(rows)), np.array(w)
     sums = dash._strength(dash._make_ages(trials), rows, at)
     got = (
@@ -177,11 +177,11 @@ def test_logistic_regression_gradient() -> None:
     from srs_eval.training.sweeps import _gradient as gradient
 
     trials = simulated(short=True, secs=True)
-    x, y, weight = lr.make_features(trials), trials.y, some_weights(len(trials))
+    x, y, weight = lr._make_features(trials), trials.y, some_weights(len(trials))
     rows = np.random.default_rng(2).permutation(len(trials))[:700]
     share = np.where(y > 0, weight, -weight)
     for scale in (0.0, 1.0, 20.0):
-        at = lr.MEAN + scale * lr.STD * np.random.default_rng(3).normal(size=34)
+        at = lr._MEAN + scale * lr._STD * np.random.default_rng(3).normal(size=34)
 
         def in_torch(w: Tensor) -> Tensor:
             terms = F.binary_cross_entropy_with_logits(
@@ -235,7 +235,7 @@ def sbd_in_torch(trials: Trials, rows: np.ndarray, w: Tensor) -> Tensor:
 )
 def test_sbd_gradient(w: tuple[float, ...]) -> None:
     trials = simulated(short=True, secs=True)
-    rows = np.arange(0, len(trials), 7)
+    rows = np.arange(0, len(trials), 16)
     y, weight, at = trials.y[rows], some_weights(len(rows)), np.array(w)
     weight_of = np.zeros(len(trials))
     weight_of[rows] = weight
@@ -342,10 +342,10 @@ def test_lbfgs_takes_the_steps_of_torch() -> None:
 
 
 def test_torch_and_numpy_draw_the_same_permutation() -> None:
-    torch.manual_seed(lr.SEED)
+    torch.manual_seed(lr._SEED)
     n = 50
     expected = torch.randperm(n).numpy()
-    words = np.random.RandomState(lr.SEED).randint(0, 2**32, n - 1, np.uint32)
+    words = np.random.RandomState(lr._SEED).randint(0, 2**32, n - 1, np.uint32)
     order = np.arange(n)
     for k, word in enumerate(words.tolist()):
         other = k + word % (n - k)
@@ -498,7 +498,7 @@ def test_training_helps_and_repeats(name: str) -> None:
 
 
 def test_defaults_of_dash_depend_on_same_day_reviews() -> None:
-    for short, start in ((False, dash.START), (True, dash.START_SHORT)):
+    for short, start in ((False, dash.START), (True, dash._START_SHORT)):
         trials = simulated(short=short)
         index = np.arange(20)
         default = dash._DASH.predict(trials, [], index, Context())

@@ -23,7 +23,6 @@ from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.models import (
-    Cancelled,
     Context,
     all_models,
     gru,
@@ -36,13 +35,15 @@ from srs_eval.models.configurations import resolve
 from srs_eval.training import networks as neural
 from srs_eval.training import torch_networks
 from srs_eval.training.compile import compiled
+from srs_eval.training.hyperparameters import Cancelled
 from srs_eval.training.optimisers import permutations, quicksort_order
 from srs_eval.training.recurrent import _SEED, fit_recurrent
 from srs_eval.training.trie import trie_batches
 from tests.conftest import shared_or_skip
+from tools.pretraining.train import write_weights
 from tools.simulated import simulate_learner, write_dataset
 
-SMALL_NETWORKS = [gru.GRU, gru.RNN, gru.GRU_P, lstm.LSTM_489]
+SMALL_NETWORKS = [gru.GRU, gru.RNN, gru.GRU_P, gru.LSTM_489]
 GOLDEN = {
     "GRU": 2e-6,
     "GRU-P": 2e-6,
@@ -82,7 +83,7 @@ def weights_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         elif "input_std" in tensors:
             tensors["input_mean"] = np.array([-2.0, 8.8], np.float32)
             tensors["input_std"] = np.array([5.2, 1.1], np.float32)
-        neural.write_weights(folder / f"{name}.safetensors", tensors, {"made_by": "test"})
+        write_weights(folder / f"{name}.safetensors", tensors, {"made_by": "test"})
 
     for network in SMALL_NETWORKS:
         write(network.name, network.shapes)
@@ -567,7 +568,7 @@ def test_gru_503_equals_torch_before_and_after_training(
     with torch.no_grad():
         np.testing.assert_allclose(before, network(*padded(trials, test)).numpy(), atol=1e-12)
     optimizer = torch.optim.AdamW(
-        network.parameters(), lr=1.0, betas=gru_503.BETAS, weight_decay=0.2975369763258536
+        network.parameters(), lr=1.0, betas=gru_503._BETAS, weight_decay=0.2975369763258536
     )
     if weights.adam_mean is not None and weights.adam_square is not None:
         place = 0
@@ -608,13 +609,13 @@ def test_gru_503_equals_torch_before_and_after_training(
             torch.nn.utils.clip_grad_norm_(network.parameters(), 167.86289911112)
             optimizer.step()
     fitted = gru_503._tune(
-        weights, trials, batches, weight_of, Context(), gru_503.fine_tuning(Context())
+        weights, trials, batches, weight_of, Context(), gru_503._fine_tuning(Context())
     )
     after = gru_503.recall(fitted, trials, test)
     with torch.no_grad():
         np.testing.assert_allclose(after, network(*padded(trials, test)).numpy(), atol=1e-9)
     assert np.abs(after - before).max() > 0.01
-    assert neural.recency(len(train), *gru_503.RECENCY) == pytest.approx(weight_of[train])
+    assert neural.recency(len(train), *gru_503._RECENCY) == pytest.approx(weight_of[train])
     in_halves = Context(hyperparameters={"batch_size": -(-len(rows) // 2)})
     one, two = (gru_503.tuned(weights, trials, train, each) for each in (Context(), in_halves))
     assert not np.array_equal(one.values, two.values)
@@ -628,7 +629,7 @@ def test_weights_of_upstreams_gru_are_read(tmp_path: Path) -> None:
         for name, shape in gru_503.SHAPES.items()
     }
     parameters = [torch.nn.Parameter(tensor.clone()) for tensor in state.values()]
-    optimizer = torch.optim.AdamW(parameters, betas=gru_503.BETAS)
+    optimizer = torch.optim.AdamW(parameters, betas=gru_503._BETAS)
     for _ in range(3):
         for parameter in parameters:
             parameter.grad = torch.ones_like(parameter) * 0.25
@@ -646,7 +647,7 @@ def test_weights_of_upstreams_gru_are_read(tmp_path: Path) -> None:
     assert found.adam_steps == 3
     assert found.adam_mean is not None
     assert found.adam_square is not None
-    expected = 0.25 * (1 - gru_503.BETAS[0] ** 3)
+    expected = 0.25 * (1 - gru_503._BETAS[0] ** 3)
     np.testing.assert_allclose(found.adam_mean, expected, rtol=1e-6)
     assert found.adam_square.shape == (503,)
     optimiser.write_bytes(b"nothing")
@@ -665,7 +666,7 @@ def test_weight_files_keep_everything(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     tensors = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
     made = {"model": "GRU", "seed": "7"}
-    neural.write_weights(tmp_path / "GRU.safetensors", tensors, made)
+    write_weights(tmp_path / "GRU.safetensors", tensors, made)
     found = neural.load_weights(["GRU"], shapes, Context(weights=tmp_path))
     assert found is not None
     assert list(found) == list(shapes)
@@ -736,7 +737,7 @@ def _rewrite(**changes: Any) -> Callable[[Path], None]:
                 del tensors[name]
             else:
                 tensors[name] = tensor
-        neural.write_weights(file, tensors, {})
+        write_weights(file, tensors, {})
 
     return change
 
@@ -828,7 +829,7 @@ def test_part_of_an_optimisers_state_is_refused(
     tensors = {name: np.ones(shape) for name, shape in gru_503.SHAPES.items()}
     inputs = {"input_mean": np.zeros(1), "input_std": np.ones(1)}
     file = tmp_path / "GRU-503.safetensors"
-    neural.write_weights(file, {**tensors, **inputs, **state}, {})
+    write_weights(file, {**tensors, **inputs, **state}, {})
     with pytest.raises(InputError, match=r"GRU-503.safetensors does not hold the state of AdamW"):
         gru_503.pretrained(Context(weights=tmp_path))
 
@@ -984,6 +985,7 @@ def test_golden(name: str) -> None:
         assert result.metrics.log_loss == pytest.approx(theirs, abs=GOLDEN[name]), user
 
 
+@pytest.mark.slow
 def test_right_normalisation_is_better_on_a_plain_user() -> None:
     golden = shared_or_skip("golden")
     session = Session(open_dataset(golden / "dataset").load(102))

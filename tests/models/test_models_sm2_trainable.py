@@ -17,7 +17,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
-from srs_eval.models import Context, all_models, anki_sm2, sm2_trainable
+from srs_eval.models import Context, all_models, anki_sm2, sm2
 from srs_eval.models.configurations import resolve
 from srs_eval.training.compile import packed
 from srs_eval.training.recurrent import RecurrentModel, _kernel_of, _scratch, new_descent
@@ -86,8 +86,8 @@ class Case:
 
 CASES = {
     "SM2-trainable": Case(
-        sm2_trainable,
-        sm2_trainable.recurrent(LEAST),
+        sm2,
+        sm2.recurrent(LEAST),
         sm2_first,
         sm2_step,
         (50, 50, 10, 1, 9, 0.5),

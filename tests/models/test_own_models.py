@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
@@ -28,7 +29,7 @@ from srs_eval.engine.run import Event, Failed, Finished, Skipped
 from srs_eval.engine.session import Result, Session
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.training.hyperparameters import Context
-from tests.cli.program import program, read_results
+from tests.cli.program import main_here, program, read_results
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
 OTHERS = "HLR,FSRS-6-dry-run,SM2,AVG"
@@ -212,7 +213,7 @@ def test_writing_in_a_worker(write: Write, collection: Path, tmp_path: Path) -> 
     """The slip of a person who adds one to all intervals, as `run` tells it."""
     file = write("t = trials.delta_t\nt += 1")
     common = ("run", collection, "--models", f"SLIP,{OTHERS}", "--jobs", "1", "--json", "-")
-    done = program(*common, "--model-file", file)
+    done = main_here(*common, "--model-file", file)
     assert done.returncode == 1
     document = json.loads(done.stdout)
     (failed,) = document["failed"]
@@ -220,9 +221,9 @@ def test_writing_in_a_worker(write: Write, collection: Path, tmp_path: Path) -> 
     assert failed["reason"].startswith(
         "It writes to a read-only array; those that it is given belong"
     )
-    without = ("run", collection, "--models", OTHERS, "--jobs", "1", "--json", "-")
+    without = ("run", collection, "--models", OTHERS, "--jobs", "0", "--json", "-")
     for more in ((), ("--no-cache",)):
-        again = json.loads(program(*without, *more).stdout)
+        again = json.loads(main_here(*without, *more).stdout)
         figures = [
             [{**each, "seconds": 0, "cached": False} for each in one["results"]]
             for one in (document, again)
@@ -232,12 +233,12 @@ def test_writing_in_a_worker(write: Write, collection: Path, tmp_path: Path) -> 
 
 def test_writing_in_a_batch(write: Write, dataset: Path, tmp_path: Path) -> None:
     file = write("t = trials.delta_t\nt += 1")
-    run = ("batch", "--dataset", dataset, "--jobs", "1")
+    run = ("batch", "--dataset", dataset)
     with_slip = tmp_path / "with"
-    done = program(*run, "--models", f"SLIP,{OTHERS}", "--model-file", file, "--out", with_slip)
+    done = main_here(*run, "--models", f"SLIP,{OTHERS}", "--model-file", file, "--out", with_slip)
     assert done.returncode == 1
     alone = tmp_path / "alone"
-    assert program(*run, "--models", OTHERS, "--out", alone).returncode == 0
+    assert main_here(*run, "--models", OTHERS, "--out", alone).returncode == 0
     for name in (each.name for each in resolve(OTHERS)):
         assert read_results(with_slip, name) == read_results(alone, name)
     failed = (with_slip / "failed" / "SLIP.jsonl").read_text().splitlines()
@@ -291,9 +292,9 @@ def test_a_batch_survives_parameters_that_are_not_finite(
 ) -> None:
     file = write("return [0.9, float('nan')] if context.user == 1 else [0.9, 1.0]")
     out = tmp_path / "out"
-    run = ("batch", "--dataset", dataset, "--jobs", "1", "--out", out, "--model-file", file)
+    run = ("batch", "--dataset", dataset, "--out", out, "--model-file", file)
     for _ in range(2):  # the second run tries again
-        done = program(*run, "--models", "SLIP,AVG")
+        done = main_here(*run, "--models", "SLIP,AVG")
         assert done.returncode == 1
         assert "Traceback" not in done.stderr
         assert set(read_results(out, "SLIP")) == {2}
@@ -304,8 +305,8 @@ def test_a_batch_survives_parameters_that_are_not_finite(
 
 def test_json_survives_parameters_that_are_not_finite(write: Write, collection: Path) -> None:
     file = write("return [0.9, float('inf')]")
-    run = ("run", collection, "--models", "SLIP,AVG", "--model-file", file, "--json", "-")
-    done = program(*run)
+    run = ("run", collection, "--models", "SLIP,AVG", "--model-file", file, "--jobs", "0")
+    done = main_here(*run, "--json", "-")
     assert done.returncode == 1
     document = json.loads(done.stdout)
     assert [each["configuration"] for each in document["results"]] == ["AVG"]
@@ -316,18 +317,24 @@ def test_json_survives_parameters_that_are_not_finite(write: Write, collection: 
 
 
 @pytest.mark.parametrize("jobs", [pytest.param("0", marks=pytest.mark.slow), "1"])
-def test_a_file_imports_what_lies_beside_it(jobs: str, write: Write, collection: Path) -> None:
+def test_a_file_imports_what_lies_beside_it(
+    jobs: str, write: Write, collection: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also while it runs, and in a worker."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(models, "_own_folders", [])
+    runs = program if jobs == "0" else main_here  # a worker is a new process anyway
     file = write("from parts.fitted import more\nassert more == 2", above="import helper_of_slip")
     (file.parent / "helper_of_slip.py").write_text("x = 1\n")
     (file.parent / "parts").mkdir()
     (file.parent / "parts" / "fitted.py").write_text("more = 2\n")
     run = ("run", collection, "--models", "SLIP", "--model-file", file, "--jobs", jobs, "--json")
-    first = json.loads(program(*run).stdout)
+    first = json.loads(runs(*run).stdout)
     assert [each["configuration"] for each in first["results"]] == ["SLIP"]
-    assert json.loads(program(*run).stdout)["results"][0]["cached"]
+    assert json.loads(runs(*run).stdout)["results"][0]["cached"]
     (file.parent / "parts" / "fitted.py").write_text("more = 3\n")
-    assert "AssertionError" in json.loads(program(*run).stdout)["failed"][0]["reason"]
+    assert "AssertionError" in json.loads(runs(*run).stdout)["failed"][0]["reason"]
+    sys.modules.pop("helper_of_slip", None)
 
 
 def test_a_changed_copy_beside_a_model_has_its_own_figures(write: Write, log: ReviewLog) -> None:
@@ -412,11 +419,20 @@ RAISES = {
 }
 
 
-@pytest.mark.parametrize(("code", "words"), RAISES.values(), ids=RAISES)
-@pytest.mark.parametrize("jobs", [0, 1])
+IN_WORKERS = {"exit 0", "base", "like an interrupt", "long", "exits when told", "no text"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "jobs"),
+    [
+        pytest.param(*case, marks=() if case[0] in IN_WORKERS or not case[1] else pytest.mark.slow)
+        for case in itertools.product(RAISES, (0, 1))
+    ],
+)
 def test_whatever_a_model_raises_is_its_failure(
-    code: str, words: str, jobs: int, loaded: Callable[..., Configuration], log: ReviewLog
+    kind: str, jobs: int, loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
+    code, words = RAISES[kind]
     slip = loaded(code, above=WICKED)
     found = outcomes(evaluate(log, [slip, *resolve("AVG")], jobs=jobs, first={"SLIP"}))
     assert isinstance(found["AVG"], Finished)
@@ -469,7 +485,7 @@ def test_notes_are_one_line(loaded: Callable[..., Configuration], log: ReviewLog
 def test_a_run_ends_with_a_table_and_its_code(write: Write, collection: Path) -> None:
     file = write("sys.exit(0)")
     run = ("run", collection, "--models", "SLIP,AVG", "--model-file", file, "--jobs", "0")
-    done = program(*run)
+    done = main_here(*run)
     assert done.returncode == 1
     assert "\naverage " in done.stdout
     assert [line for line in done.stderr.splitlines() if "SLIP" in line] == [
@@ -483,8 +499,8 @@ def test_a_batch_goes_on_after_whatever_a_model_raises(
     code = "raise Leaving if context.user == 1 else ValueError('x' * 50_000_000)"
     out = tmp_path / "out"
     file = write(code, above=WICKED)
-    run = ("batch", "--dataset", dataset, "--jobs", "1", "--out", out, "--model-file", file)
-    done = program(*run, "--models", "SLIP,AVG")
+    run = ("batch", "--dataset", dataset, "--out", out, "--model-file", file)
+    done = main_here(*run, "--models", "SLIP,AVG")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert set(read_results(out, "AVG")) == {1, 2}
@@ -523,7 +539,10 @@ def test_an_audit_goes_on(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
+)
 def test_ctrl_c_still_interrupts(
     number: signal.Signals, code: int, write: Write, collection: Path, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.ranking import own_scheduler, ranking, with_own
 from srs_eval.engine.session import Session
-from srs_eval.models import fsrs4dot5, fsrs6
+from srs_eval.models import fsrs4, fsrs6
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, is_in_anki, remarks, version_of
 from srs_eval.report.inspection import inspect_log, render_inspection
@@ -155,12 +155,12 @@ def test_the_name_is_one_of_presets_already() -> None:
 
 def test_a_version_has_one_name_everywhere(log: ReviewLog) -> None:
     """17 numbers are FSRS-4.5's in the import summary as in the answers."""
-    old = {4: fsrs4dot5._DEFAULT}
+    old = {4: fsrs4._DEFAULT_V45}
     presets = {key: replace(each, fsrs_parameters=old) for key, each in log.presets.items()}
     import_summary = io.StringIO()
     of_old = inspect_log(replace(log, presets=presets))
     Console(width=120, file=import_summary).print(render_inspection(of_old))
-    assert version_of(fsrs4dot5._DEFAULT) == "FSRS-4.5"
+    assert version_of(fsrs4._DEFAULT_V45) == "FSRS-4.5"
     assert (
         import_summary.getvalue().count("FSRS-4") == import_summary.getvalue().count("FSRS-4.5") > 0
     )

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,17 +26,18 @@ from srs_eval.data.rows import select_rows
 from srs_eval.engine.conformance import findings
 from srs_eval.engine.evaluate import attempt, demo_learner
 from srs_eval.engine.run import Finished, Skipped
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import Session, _result_key
 from srs_eval.metrics import log_loss
 from srs_eval.models import all_models, rwkv
 from srs_eval.models.configurations import resolve
+from srs_eval.models.state import learner_features, shipped_prior, trace
 from srs_eval.training import rwkv_network
 from srs_eval.training.hyperparameters import Cancelled, Context
 from srs_eval.training.rwkv_inputs import Reviews, inputs, reviews_of
 from srs_eval.training.rwkv_network import predictions
 from srs_eval.training.rwkv_weights import network, read_tensors
 from tests.cli.program import main_here
-from tests.conftest import RWKV_WEIGHTS, shared_or_skip
+from tests.conftest import RWKV_WEIGHTS, made_collection, shared_or_skip
 
 # By the authors' program in torch, of 60 made-up reviews and made-up weights:
 # python benchmarks/rwkv.py REFERENCE --oracle
@@ -160,7 +162,7 @@ def test_notes_that_are_not_known_are_one_a_card() -> None:
 
 def test_answer_times_that_nobody_measured_are_of_mean_length() -> None:
     reviews = made_reviews(50)._replace(duration_ms=np.zeros(50, np.int64))
-    assert (inputs(reviews).features[:, 8] == 0).all()
+    assert (inputs(reviews).answers[:, 8] == 0).all()
 
 
 # Files
@@ -267,6 +269,36 @@ def test_weights_that_are_found_or_given(weights_file: Path, tmp_path: Path) -> 
     assert main_here("models", "weights", "--json").returncode == 2
 
 
+def test_stored_answers_go_with_the_weights(weights_file: Path) -> None:
+    """Also those of who combines RWKV with others."""
+    names = "RWKV-Instant,RWKV-Curve,BLEND+RWKV-Curve,STATE-FSRS-6+7+RWKV"
+    for context in (Context(), Context(weights=weights_file)):
+        before = {each.name: _result_key("a", each, context) for each in resolve(names)}
+        assert before == {each.name: _result_key("a", each, context) for each in resolve(names)}
+        weights_file.write_bytes(weights_file.read_bytes() + b" ")
+        after = {each.name: _result_key("a", each, context) for each in resolve(names)}
+        assert len({*before.values(), *after.values()}) == 8
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_a_folder_without_weights_is_refused(command: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no weights")
+    said = main_here(command, DEMO_FILE, "--weights", tmp_path)
+    assert said.returncode == 2
+    assert "there are no weights (.safetensors or .pth)" in said.stderr
+    assert said.stdout == ""
+
+
+def test_compare_has_rwkv_where_weights_are_named(
+    weights_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = made_collection(tmp_path_factory, 3, 1_500)
+    said = main_here("compare", path, "--question", "models", "--weights", weights_file)
+    assert said.returncode == 0, said.stderr
+    rows = [line.split("  ")[0] for line in said.stdout.splitlines()]
+    assert {"RWKV-Curve", "RWKV-Instant"} <= {row.split(" ")[0] for row in rows}
+
+
 def test_usual_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SRS_EVAL_RWKV_WEIGHTS")
     monkeypatch.setenv("SRS_EVAL_DATA_DIR", str(tmp_path / "data"))
@@ -325,6 +357,23 @@ def test_results_say_what_the_source_lacks(weights_file: Path) -> None:
     assert "without answer times, notes, decks, presets" in result.notes[1]
 
 
+def test_state_takes_its_logit_and_runs_it_once(
+    weights_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = demo_learner(2_000)
+    session = Session(log)
+    instant, state = resolve("RWKV-Instant,STATE-FSRS-6+7+RWKV")
+    assert state.learns
+    p = session.run(instant).p
+    monkeypatch.setattr(rwkv, "predictions", None)
+    trials = session.trials(state.protocol)
+    features = learner_features(state.name, trials, Context())
+    logit = (features[:, -1] + features[:, 0])[trials.test_index]
+    np.testing.assert_allclose(logit, np.log(p / (1 - p)).clip(-6, 6), atol=1e-12)
+    found = trace(features, trials.y, shipped_prior(state.name))
+    np.testing.assert_array_equal(session.run(state).p, found.p[trials.test_index])
+
+
 def test_run_takes_a_file(
     weights_file: Path, simulated_collection: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,12 +391,12 @@ def test_run_takes_a_file(
 
 
 @pytest.fixture(scope="module")
-def golden() -> tuple[ReviewLog, dict]:  # type: ignore[type-arg]
+def golden() -> tuple[ReviewLog, Any]:
     said = json.loads(shared_or_skip("golden", "rwkv-101.json").read_text())
     return load_log(shared_or_skip("golden", "dataset"), user=101), said
 
 
-def test_inputs_of_the_golden_learner(golden: tuple[ReviewLog, dict]) -> None:  # type: ignore[type-arg]
+def test_inputs_of_the_golden_learner(golden: tuple[ReviewLog, Any]) -> None:
     log, said = golden
     given = inputs(reviews_of(log, select_rows(log).rows))
     for row, expected in said["features"]["rows"].items():
@@ -356,7 +405,7 @@ def test_inputs_of_the_golden_learner(golden: tuple[ReviewLog, dict]) -> None:  
             np.testing.assert_allclose(found, values, rtol=0, atol=1e-6)
 
 
-def test_predictions_for_the_golden_learner(golden: tuple[ReviewLog, dict]) -> None:  # type: ignore[type-arg]
+def test_predictions_for_the_golden_learner(golden: tuple[ReviewLog, Any]) -> None:
     log, said = golden
     path = Path(RWKV_WEIGHTS)
     if not RWKV_WEIGHTS or not path.is_file():

@@ -307,7 +307,7 @@ def test_names_and_group() -> None:
         resolve("STATE-FSRS-6-dry-run")
 
 
-@pytest.mark.parametrize("model", ["STATE-FSRS-6", "STATE-FSRS-6+7"])
+@pytest.mark.parametrize("model", state_models.BASES)
 def test_the_shipped_prior_fits_the_features(model: str) -> None:
     prior = shipped_prior(model)
     assert prior.mean.shape == prior.deviation.shape == (len(feature_names(model)),)

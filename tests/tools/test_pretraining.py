@@ -236,7 +236,7 @@ def test_gru_503_is_meta_trained_and_adamw_goes_on_from_there(
     ]
     assert after.tuned_log_loss is not None
     assert after.tuned_log_loss <= losses[0]
-    networks.write_weights(tmp_path / "GRU-503.safetensors", after.tensors, {"made_by": "test"})
+    pretraining.write_weights(tmp_path / "GRU-503.safetensors", after.tensors, {"made_by": "test"})
     found = gru_503.pretrained(Context(weights=tmp_path))
     np.testing.assert_array_equal(found.values, pretraining.mixture_weights(after.tensors).values)
     if after.tuned_log_loss < losses[0]:  # otherwise the weights from before, without a state
@@ -265,7 +265,7 @@ def test_gradient_of_gru_503_is_the_slope_of_its_loss() -> None:
     values = pretraining._random_mixture(np.random.default_rng(4))
     weights = gru_503.Weights(values, -1.0, 4.0)
     rows = np.arange(0, len(trials), 3)
-    gradient = gru_503.gradient(weights, trials, rows)
+    gradient = pretraining.gradient(weights, trials, rows)
     y = trials.y[rows]
 
     def summed_loss(moved: np.ndarray) -> float:

@@ -114,6 +114,27 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+def test_kernels_lie_by_the_sources_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "srs_eval"
+    for part in ("training/sweeps.py", "models/hlr.py", "report/console.py"):
+        (package / part).parent.mkdir(parents=True)
+        shutil.copy(REPOSITORY / "srs_eval" / part, package / part)
+    monkeypatch.setattr(compile_module, "_PACKAGE", package)
+
+    def folder() -> str:
+        monkeypatch.setattr(compile_module, "_AT_FIRST", compile_module._stamps())
+        return compile_module._folder_name.__wrapped__()
+
+    first = folder()
+    edit(package / "report/console.py", "from __future__", "# of no kernel\nfrom __future__")
+    assert folder() == first
+    edit(package / "models/hlr.py", "p * x * _LN2", "2.0 * p * x * _LN2")
+    second = folder()
+    edit(package / "training/sweeps.py", "surprise > 100.0, 100.0", "surprise > 0.01, 0.01")
+    assert len({first, second, folder()}) == 3
+
+
+@pytest.mark.slow
 def test_after_an_update_all_is_compiled_once(tmp_path: Path) -> None:
     """Where the program lies and when it was written is nothing; any source of kernels is all."""
     program, cache = tmp_path / "program.py", tmp_path / "cache"
@@ -162,22 +183,16 @@ print(compiled(times)(3.0))
 
 
 def test_a_kernel_of_ones_own_is_made_from_its_file_and_those_beside_it(tmp_path: Path) -> None:
-    program, helper, cache = tmp_path / "program.py", tmp_path / "helper.py", tmp_path / "cache"
-    program.write_text(OWN)
-    for factor in (2, 4):
-        helper.write_text(f"FACTOR = {factor}\n")
-        for _ in range(2):
-            assert output(program, cache) == f"{3.0 * factor}\n"
-    assert len(list(cache.rglob("*.nbc"))) == 2
-
-
-def test_a_kernel_of_a_copy_beside_it_is_another(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    (tmp_path / "helper.py").write_text("FACTOR = 2\n")
-    programs = {tmp_path / f"times_{by}.py": by for by in (3, 4)}
+    helper, cache = tmp_path / "helper.py", tmp_path / "cache"
+    helper.write_text("FACTOR = 2\n")
+    programs = {tmp_path / f"times_{by}.py": by for by in (3, 4)}  # one a copy of the other
     for path, by in programs.items():
         path.write_text(OWN.replace("FACTOR * x", f"FACTOR * x * {by}.0"))
     assert [output(path, cache) for path in programs] == ["18.0\n", "24.0\n"]
+    helper.write_text("FACTOR = 4\n")
+    for _ in range(2):
+        assert output(path, cache) == "48.0\n"
+    assert len(list(cache.rglob("*.nbc"))) == 3
 
 
 def test_steps_of_another_closure_make_another_kernel() -> None:

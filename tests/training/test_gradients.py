@@ -174,7 +174,7 @@ def minimum_of(a: Any) -> Any:
     return a / (1.0 + a * a)
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(
     st.lists(st.recursive(LEAVES, larger, max_leaves=12), min_size=1, max_size=3),
     st.lists(st.floats(-2, 2), min_size=4, max_size=4),

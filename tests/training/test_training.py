@@ -21,7 +21,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
-from srs_eval.models import Cancelled, Context, fsrs6
+from srs_eval.models import Context, fsrs6
 from srs_eval.training import elementwise
 from srs_eval.training.compile import (
     Gradient,
@@ -32,6 +32,7 @@ from srs_eval.training.compile import (
     packed,
     unpacked,
 )
+from srs_eval.training.hyperparameters import Cancelled
 from srs_eval.training.initial_stability import (
     InitialStability,
     _complete,

@@ -3,8 +3,9 @@
     python -m tools.pretraining.state FOLDER...
 
 reads every review history in the folders (files as `srs-eval` reads them, data sets with all of
-their users or those of `--users`) and writes `data/state.json`: of every weight the mean and
-the standard deviation over people, nothing that could be traced to one of them. They come from
+their users or those of `--users`) and writes `models/state.json`: of every weight the mean and
+the standard deviation over people, nothing that could be traced to one of them. Where RWKV
+has no weights (SRS_EVAL_RWKV_WEIGHTS), the prior with it is left out. They come from
 an expectation-maximisation (Dempster, Laird & Rubin, 1977, JRSS B 39): each learner's weights
 are filtered under the prior, then the prior becomes their mean, and their variance plus that of
 each learner's own uncertainty.
@@ -28,15 +29,15 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Trials, prepare_trials
-from srs_eval.models import fsrs6, fsrs7
+from srs_eval.models import rwkv
 from srs_eval.models.configurations import resolve
 from srs_eval.models.state import (
+    BASES,
     PRIOR_FILE,
     Prior,
-    base_logits,
     feature_names,
-    features_of,
     kalman_filter,
+    learner_features,
     without_prior,
 )
 from srs_eval.training.compile import compiled
@@ -44,7 +45,6 @@ from srs_eval.training.hyperparameters import Context
 
 log = logging.getLogger(__name__)
 
-BASES = {"STATE-FSRS-6": (fsrs6,), "STATE-FSRS-6+7": (fsrs6, fsrs7)}
 ITERATIONS = 8
 DRIFT = 1e-5
 
@@ -69,12 +69,6 @@ def histories(
 def trials_of(history: ReviewLog) -> Trials:
     """The trials that STATE-FSRS-6 is evaluated on; raises NotEnoughData."""
     return prepare_trials(history, select_rows(history).rows, resolve("STATE-FSRS-6")[0].protocol)
-
-
-def learner_features(trials: Trials, model: str) -> FloatArray:
-    """Features of one learner's trials for one of the models, (n, k)."""
-    context = Context()
-    return features_of(trials, [base_logits(trials, base, context) for base in BASES[model]])
 
 
 def prior_from(
@@ -104,9 +98,12 @@ def prior_from(
 
 def document(learners: Sequence[Trials]) -> Mapping[str, object]:
     """What the shipped file holds."""
-    priors = {}
-    for model in BASES:
-        prior = prior_from([(learner_features(trials, model), trials.y) for trials in learners])
+    priors, context = {}, Context()
+    for model, bases in BASES.items():
+        if rwkv in bases and not rwkv.found_weights():
+            continue
+        known = [(learner_features(model, trials, context), trials.y) for trials in learners]
+        prior = prior_from(known)
         priors[model] = {
             "features": list(feature_names(model)),
             "mean": [round(value, 4) for value in prior.mean.tolist()],

@@ -16,7 +16,7 @@ import argparse
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -741,7 +741,24 @@ def _mixture_task(
     rows = rows[trials.elapsed_days[rows] > 0]
     if not len(rows):
         return tuned, np.zeros(len(weights.values))
-    return tuned, gru_503.gradient(tuned, trials, rows) / len(rows)
+    return tuned, gradient(tuned, trials, rows) / len(rows)
+
+
+def write_weights(path: Path, tensors: Tensors, made: Mapping[str, str]) -> None:
+    """Write a weight file; `made` becomes the metadata, see `networks`."""
+    from safetensors.numpy import save_file
+
+    arrays = {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()}
+    save_file(arrays, path, metadata=dict(made))
+
+
+def gradient(weights: gru_503.Weights, trials: Trials, index: IntArray) -> FloatArray:
+    """Of the log loss summed over the positions `index`, by the weights (503,)."""
+    nowhere = gru_503._Course(np.array([1e-300]), decay=0.0, pull=0.0, longest=np.inf, exponent=1.0)
+    still = replace(weights, adam_mean=None, adam_square=None, adam_steps=0)
+    found = gru_503._tune(still, trials, [index], np.ones(len(trials)), Context(), nowhere)
+    assert found.adam_mean is not None
+    return found.adam_mean / (1.0 - gru_503._BETAS[0])
 
 
 def tuned_mixture_loss(weights: gru_503.Weights, learners: Sequence[Trials]) -> float:
@@ -765,7 +782,7 @@ RECIPES: dict[str, Recipe] = {
     "GRU-P": Recipe(DAYS, _recurrent, gru.GRU_P, starts=2),
     "GRU-P-short": Recipe(SHORT, _recurrent, gru.GRU_P),
     "GRU-P-secs": Recipe(SECS, _recurrent, gru.GRU_P),
-    "LSTM-489": Recipe(DAYS, _recurrent, lstm.LSTM_489, rate=0.02),
+    "LSTM-489": Recipe(DAYS, _recurrent, gru.LSTM_489, rate=0.02),
     "NN-17": Recipe(DAYS, _nn17, starts=6),
     "NN-17-secs": Recipe(SECS, _nn17, starts=3),
     "Transformer": Recipe(DAYS, _transformer, epochs=24, rate=0.02, starts=2),
@@ -846,9 +863,7 @@ def run(
                 if file == "LSTM":
                     tensors = one_normalisation(tensors)
                 path = out / f"{file}.safetensors"
-                networks.write_weights(
-                    path, tensors, _made(file, settings, pretrained, reviews, rounds)
-                )
+                write_weights(path, tensors, _made(file, settings, pretrained, reviews, rounds))
                 path.chmod(0o644)  # safetensors leaves it readable to its owner only
                 written.append(path)
                 log.info(

@@ -39,8 +39,9 @@ def _then(found: Workload) -> Iterator[str]:
     here = found.at(found.desired)
     reviews, minutes = (_within(found, here, figure) for figure in (REVIEWS, MINUTES))
     cards = "All your cards" if len(found.presets) > 1 else f"The cards of {found.preset}"
+    model = "FSRS" if found.question.model == "FSRS-6" else found.question.model
     yield (
-        f"{cards} take {minutes} minutes and {reviews} reviews a day once FSRS is "
+        f"{cards} take {minutes} minutes and {reviews} reviews a day once {model} is "
         f"{'on and ' * found.is_off}optimized and asked for {100 * found.desired:.0f} of 100."
     )
 
@@ -131,8 +132,10 @@ def _ranges(found: Workload) -> Iterator[str]:
         return
     yield (
         f"Ranges: as 95 % of {draws} draws of parameters lie around their median, each fitted to "
-        "days of yours drawn anew. For 100 simulated learners 84 held the truth; 15 were too high."
+        "days of yours drawn anew."
     )
+    if found.question.model == "FSRS-6":
+        yield "For 100 simulated learners 84 held the truth; 15 were too high."
 
 
 # As bars

@@ -27,7 +27,7 @@ import numpy as np
 
 from srs_eval.advice.candidates import Learner, refuse_without_presets, too_few
 from srs_eval.advice.findings import ALL_REVIEWS, OPEN, Evidence, Finding, Missing
-from srs_eval.advice.workload.memories import SM2, Memory
+from srs_eval.advice.workload.memories import FITTED, SM2, Memory
 from srs_eval.advice.workload.presets import (
     COURSES,
     PresetCards,
@@ -95,6 +95,7 @@ class Question:
     states: States = "history"
     draws: int = 50
     after: int = 0  # days without a review, from the last one in the log to the first simulated
+    model: str = "FSRS-6"  # of FITTED: what is optimized, remembers and schedules
 
 
 @dataclass(frozen=True)
@@ -366,7 +367,9 @@ def _refine(
         return tuple(_mean_figures(runs, question.budget) for runs in coming())
 
     try:
-        coming = zip(*(fits(learner, each, question.draws) for each in presets), strict=False)
+        coming = zip(
+            *(fits(learner, each, question.draws, question.model) for each in presets), strict=False
+        )
         best = next(coming)
         first = curve(best, range(COURSES))()
         now = as_now(presets, best, question.states)
@@ -426,6 +429,8 @@ def _check(question: Question) -> None:
     ):
         if not least <= value <= most:
             raise InputError(f"{option} {value} is not between {least} and {most}.")
+    if question.model not in FITTED:
+        raise InputError(f"--model {question.model} is none of {', '.join(FITTED)}.")
     if question.draws < 1:
         raise InputError(f"{question.draws} draws of parameters tell nothing: ask for 1 or more.")
     if question.budget is not None and not 0 < question.budget <= 1440:

@@ -383,7 +383,7 @@ def play(
 
         # When they come up again
         n += new
-        _scheduler_intervals(scheduler_states, card, n, factor, t)
+        _scheduler_intervals(scheduler_parameters, scheduler_states, room, card, n, factor, t)
         for i in range(n):
             k = card[i]
             interval = int(min(max(t[i] + 0.5, 1.0), float(longest)))

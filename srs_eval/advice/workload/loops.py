@@ -7,7 +7,7 @@
     follow(histories_table, work_table)                                      whole histories
 
     factor(parameters, retention, work)                                      what follows needs once
-    intervals(states, card, count, factor, out)
+    intervals(parameters, states, room, card, count, factor, out)
 
 That is all that the simulation asks of a model. `states` (width, room) are those of all cards;
 card[start:end] are answered, each once; `t` are days. Arrays are
@@ -23,6 +23,7 @@ This module imports numba; import it inside functions only.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,8 @@ from srs_eval.training.simd import (
 
 _STATES = 0
 _VALUES = 0  # parameters and constants
+_HAS_SAME_DAY = 0  # whether a step has a formula of its own; else it is a review after _STEP_DAYS
+_SCALES = 0  # whether R depends on t / s alone, s being the first state
 _first: Any = None  # the model's steps
 _success: Any = None
 _failure: Any = None
@@ -54,7 +57,9 @@ _begin: Any = None  # loops
 _review: Any = None
 _step: Any = None
 
-_HALVINGS = 60  # of the logarithm of an interval
+_HALVINGS, _SEARCH = 60, 10  # of the logarithm of an interval; steps of a faster search for it
+_SHORTEST, _LONGEST = math.log(0.5), math.log(36_501.0)  # of these, in days
+_STEP_DAYS = 10 / 1440
 
 
 class Work(NamedTuple):
@@ -132,12 +137,17 @@ def _review_all(
 def _step_all(
     parameters: Any, states: Any, room: int, card: Any, rating: Any, start: int, end: int, work: Any
 ) -> None:
-    dt = broadcast(0.0)
-    for i in range(start, end, LANES):
-        w = as_tuple(parameters, _VALUES)
-        old = gather_state((states, room), card, i, _STATES)
-        store_state((work.state, LANES), 0, _same_day(old, dt, load(rating, i), w))
-        _keep(states, room, _STATES, card, i, end, work.state)
+    if not _HAS_SAME_DAY:
+        for i in range(start, end + LANES):
+            work.t[i] = _STEP_DAYS
+        _review(parameters, states, room, card, work.t, rating, start, end, work)
+    else:
+        dt = broadcast(0.0)
+        for i in range(start, end, LANES):
+            w = as_tuple(parameters, _VALUES)
+            old = gather_state((states, room), card, i, _STATES)
+            store_state((work.state, LANES), 0, _same_day(old, dt, load(rating, i), w))
+            _keep(states, room, _STATES, card, i, end, work.state)
 
 
 def _recall_all(
@@ -152,7 +162,9 @@ def _recall_all(
 
 
 def _factor(parameters: Any, retention: float, work: Any) -> float:
-    """The interval of a stability of 1 day: all are multiples of it."""
+    """The interval of a stability of 1 day, where all are multiples of it; else the retention."""
+    if not _SCALES:
+        return retention
     w = as_tuple(parameters, _VALUES)
     for k in range(_STATES * LANES):
         work.state[k] = 1.0
@@ -166,10 +178,33 @@ def _factor(parameters: Any, retention: float, work: Any) -> float:
     return work.t[0]
 
 
-def _intervals(states: Any, card: Any, count: int, factor: float, out: Any) -> None:
+def _intervals(
+    parameters: Any, states: Any, room: int, card: Any, count: int, factor: float, out: Any
+) -> None:
     """Days until R falls to the retention, not rounded."""
-    for i in range(count):
-        out[i] = states[card[i]] * factor
+    if _SCALES:
+        for i in range(count):
+            out[i] = states[card[i]] * factor
+        return
+    for i in range(0, count, LANES):
+        w = as_tuple(parameters, _VALUES)
+        now = gather_state((states, room), card, i, _STATES)
+        # The Illinois method (Dowell and Jarratt 1971) on the interval's logarithm
+        short, long = broadcast(_SHORTEST), broadcast(_LONGEST)
+        above = _curve(exp(short), now, w) - factor
+        below = _curve(exp(long), now, w) - factor
+        at_once, never = above <= 0.0, below >= 0.0
+        kept, found = broadcast(0.0), short
+        for _ in range(_SEARCH):
+            found = short + (long - short) * above / (above - below)
+            here = _curve(exp(found), now, w) - factor
+            enough = here >= 0.0
+            half_above = where(kept < 0.0, 0.5 * above, above)
+            half_below = where(kept > 0.0, 0.5 * below, below)
+            above, below = where(enough, here, half_above), where(enough, half_below, here)
+            short, long = where(enough, found, short), where(enough, long, found)
+            kept = where(enough, broadcast(1.0), broadcast(-1.0))
+        store(out, i, exp(where(never, _LONGEST, where(at_once, _SHORTEST, found))))
 
 
 # Histories

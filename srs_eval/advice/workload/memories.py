@@ -2,10 +2,10 @@
 
 The simulation asks the same few things of each: a state of so many numbers for a card, what it is
 after a first answer and after a next one, how probable it is that the card is recalled, and which
-interval follows (`loops`). FSRS-6 answers by the code by which it is fitted and evaluated.
+interval follows (`loops`). FSRS answers by the code by which it is fitted and evaluated.
 
 Parameters are not known but fitted; `draws` tells what else they could have been. Each draw is a
-fit of FSRS-6 to days drawn with replacement, in blocks of seven review days, since days resemble
+fit to days drawn with replacement, in blocks of seven review days, since days resemble
 their neighbours (circular block bootstrap: Politis and Romano 1992). A review that is drawn twice
 counts twice, also in the fit of the initial stabilities.
 
@@ -27,11 +27,11 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import anki_sm2, fsrs6
+from srs_eval.models import anki_sm2, fsrs6, fsrs7
 from srs_eval.stats.intervals import BLOCK_DAYS
 from srs_eval.training.elementwise import maximum, where
 from srs_eval.training.hyperparameters import Context
-from srs_eval.training.recurrent import RecurrentModel
+from srs_eval.training.recurrent import RecurrentModel, Trainable
 
 
 def _unchanged(state: Any, t: Any, rating: Any, w: Any) -> Any:
@@ -58,10 +58,14 @@ def _sm2_success(state: Any, t: Any, rating: Any, w: Any) -> Any:
 SM2 = "SM-2"
 MODELS: Mapping[str, RecurrentModel] = {
     "FSRS-6": fsrs6.recurrent(0.001),
+    "FSRS-7": fsrs7.recurrent(secs=True),
     SM2: replace(anki_sm2.RECURRENT, success=_sm2_success, same_day=_unchanged),
 }
-"""A state is (s, d), of SM-2 (interval, ease): as a scheduler it gives its own intervals where 0.9
-is desired. Forgetting curves depend on t / s alone, so that intervals are a multiple of s."""
+"""A state is (s, d), of FSRS-7 (s, q, d), of SM-2 (interval, ease): as a scheduler it gives its own
+intervals where 0.9 is desired. But for FSRS-7, forgetting curves depend on t / s alone, so that
+intervals are a multiple of s."""
+FITTED: Mapping[str, Trainable] = {"FSRS-6": fsrs6.TRAINABLE, "FSRS-7": fsrs7.TRAINABLE}
+"""Those that can be fitted to a learner; FSRS-7 to trials with fractional intervals."""
 
 _ATTEMPTS = 20  # to draw days that can be fitted to
 
@@ -100,10 +104,12 @@ def loops_of(model: str) -> Mapping[str, Any]:
         "_success": each.success,
         "_failure": each.failure,
     }
-    steps |= {"_curve": each.recall, "_same_day": each.same_day}
+    steps |= {"_curve": each.recall} | ({"_same_day": each.same_day} if each.same_day else {})
     constants = {
         "_STATES": each.states,
         "_VALUES": len(each.default) + len(each.constants),
+        "_HAS_SAME_DAY": int(each.same_day is not None),
+        "_SCALES": int(model != "FSRS-7"),
     }
     found: dict[str, Any] = {}
     templates: Mapping[str, Any] = loops.LOOPS
@@ -118,14 +124,21 @@ def loops_of(model: str) -> Mapping[str, Any]:
 # What parameters the reviews allow
 
 
-def fitted(trials: Trials, index: IntArray, context: Context | None = None) -> Memory:
-    """FSRS-6 fitted to the trials at the positions `index`. Raises NotEnoughData."""
-    parameters = fsrs6.fit(trials, index, np.ones(len(index)), context or Context())
-    return Memory("FSRS-6", tuple(parameters))
+def fitted(
+    trials: Trials, index: IntArray, context: Context | None = None, model: str = "FSRS-6"
+) -> Memory:
+    """A model fitted to the trials at the positions `index`. Raises NotEnoughData."""
+    parameters = FITTED[model].fit(trials, index, np.ones(len(index)), context or Context())
+    return Memory(model, tuple(parameters))
 
 
 def draws(
-    trials: Trials, index: IntArray, count: int, seed: int, context: Context | None = None
+    trials: Trials,
+    index: IntArray,
+    count: int,
+    seed: int,
+    context: Context | None = None,
+    model: str = "FSRS-6",
 ) -> Iterator[Memory]:
     """`count` draws of the fit to the trials at the positions `index`, in review order.
 
@@ -135,7 +148,7 @@ def draws(
     for _ in range(count):
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                yield _drawn(random, trials, index, context or Context())
+                yield _drawn(random, trials, index, context or Context(), model)
                 break
             except NotEnoughData:
                 if attempt == _ATTEMPTS:
@@ -143,20 +156,21 @@ def draws(
 
 
 def _drawn(
-    random: np.random.Generator, trials: Trials, index: IntArray, context: Context
+    random: np.random.Generator, trials: Trials, index: IntArray, context: Context, name: str
 ) -> Memory:
     reviews = _drawn_reviews(random, trials, index)
     weights = np.ones(len(reviews))
-    model = fsrs6.TRAINABLE.model(trials, context)
+    model, start = FITTED[name].model(trials, context), FITTED[name].start
+    assert model.deviation is not None
     # gamma ((w - default) / deviation)^2 is a normal prior's with this standard deviation; S0,
-    # whose pull is towards their own fit, are as uncertain as the drawn reviews make them.
-    deviation = np.array(fsrs6.DEVIATION) / np.sqrt(2.0 * trials.protocol.gamma)
+    # whose pull is towards their own fit or nil, are as uncertain as the drawn reviews make them.
+    deviation = np.array(model.deviation) / np.sqrt(2.0 * trials.protocol.gamma)
     deviation[:4] = 0.0
-    centre = np.array(fsrs6.fit_s0(trials, reviews, weights, context))
+    centre = np.array(start(trials, reviews, weights, context) if start else model.default)
     centre += deviation * random.standard_normal(len(centre))
     centre = np.clip(centre, model.lower, model.upper)
-    trainable = replace(fsrs6.TRAINABLE, start=lambda *_: centre.tolist())
-    return Memory("FSRS-6", tuple(trainable.fit(trials, reviews, weights, context)))
+    trainable = replace(FITTED[name], start=lambda *_: centre.tolist())
+    return Memory(name, tuple(trainable.fit(trials, reviews, weights, context)))
 
 
 def _drawn_reviews(random: np.random.Generator, trials: Trials, index: IntArray) -> IntArray:

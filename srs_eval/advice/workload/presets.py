@@ -10,7 +10,7 @@ from itertools import repeat
 import numpy as np
 
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.workload.memories import SM2, Memory, draws, fitted
+from srs_eval.advice.workload.memories import MODELS, SM2, Memory, draws, fitted
 from srs_eval.advice.workload.simulator import Costs, Deck, Settings, Simulated, simulate
 from srs_eval.advice.workload.today import (
     States,
@@ -24,7 +24,7 @@ from srs_eval.advice.workload.today import (
 )
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import IntArray
-from srs_eval.models import anki_sm2, fsrs6
+from srs_eval.models import anki_sm2
 from srs_eval.models.own_parameters import as_anki_runs
 
 _AGAIN = 12  # courses of events for what is asked at one retention only
@@ -97,14 +97,18 @@ def cards_of_preset(
     )
 
 
-def fits(learner: Learner, preset: PresetCards, count: int) -> Iterator[Memory]:
+def fits(learner: Learner, preset: PresetCards, count: int, model: str) -> Iterator[Memory]:
     """The fit to all of a preset's reviews, then draws of it; of few reviews the defaults."""
-    best = Memory("FSRS-6", fsrs6.DEFAULT)
-    if len(preset.index) >= _FEWEST_TO_FIT:
+    best = Memory(model, MODELS[model].default)
+    trials, index = learner.trials, preset.index
+    if model == "FSRS-7":
+        trials = learner.session.trials(replace(trials.protocol, secs=True))
+        index = np.flatnonzero(trials.partition == preset.group)
+    if len(index) >= _FEWEST_TO_FIT:
         with suppress(NotEnoughData):
-            best = fitted(learner.trials, preset.index, learner.context)
+            best = fitted(trials, index, learner.context, model)
             yield best
-            yield from draws(learner.trials, preset.index, count, 1, learner.context)
+            yield from draws(trials, index, count, 1, learner.context, model)
     yield from repeat(best)
 
 

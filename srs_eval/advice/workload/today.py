@@ -32,7 +32,7 @@ Anki's rounding differs: figures of float32 there are of float64 here.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -56,6 +56,8 @@ from srs_eval.data.reviews import (
     ReviewLog,
 )
 from srs_eval.data.rows import select_rows
+from srs_eval.models import fsrs7
+from srs_eval.models._fsrs import S_MAX
 
 States = Literal["history", "stored"]
 
@@ -65,6 +67,7 @@ _DAY_S = 86_400
 _PACE_DAYS = 90  # over which one's own pace of new cards is taken
 _LONGEST_MS = 1_200_000  # of an answer that counts
 FEWEST_IN_MONTH = 50  # reviews for a month's retention to be one that was seen
+_HALVINGS = 50  # of the logarithm of a stability
 _DEFAULTS_COUNT = 50.0  # as many answers as the defaults stand for
 
 # Anki's numbers of orders (proto/anki/deck_config.proto, ReviewCardOrder), as its simulator reads
@@ -91,6 +94,7 @@ class Histories:
     first: IntArray  # (rounds + 1,) where each round begins in the flat columns
     rating: FloatArray  # 1-4
     days: FloatArray  # whole days since the review before
+    fraction: FloatArray  # the same with fractions
     last_day: IntArray  # (m,) of the last review, relative to the first simulated day
 
 
@@ -172,12 +176,38 @@ def memory_state(today: Today, memory: Memory, states: States = "history") -> Fl
 def _without_history(today: Today, memory: Memory) -> FloatArray:
     """Stored states, or else what ease and interval say (states, n)."""
     w = memory.parameters
-    interval = np.maximum(today.interval, 0.001)
-    decay, desired = w[20], today.historical_retention
+    interval, desired = np.maximum(today.interval, 0.001), today.historical_retention
+    known = ~np.isnan(today.stored[0])
+    if memory.model == "FSRS-7":
+        s, d = today.stored
+        return _reaching(
+            np.where(known, s, interval), np.where(known, 0.9, desired), np.where(known, d, 5.0), w
+        )
+    decay = w[20]
     s = interval * (math.expm1(-math.log(0.9) / decay) / math.expm1(-math.log(desired) / decay))
     growth = math.exp(w[8]) * s ** -w[9] * math.expm1((1.0 - desired) * w[10])
     d = np.clip(11.0 - (today.ease - 1.0) / growth, 1.0, 10.0)
-    return np.where(np.isnan(today.stored[0]), np.stack((s, d)), today.stored)
+    return np.where(known, today.stored, np.stack((s, d)))
+
+
+def _reaching(t: FloatArray, r: FloatArray, d: FloatArray, w: Sequence[float]) -> FloatArray:
+    """FSRS-7's states (3, n) of a difficulty d by which R falls to r after t days (n,).
+
+    Its long-term stability, which the short-term one is 0.8 of, is no time after which R is known;
+    nor are the stabilities that Anki stores, after which R is 0.9 (open-spaced-repetition/fsrs-rs
+    pull request 459; its src/model_v7.rs has d = 5).
+    """
+
+    def state(log_s: FloatArray) -> FloatArray:
+        s = np.exp(log_s)
+        return np.stack((s, np.maximum(0.8 * s, fsrs7.LEAST), d))
+
+    low, high = (np.full(len(t), math.log(each)) for each in (fsrs7.LEAST, S_MAX))
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        forgets = fsrs7.recall(t, tuple(state(middle)), w) < r
+        low, high = np.where(forgets, middle, low), np.where(forgets, high, middle)
+    return state(0.5 * (low + high))
 
 
 def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
@@ -191,9 +221,10 @@ def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
     states = np.ones((memory.states, room))
     if not m:
         return states[:, :m]
-    t = histories.days
+    in_days = memory.recurrent.same_day is not None
+    t = histories.days if in_days else histories.fraction
     number = np.repeat(np.arange(len(first) - 1), np.diff(first))
-    step = (t < 1.0) & (number > 0)
+    step = (t < 1.0) & (number > 0) & in_days
     order = np.concatenate((np.lexsort((step, number)), np.zeros(LANES, np.int64)))
     followed = Followed(
         rounds=len(first) - 1,
@@ -232,6 +263,7 @@ def _histories(log: ReviewLog, card_id: IntArray, first_day: int) -> Histories:
         first=np.concatenate(([0], np.cumsum(np.bincount(number)))).astype(np.int64),
         rating=rows.rating[by_round].astype(np.float64),
         days=np.maximum(rows.elapsed_days[by_round], 0).astype(np.float64),
+        fraction=np.maximum(rows.elapsed_seconds[by_round], 0) / _DAY_S,
         last_day=-(before_s // _DAY_S) - 1 - first_day,
     )
 

@@ -48,7 +48,7 @@ _SCHEMAS = (11, 14, 15, 16, 17, 18)
 _COLUMNS = {
     "col": {"crt", "ver", "conf", "decks", "dconf"},
     "cards": {"id", "nid", "did", "odid", "queue"},
-    "revlog": {"id", "cid", "ease", "factor", "time", "type"},
+    "revlog": {"id", "cid", "ease", "factor", "time", "type", "lastivl"},
     "config": {"key", "val"},
     "deck_config": {"id", "name", "config", "mtime_secs"},
     "decks": {"id", "name", "kind"},
@@ -58,6 +58,17 @@ _CONFIG = (
     "newCardsIgnoreReviewLimit",
 )
 _SCHEDULING = {"type", "due", "odue", "ivl", "factor", "lapses", "data"}
+_MEMORY = {
+    **{"s": "stability", "d": "difficulty", "s_int": "internal_stability"},
+    **{"s_fast": "fast_stability", "dr": "desired_retention", "decay": "decay"},
+}
+"""Columns of `Schedule` by the keys of cards' data (ankitects/anki rslib/src/storage/card/data.rs,
+and JSchoreels/anki's)."""
+_STABILITY = (0.0, 36_500.0)  # days
+_BOUNDS = {
+    **{"s": _STABILITY, "s_int": _STABILITY, "s_fast": _STABILITY},
+    **{"d": (1.0, 10.0), "dr": (0.0, 1.0), "decay": (0.0, 10.0)},
+}
 _FURTHEST_DAY = 100_000  # from today: beyond, no due day or interval is somebody's
 _GLIMPSE_S = 5.0
 _DEADLINE_S = 300.0
@@ -94,7 +105,7 @@ def read_collection(connection: sqlite3.Connection, name: str) -> _Collection:
     deadline = time.monotonic() + _DEADLINE_S
     try:
         with files.database_errors(name):
-            _harden(connection, deadline)
+            harden(connection, deadline)
             return _read(connection, name)
     except InputError as error:
         if "interrupted" not in str(error.__cause__):
@@ -111,13 +122,14 @@ def count_answers(connection: sqlite3.Connection) -> tuple[int, int | None]:
 
     Raises sqlite3.Error and ValueError for what cannot be read.
     """
-    _harden(connection, time.monotonic() + _GLIMPSE_S)
+    harden(connection, time.monotonic() + _GLIMPSE_S)
     query = "select count(*), max(id) from revlog where ease between 1 and 4"
     count, last = connection.execute(query).fetchone()
     return int(count), None if last is None else int(last)
 
 
-def _harden(connection: sqlite3.Connection, deadline: float) -> None:
+def harden(connection: sqlite3.Connection, deadline: float) -> None:
+    """Let a database that others made do nothing but be read, until `deadline` (monotonic)."""
     connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_PER_LOOK)
     connection.text_factory = lambda value: value.decode("utf-8", "replace")
     connection.create_collation("unicase", _compare_unicase)
@@ -244,7 +256,7 @@ def _read_entries(connection: sqlite3.Connection) -> tuple[Entries, int]:
 
     As Anki reads them: an unknown type is learning, a negative time taken is 0.
     """
-    names = ("id", "cid", "ease", "type", "factor", "time")
+    names = ("id", "cid", "ease", "type", "factor", "time", "lastIvl")
     rows = connection.execute(f"select {', '.join(map(INTEGER, names))} from revlog order by id")
     table = _table(rows, len(names))
     return entries_from_columns(*table.T)
@@ -257,6 +269,7 @@ def entries_from_columns(
     kind: IntArray,
     factor: IntArray,
     duration_ms: IntArray,
+    interval: IntArray | None = None,
 ) -> tuple[Entries, int]:
     """Entries in order of time from raw columns; the number left out for their time."""
     order = np.argsort(time_ms, kind="stable")
@@ -269,6 +282,7 @@ def entries_from_columns(
         np.where(known, kind, LEARNING),
         factor,
         np.maximum(duration_ms, 0),
+        *([] if interval is None else [interval]),
     )
     entries = Entries(*(np.ascontiguousarray(column[order], np.int64) for column in columns))
     return entries, len(time_ms) - len(order)
@@ -300,7 +314,6 @@ def _schedule(connection: sqlite3.Connection) -> Schedule | None:
     # Other cards are due at a moment, or have a place among the new ones.
     in_days = (kind == REVIEW_CARD) | (queue == _LATER_STEP)
     due = np.where((home != 0) & (home_due != 0), home_due, due)
-    memory = _stored_memory(connection, len(card))
     return Schedule(
         card_id=card,
         kind=kind,
@@ -309,8 +322,7 @@ def _schedule(connection: sqlite3.Connection) -> Schedule | None:
         interval=np.clip(interval, 0, _FURTHEST_DAY),
         ease=np.clip(ease, 0, 100_000),
         lapses=np.clip(lapses, 0, 1 << 31),
-        stability=memory[0],
-        difficulty=memory[1],
+        **_stored_memory(connection, len(card)),
     )
 
 
@@ -322,9 +334,9 @@ def relative_to(schedule: Schedule | None, grid: DayGrid) -> Schedule | None:
     return replace(schedule, due_day=np.clip(days, -_FURTHEST_DAY, _FURTHEST_DAY))
 
 
-def _stored_memory(connection: sqlite3.Connection, cards: int) -> FloatArray:
-    """Stability and difficulty as Anki keeps them in each card's `data`; NaN where it does not."""
-    memory = np.full((2, cards), np.nan)
+def _stored_memory(connection: sqlite3.Connection, cards: int) -> dict[str, FloatArray]:
+    """What Anki keeps in each card's `data`, by column of `Schedule`; NaN where it does not."""
+    memory = {name: np.full(cards, np.nan) for name in _MEMORY.values()}
     rows = connection.execute(
         "select data from cards order by id"  # the same order, whatever an id is cast to
     )
@@ -337,9 +349,13 @@ def _stored_memory(connection: sqlite3.Connection, cards: int) -> FloatArray:
             continue
         if not isinstance(data, dict):
             continue
-        stability, difficulty = number_of(data.get("s")), number_of(data.get("d"))
-        if stability is not None and difficulty is not None and stability > 0:
-            memory[:, place] = min(stability, 36_500.0), min(max(difficulty, 1.0), 10.0)
+        found = {key: number_of(data.get(key)) for key in _MEMORY}
+        if found["s"] is None or found["d"] is None or found["s"] <= 0:
+            continue
+        for key, value in found.items():
+            low, high = _BOUNDS[key]
+            if value is not None and (value > 0 or key == "d"):
+                memory[_MEMORY[key]][place] = min(max(value, low), high)
     return memory
 
 

@@ -255,7 +255,10 @@ def read_research_export(
         raise InputError(f"{name} is cut short or no .revlog file; export it again from Anki.")
     columns = (
         _column(dataset.revlogs, field)
-        for field in ("id", "cid", "button_chosen", "review_kind", "ease_factor", "taken_millis")
+        for field in (
+            *("id", "cid", "button_chosen", "review_kind", "ease_factor", "taken_millis"),
+            "last_interval",
+        )
     )
     entries, unreadable = entries_from_columns(*columns)
     cards = [_column(dataset.cards, field) for field in ("id", "note_id", "deck_id")]

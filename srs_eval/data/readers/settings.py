@@ -309,8 +309,8 @@ _MESSAGES = {
     "FilteredDeck": "reschedule 1 bool",
     "DeckKind": "normal? 1 NormalDeck, filtered? 2 FilteredDeck",
     "RevlogEntry": (
-        "id 1 int64, cid 2 int64, button_chosen 4 uint32, ease_factor 7 uint32, "
-        "taken_millis 8 uint32, review_kind 9 int32"
+        "id 1 int64, cid 2 int64, button_chosen 4 uint32, last_interval 6 int32, "
+        "ease_factor 7 uint32, taken_millis 8 uint32, review_kind 9 int32"
     ),
     "CardEntry": "id 1 int64, note_id 2 int64, deck_id 3 int64",
     "DeckEntry": "id 1 int64, parent_id 2 int64, preset_id 3 int64",

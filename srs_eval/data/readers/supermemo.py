@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import date, datetime
 
 import numpy as np
 
@@ -136,7 +136,7 @@ def read_comparison(lines: Iterator[tuple[int, dict[str, str]]], name: str) -> T
     return _table(
         "SuperMemo comparison of SM-16 and SM-17 (CSV)",
         item[order],
-        seconds[order] // DAY_S,
+        seconds[order] // DAY_S + date(1970, 1, 1).toordinal(),
         seconds[order],
         _RATING[grade[order]],
         interval[order],
@@ -197,7 +197,7 @@ def _table(
     predictions: dict[str, FloatArray],
     left_out: dict[str, int],
 ) -> Table:
-    """Rows in order of review from columns in order of item and time."""
+    """Rows in order of review from columns in order of item and time; days as ordinals."""
     first = run_begins(item)
     elapsed = np.diff(day, prepend=0) if interval is None else interval
     elapsed_s = np.maximum(np.diff(seconds, prepend=0), 1)
@@ -223,4 +223,5 @@ def _table(
         predictions={name: column[order] for name, column in predictions.items()},
         notes=notes,
         app_name="SuperMemo",
+        first_day=date.fromordinal(int(day.min())).isoformat() if len(day) else None,
     )

@@ -69,6 +69,7 @@ class Table:
     predictions: Mapping[str, FloatArray] = field(default_factory=dict)
     """Of the rows, as `ReviewLog.predictions`."""
     notes: tuple[str, ...] = ()
+    first_day: str | None = None  # of the rows, if dates are known
 
 
 def header_of(start: bytes, name: str) -> tuple[list[str], str] | None:

@@ -12,6 +12,7 @@ from srs_eval.advice.findings import missing
 from srs_eval.advice.sentences import difference_in_words, lacks
 from srs_eval.data.errors import counted
 from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval
+from srs_eval.engine.shared import two_on_shared_reviews
 from srs_eval.metrics import FACTS
 from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
@@ -54,7 +55,7 @@ class CompareScreen(AppScreen, actions="compare"):
 
     def update_now(self) -> None:
         results = self.session.models.run.results()
-        left, right = (results[name] for name in self.pair)
+        left, right = two_on_shared_reviews(*(results[name] for name in self.pair))
         graphs = [self.session.models.graph(result) for result in (left, right)]
         limits = axis_limits(graphs)
         for side, graph in zip(("left", "right"), graphs, strict=True):

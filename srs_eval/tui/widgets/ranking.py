@@ -102,6 +102,7 @@ class RankingTable(OptionList):
     ) -> Iterator[tuple[str | None, Text]]:
         if not groups:
             yield from unfinished
+        above: set[str] = set()  # who is ranked on shared reviews, too, can be chosen once
         for number, group in enumerate(groups):
             if number and any(line.configuration.name in wanted for line in group.lines):
                 yield None, self._rule(_heading(group, groups[0]), "═", "italic")
@@ -112,7 +113,10 @@ class RankingTable(OptionList):
                 lines = [line for line in members if line.configuration.name in wanted]
                 if len(parts) > 1 and any(line.place is not None for line in lines):
                     yield None, self._rule(verdict, "─", "dim")
-                yield from ((line.configuration.name, self._finished(line)) for line in lines)
+                for line in lines:
+                    name = line.configuration.name
+                    yield None if name in above else name, self._finished(line)
+                above |= {line.configuration.name for line in lines}
             if not number:
                 yield from unfinished
         for remark in remarks([each for each in everyone if each.name in wanted]):
@@ -306,6 +310,10 @@ def _wanted(configuration: Configuration, state: State) -> bool:
 
 def _heading(group: Group, first: Group) -> str:
     """What sets a group apart from the first one."""
-    other = [] if group.rows == first.rows and group.reviews == first.reviews else ["other reviews"]
+    if group.is_shared:
+        other = [f"on the {group.reviews:,} reviews that all have"]
+    else:
+        same = group.rows == first.rows and group.reviews == first.reviews
+        other = [] if same else ["other reviews"]
     learning = ["know how today is going (no schedulers)"] if group.learns else []
     return ", ".join([*other, *learning])

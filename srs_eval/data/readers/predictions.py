@@ -1,0 +1,274 @@
+"""Predictions that others made of the reviews: in a file of one's own, or by the person's Anki.
+
+JSchoreels' fork of Anki (and Clanki, made of it) writes down what RWKV and FSRS said before each
+answer, in `collection.retrievability-cache.sqlite`. Roles tell how: `final_fit` is of the sample
+that a fit or a calibration is made on, `test_fold` and `validation_fold` were held out of it,
+`post_optimization` was predicted live, before the answer. Content is untrusted.
+
+Source: github.com/JSchoreels/anki, rslib/src/storage/revlog/mod.rs, qt/aqt/rwkv_scheduler.py.
+"""
+
+from __future__ import annotations
+
+import csv
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from srs_eval.data.errors import InputError, counted, printable, require
+from srs_eval.data.readers import files
+from srs_eval.data.readers.collection import harden
+from srs_eval.data.reviews import Entries, FloatArray, Given, IntArray, ReviewLog, run_begins
+from srs_eval.data.rows import select_rows
+
+_RWKV = "RWKV-Anki"
+_TABLES = {
+    _RWKV: "search_stats_rwkv_review_retrievability",
+    "FSRS-Anki": "search_stats_fsrs_review_retrievability",
+}
+"""By the models of `models/given.py`."""
+_HELD_OUT = ("test_fold", "validation_fold", "post_optimization")
+_SUFFIX = ".retrievability-cache.sqlite"
+_COLUMNS = {"revlog_id", "prediction", "source", "sample_role", "fold_index"}
+_MOST_ROWS = 50_000_000
+_MAX_ID = 1 << 53  # milliseconds of any date, exact as a float
+_MAX_VALUE_BYTES = 1 << 20
+_DEADLINE_S = 60.0
+
+
+def beside_collection(collection: Path, entries: Entries) -> dict[str, Given]:
+    """What lies beside a collection, by model; where a file is there but unusable, why."""
+    path = collection.resolve().with_suffix(_SUFFIX)
+    if not path.exists():
+        return {}
+    try:
+        return _read(path, entries)
+    except InputError as error:
+        return {_RWKV: _refused(error, entries)}
+
+
+def _refused(error: InputError, entries: Entries) -> Given:
+    why = str(error).partition(";")[0].rstrip(".")  # what to do about it is said of collections
+    return Given(np.full(len(entries), np.nan), f"{why}; its predictions are left out")
+
+
+def _read(path: Path, entries: Entries) -> dict[str, Given]:
+    name, found = printable(path.name), dict[str, Given]()
+    if not files.read_start(files.resolve(path), 16).startswith(files.SQLITE_MAGIC):
+        raise InputError(f"{name} is no SQLite database.")
+    with files.private_copy(path) as (connection, _):
+        harden(connection, time.monotonic() + _DEADLINE_S)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
+        tables = _tables(connection, name)
+        if not tables:
+            raise InputError(f"{name} has none of the tables {' and '.join(_TABLES.values())}.")
+        for model, table in _TABLES.items():
+            try:
+                if table not in tables:
+                    raise InputError(f"{name} has no table {table}.")
+                with files.database_errors(f"{name}, {table},"):
+                    given = _predictions(connection, table, name, entries)
+            except InputError as error:
+                given = _refused(error, entries)
+            if given is not None:
+                found[model] = given
+    return found
+
+
+def _tables(connection: sqlite3.Connection, name: str) -> set[str]:
+    """Those that are tables, not views and nothing that runs code."""
+    query = (
+        "select lower(name) from sqlite_master where type = 'table' "
+        "and ifnull(sql, '') not like 'create virtual%'"
+    )
+    with files.database_errors(name):
+        return {each for (each,) in connection.execute(query)} & {*_TABLES.values()}
+
+
+def _predictions(
+    connection: sqlite3.Connection, table: str, name: str, entries: Entries
+) -> Given | None:
+    """The latest that was held out of each review; None for a table that is empty."""
+    where = f"{name}, {table}:"
+    columns = connection.execute(f"pragma table_xinfo({table})").fetchall()
+    names = {str(column[1]).lower() for column in columns}
+    if lacks := sorted(_COLUMNS - names):
+        raise InputError(f"{where} there is no column {', '.join(lacks)}.")
+    if any(column[6] for column in columns):  # computed: could run anything
+        raise InputError(f"{where} columns are computed.")
+    (rows,) = connection.execute(f"select count(*) from {table}").fetchone()
+    if rows > _MOST_ROWS:
+        raise InputError(f"{where} {rows:,} predictions are more than one person's reviews.")
+    if not rows:
+        return None
+    for fault, words in (
+        ("typeof(revlog_id) != 'integer'", "a revlog_id is no whole number"),
+        ("typeof(prediction) not in ('real', 'integer')", "a prediction is no number"),
+        ("prediction not between 0 and 1", "a prediction is no probability"),
+        ("typeof(sample_role) != 'text'", "a sample_role is no text"),
+        ("typeof(fold_index) != 'integer'", "a fold_index is no whole number"),
+    ):
+        if connection.execute(f"select 1 from {table} where {fault} limit 1").fetchone():
+            raise InputError(f"{where} {words}.")
+    key = "revlog_id, sample_role, fold_index, source"
+    twice = f"select revlog_id from {table} group by {key} having count(*) > 1 limit 1"
+    if found := connection.execute(twice).fetchone():
+        raise InputError(f"{where} review {found[0]} is there twice, from one fold and source.")
+    role = "case sample_role when '' then 'final_fit' when 'final_fit' then 'final_fit'"
+    role += "".join(f" when '{each}' then '{each}'" for each in _HELD_OUT)
+    by_role = dict(connection.execute(f"select {role} end, count(*) from {table} group by 1"))
+    latest = "updated_at" if "updated_at" in names else "0"
+    asked = connection.execute(
+        f"select revlog_id, prediction from {table} where sample_role in (?, ?, ?) "
+        f"and revlog_id between 1 and {_MAX_ID} "
+        f"order by revlog_id, {latest} desc, fold_index desc, source",
+        _HELD_OUT,
+    )
+    review, p = np.fromiter(chain.from_iterable(asked), np.float64).reshape(-1, 2).T
+    ids = review.astype(np.int64)
+    first = run_begins(ids)
+    ids, p = ids[first], p[first]
+    place = np.searchsorted(entries.time_ms, ids)
+    place[place == len(entries)] = 0
+    known = entries.time_ms[place] == ids
+    given = np.full(len(entries), np.nan)
+    given[place[known]] = p[known]
+    return Given(given, _about(by_role, int((~known).sum())))
+
+
+def _about(by_role: dict[str, int], unknown: int) -> str:
+    """Which roles were taken, which were not, and what is of no review here."""
+    taken = [f"{by_role.pop(role):,} {role}" for role in _HELD_OUT if role in by_role]
+    listed = ", ".join(taken) or "nothing held out"
+    said = f"as your Anki computed it, before each answer: {listed}"
+    if fitted := by_role.pop("final_fit", 0):
+        said += f"; left out are those of the training sample ({fitted:,} final_fit)"
+    if others := sum(by_role.values()):
+        said += f"; left out are {others:,} of a role that is not known"
+    if unknown:
+        said += f"; {counted(unknown, 'prediction')} of reviews that the collection does not have"
+    return said
+
+
+# A file of one's own
+
+_KEYS = ("review_th", "review_id", "time_ms")  # of a review; the last one with its card
+
+
+def with_predictions(log: ReviewLog, path: Path, known: Callable[[str], str]) -> ReviewLog:
+    """The log with a file's predictions as `given`, by model.
+
+    Columns are review_id (or card_id and time_ms), p, model. review_id is that of Anki's revlog;
+    where a source has no times, review_th is the position among its reviews. Without `model` the
+    file's name is the model's; one that is `known` as a model here gets "(file)" behind it. Raises
+    InputError for what is not there, unreadable, no probability, or of no review.
+    """
+    columns = _columns(path)
+    by = next((name for name in _KEYS if name in columns), "review_id")
+    key = np.array(_numbers(path, columns, by, int), np.int64)
+    is_card_s = by == "time_ms"
+    card_id = np.array(_numbers(path, columns, "card_id", int), np.int64) if is_card_s else None
+    p = np.array(_numbers(path, columns, "p", float), np.float64)
+    if not len(p):
+        raise InputError(f'"{path.name}" holds no predictions.')
+    if not (p.min() >= 0 and p.max() <= 1):  # also true for NaN
+        raise InputError(f'"{path.name}": p must be probabilities between 0 and 1.')
+    models = np.array(columns.get("model", [path.stem] * len(p)), np.str_)
+    given = {}
+    for model in np.unique(models).tolist():
+        mine = models == model
+        cards = None if card_id is None else card_id[mine]
+        name = printable(model, 40) or path.stem
+        name = f"{name} (file)" if known(name) or name in log.given else name
+        found = _of_reviews(log, model, key[mine], by == "review_th", cards, p[mine])
+        given[name] = Given(found, f"of {printable(path.name, 60)}")
+    return replace(log, given={**log.given, **given})
+
+
+def _of_reviews(
+    log: ReviewLog,
+    model: str,
+    key: IntArray,
+    numbered: bool,
+    card_id: IntArray | None,
+    p: FloatArray,
+) -> FloatArray:
+    """One model's for each entry or row, NaN where there is none."""
+    reviews = log.entries if log.entries is not None else log.rows
+    assert reviews is not None
+    if numbered:
+        places = select_rows(log, "benchmark").entry_index
+        wanted = np.zeros(len(reviews), np.int64)
+        wanted[places] = np.arange(1, len(places) + 1)
+    elif log.entries is None:
+        raise InputError(
+            f"{log.import_summary.path} has no times of answers: name reviews by "
+            "review_th, their number in the file's order (`Results.predictions` has it)."
+        )
+    else:
+        wanted = log.entries.time_ms
+    order = np.argsort(key, kind="stable")
+    known = key[order]
+    if (np.diff(known) == 0).any():
+        raise InputError(f'The predictions of "{model}" name a review twice; keep one of them.')
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    found = known[place] == wanted
+    if card_id is not None:
+        found &= card_id[order][place] == reviews.card_id
+    if not found.any():
+        raise InputError(f'The predictions of "{model}" cover 0 of the {len(reviews):,} reviews.')
+    return np.where(found, p[order][place], np.nan)
+
+
+def _columns(path: Path) -> Mapping[str, list[object]]:
+    try:
+        with path.open("rb") as file:
+            parquet = file.read(4) == b"PAR1"
+        if parquet:
+            require("pyarrow", printable(path.name))
+            import pyarrow.parquet as pq
+
+            table = pq.read_table(path)
+            return {name.lower(): table[name].to_pylist() for name in table.column_names}
+        with path.open(encoding="utf-8-sig", newline="") as text:
+            rows = list(csv.reader(text))
+    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is neither CSV nor parquet"
+        raise InputError(f'Predictions cannot be read from "{path}" ({reason}).') from None
+    if not rows:
+        raise InputError(f'"{path.name}" holds no predictions.')
+    names = [name.strip().lower() for name in rows[0]]
+    body = [row for row in rows[1:] if row]
+    short = next((k for k, row in enumerate(body, start=2) if len(row) != len(names)), None)
+    if short is not None:
+        raise InputError(f'"{path.name}": line {short} has not as many fields as the header.')
+    return {name: [row[k] for row in body] for k, name in enumerate(names)}
+
+
+def _numbers(
+    path: Path,
+    columns: Mapping[str, list[object]],
+    name: str,
+    kind: Callable[[str], float],
+) -> list[float]:
+    """A column as integers or floats."""
+    if name not in columns:
+        raise InputError(
+            f'"{path.name}" has no column {name}: review_id (or card_id and time_ms) and p are '
+            "needed, model if there are several."
+        )
+    try:
+        found = [kind(str(value)) for value in columns[name]]
+        if kind is int:
+            np.array(found, np.int64)
+    except (ValueError, OverflowError):
+        whole = "whole number" if kind is int else "number"
+        raise InputError(
+            f'"{path.name}": the column {name} holds something that is no {whole}.'
+        ) from None
+    return found

@@ -1,0 +1,161 @@
+"""Who can be compared with whom: on the reviews, or the users, that all of them have.
+
+Others' predictions, of a file or of the person's Anki, may lack reviews.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol as Interface
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from srs_eval import metrics
+from srs_eval.data.errors import InputError, NotInstalled
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.readers.predictions import with_predictions
+from srs_eval.data.reviews import IntArray, ReviewLog
+from srs_eval.engine.session import Result, TestSet
+from srs_eval.models.configurations import Configuration, meant_by, resolve
+from srs_eval.models.given import OF_FILE
+
+
+class Competitor(Interface):
+    """What places are given to, such as a `Configuration`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_baseline(self) -> bool: ...
+    @property
+    def learns(self) -> bool: ...
+
+
+_C = TypeVar("_C", bound=Competitor)
+_Pair = tuple[Configuration, Result]
+
+
+def with_given(
+    configurations: Sequence[Configuration], log: ReviewLog, protocol: Protocol
+) -> list[Configuration]:
+    """The configurations, and before them what the log was given by others."""
+    there, given = {each.name for each in configurations}, list[Configuration]()
+    for name in log.given:
+        with suppress(InputError):  # flags that make no sense for them
+            (found,) = resolve(name if meant_by(name) else OF_FILE, protocol)
+            given += [] if found.name in there else [replace(found, name=name)]
+    return [*given, *configurations]
+
+
+def with_file(log: ReviewLog, path: Path | None) -> ReviewLog:
+    """The log with a file's predictions, if there is a file. Raises InputError."""
+    return log if path is None else with_predictions(log, path, meant_by)
+
+
+def of_given(
+    log: ReviewLog, configuration: Configuration, tests: TestSet, entry: IntArray
+) -> Result:
+    """What somebody else predicted, evaluated on those held-out reviews that it covers.
+
+    `entry` (n,) are the rows' places among the log's entries. Raises NotInstalled, which is a skip.
+    """
+    name, model = configuration.name, configuration.model
+    found = log.given.get(name) or log.given.get(model.name)
+    if found is None:
+        raise NotInstalled(f"there is nothing beside these reviews ({model.note})")
+    p = found.p[entry[tests.review_th - 1]]
+    there = np.flatnonzero(np.isfinite(p))
+    lacks = len(p) - len(there)
+    without = f"no prediction for {lacks:,} of {len(p):,} held-out reviews"
+    if not len(there):
+        raise NotInstalled(f"{found.about}; {without}")
+    if lacks:
+        tests, p = _part(tests, there), p[there]
+    notes = (found.about, without) if lacks else (found.about,)
+    summary = metrics.summary(tests.y, p, tests.bin)
+    return Result(name, summary, tests, None, p, notes=notes, lacks=lacks)
+
+
+def on_shared_reviews(pairs: Iterable[_Pair], others: Sequence[_Pair]) -> list[list[_Pair]]:
+    """Those that lack reviews beside `others`, each set on the reviews that all of it have.
+
+    `others` are evaluated on all held-out reviews. Who shares no review with the first, which have
+    the most, makes another set.
+    """
+    sets: list[tuple[IntArray, list[_Pair]]] = []
+    for pair in sorted(pairs, key=lambda pair: (pair[1].lacks, pair[0].name)):
+        for number, (shared, members) in enumerate(sets):
+            both = np.intersect1d(shared, pair[1].review_th)
+            if len(both):
+                sets[number] = both, [*members, pair]
+                break
+        else:
+            sets.append((pair[1].review_th, [pair]))
+    return [
+        [(each, _on(result, shared)) for each, result in (*members, *others)]
+        for shared, members in sets
+    ]
+
+
+def two_on_shared_reviews(left: Result, right: Result) -> tuple[Result, Result]:
+    """Both on the reviews that both have, where one lacks some and they share any."""
+    shared = np.intersect1d(left.review_th, right.review_th)
+    if not (left.lacks or right.lacks) or not len(shared):
+        return left, right
+    return _on(left, shared), _on(right, shared)
+
+
+_known: WeakKeyDictionary[Result, dict[bytes, Result]] = WeakKeyDictionary()
+"""A ranking that fills is made anew for each model that finishes."""
+
+
+def _on(result: Result, shared: IntArray) -> Result:
+    """The result on the reviews `shared` (k,), which it has."""
+    known = _known.setdefault(result, {})
+    if (key := shared.tobytes()) not in known:
+        places = np.flatnonzero(np.isin(result.review_th, shared))
+        tests, p = _part(result.tests, places), result.p[places]
+        known[key] = replace(
+            result,
+            metrics=metrics.summary(tests.y, p, tests.bin),
+            tests=tests,
+            p=p,
+            in_sample=min(result.in_sample, len(p)),
+            lacks=result.lacks + result.size - len(p),
+        )
+    return known[key]
+
+
+def _part(tests: TestSet, places: IntArray) -> TestSet:
+    return TestSet(**{name: column[places] for name, column in vars(tests).items()})
+
+
+def evaluated_alike(
+    found: Iterable[tuple[_C, Protocol, Mapping[int, int]]],
+) -> list[tuple[list[_C], dict[int, int]]]:
+    """Competitors that can be compared, with the users they share and these users' reviews.
+
+    Each comes with the rows it is evaluated on (`Protocol.evaluated_rows`) and the number of
+    evaluated reviews by user. Those with equal rows and users for whom these numbers agree go
+    together; the largest set comes first.
+    """
+    # The most users first, so that who has few joins those that have many.
+    ordered = sorted(found, key=lambda each: (-len(each[2]), each[0].name))
+    sets: list[tuple[Protocol, list[_C], dict[int, int]]] = []
+    for competitor, rows, sizes in ordered:
+        for number, (rows_of_set, members, shared) in enumerate(sets):
+            if rows != rows_of_set:
+                continue
+            both = {user: size for user, size in shared.items() if sizes.get(user) == size}
+            if both:
+                sets[number] = rows, [*members, competitor], both
+                break
+        else:
+            sets.append((rows, [competitor], dict(sizes)))
+    sets.sort(key=lambda each: (-len(each[1]), not any(one.is_baseline for one in each[1])))
+    return [(members, shared) for _, members, shared in sets]

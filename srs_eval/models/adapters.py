@@ -1,0 +1,255 @@
+"""Makes a model of any scikit-learn classifier and of any torch module: docs/adding-a-model.md."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
+from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.training import hyperparameters
+from srs_eval.training.hyperparameters import Hyperparameter
+
+_NEAREST = 0.0001
+"""Probabilities stay this far from 0 and 1: a forest is sure of what all of its trees say."""
+_ROWS = 8192  # that are predicted at a time
+_UNTRAINED = 0.9  # where there is nothing to learn from yet
+
+CARD_FEATURES = (
+    "ln(1 + interval)",
+    "ln(1 + interval before)",
+    "ln(1 + days since the first review)",
+    "ln(1 + reviews)",
+    "ln(1 + failures)",
+    "ln(1 + passes in a row)",
+    "last rating",
+    "rating before",
+    "first rating",
+    "mean rating",
+)
+
+
+def card_features(trials: Trials) -> FloatArray:
+    """What a card's history tells before each trial (n, 10), in the order of `CARD_FEATURES`.
+
+    Intervals are in days; 0 stands for what is not there yet.
+    """
+    start, end = trials.history_start, trials.history_end
+    rating = trials.history_rating
+
+    def so_far(values: FloatArray | IntArray) -> FloatArray:
+        """Sum over each trial's history (n,)."""
+        sums = np.concatenate(([0.0], np.cumsum(values)))
+        return sums[end] - sums[start]
+
+    reviews = end - start
+    failed = rating == 1
+    last_failure = np.maximum.accumulate(np.where(failed, np.arange(len(rating)), -1))
+    return np.stack(
+        [
+            np.log1p(trials.delta_t),
+            np.log1p(trials.history_delta_t[end - 1]),
+            np.log1p(so_far(trials.history_delta_t) + trials.delta_t),
+            np.log1p(reviews),
+            np.log1p(so_far(failed)),
+            np.log1p(end - 1 - np.maximum(last_failure[end - 1], start - 1)),
+            rating[end - 1],
+            np.where(reviews > 1, rating[np.maximum(end - 2, 0)], 0),
+            trials.first_rating,
+            so_far(rating) / reviews,
+        ],
+        axis=1,
+    )
+
+
+def sklearn_model(
+    name: str,
+    make: Callable[..., Any],
+    *,
+    features: Callable[[Trials], FloatArray] = card_features,
+    weighted: bool = True,
+    settings: tuple[Hyperparameter, ...] = (hyperparameters.SEED,),
+    **about: Any,
+) -> Model:
+    """A model that a classifier of scikit-learn is: one is fitted on each fold's training part.
+
+    `make(seed=7)` returns a new classifier, which has `fit` and `predict_proba`; with other
+    `settings` than the seed, it is given these by name. `features(trials)`, a module's
+    function, returns what is known before each trial (n, k). `weighted`: its `fit` takes
+    `sample_weight`, so that `--recency` can weight. The rest is as in `Model`.
+    """
+
+    def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> Any:
+        _needs_both(trials, train)
+        values = {each.name: _value(each, context) for each in settings}
+        given = {"sample_weight": weights} if weighted else {}
+        with _one_core(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "did not converge": the figures tell
+            return make(**values).fit(trials.derived(features)[train], trials.y[train], **given)
+
+    def predict(trials: Trials, fitted: Any, index: IntArray, context: Context) -> FloatArray:
+        if fitted is None:
+            return np.full(len(index), _UNTRAINED)
+        with _one_core():
+            p = fitted.predict_proba(trials.derived(features)[index])[:, 1]
+        return np.clip(np.asarray(p, np.float64), _NEAREST, 1 - _NEAREST)
+
+    flags = ANY_FLAG if weighted else ANY_FLAG - {"recency"}
+    return _model(name, fit, predict, hyperparameters=settings, **{"flags": flags, **about})
+
+
+def padded_histories(trials: Trials, index: IntArray) -> tuple[NDArray[Any], ...]:
+    """The reviews before each of k trials, for recurrent networks, and the interval that follows.
+
+    Returns ln(1 + days since the review before) and the rating, (k, longest, 2) with zeros after a
+    history's end; the lengths of the histories (k,); ln(1 + interval) of the trials (k,).
+    """
+    start, length = trials.history_start[index], trials.sequence_length[index]
+    place = np.arange(length.max(initial=0))
+    rows = start[:, None] + np.minimum(place, length[:, None] - 1)
+    steps = (np.log1p(trials.history_delta_t[rows]), trials.history_rating[rows])
+    there = place < length[:, None]
+    return np.stack(steps, axis=2) * there[:, :, None], length, np.log1p(trials.delta_t[index])
+
+
+def _card_arrays(trials: Trials, index: IntArray) -> tuple[NDArray[Any], ...]:
+    return (trials.derived(card_features)[index],)
+
+
+def torch_model(
+    name: str,
+    module: Callable[[], Any],
+    *,
+    arrays: Callable[[Trials, IntArray], tuple[NDArray[Any], ...]] = _card_arrays,
+    learning_rate: float = 0.01,
+    epochs: int = 100,
+    batch_size: int = 256,
+    decay: float = 0.01,
+    patience: int = 10,
+    **about: Any,
+) -> Model:
+    """A model that a torch module is, trained on each fold's training part; torch differentiates.
+
+    `module()` returns a new module with random weights. It gets what `arrays(trials, index)`
+    returns as tensors, whole numbers or single precision, by default `card_features`, and returns
+    log-odds of recall (k,) or (k, 1). AdamW lowers the weighted log loss in shuffled batches. A
+    fifth of the training part, drawn at random, is held out: the weights are those of the epoch
+    that was best on it, and the training ends after `patience` epochs that were no better, or
+    after `epochs`. The rest is as in `Model`.
+    """
+    settings = (
+        hyperparameters.learning_rate(learning_rate),
+        hyperparameters.batch_size(batch_size),
+        hyperparameters.penalty("decay", decay),
+        hyperparameters.SEED,
+    )
+
+    def log_odds(network: Any, trials: Trials, index: IntArray, device: Any) -> Any:
+        return network(*_tensors(arrays(trials, index), device)).reshape(len(index))
+
+    def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> Any:
+        import torch
+        from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
+
+        from srs_eval.training.torch_networks import on_device
+
+        _needs_both(trials, train)
+        rate, size, strength = (each.number(context) for each in settings[:3])
+        best: dict[str, NDArray[Any]] = {}
+        best_loss, since = math.inf, 0
+        with on_device(context) as device, torch.random.fork_rng(devices=[]):
+            torch.manual_seed(_value(hyperparameters.SEED, context))
+            drawn = torch.randperm(len(train))
+            held_out, trained = drawn.split([-(-len(train) // 5), len(train) * 4 // 5])
+            network = module().to(device)
+            optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=strength)
+
+            def loss(rows: IntArray) -> Any:
+                y, weight = _tensors((trials.y[train[rows]], weights[rows]), device)
+                z = log_odds(network, trials, train[rows], device)
+                return cross_entropy(z, y, weight, reduction="sum") / weight.sum()
+
+            for epoch in range(epochs):
+                context.tick(epoch / epochs)
+                network.train()
+                for rows in trained[torch.randperm(len(trained))].split(int(size)):
+                    optimiser.zero_grad()
+                    loss(rows.numpy()).backward()
+                    optimiser.step()
+                network.eval()
+                with torch.no_grad():
+                    found = float(loss(held_out.numpy()))
+                since += 1
+                if found < best_loss or not best:
+                    state = network.state_dict()
+                    best = {key: value.cpu().numpy().copy() for key, value in state.items()}
+                    best_loss, since = found, 0
+                if since >= patience:
+                    break
+        return best
+
+    def predict(trials: Trials, fitted: Any, index: IntArray, context: Context) -> FloatArray:
+        if fitted is None:
+            return np.full(len(index), _UNTRAINED)
+        import torch
+
+        from srs_eval.training.torch_networks import build, on_device
+
+        with on_device(context) as device, torch.no_grad():
+            network = build(module).to(device)
+            network.load_state_dict({key: torch.tensor(each) for key, each in fitted.items()})
+            network.eval()
+            parts = np.split(index, range(_ROWS, len(index), _ROWS))
+            z = torch.cat([log_odds(network, trials, part, device) for part in parts])
+            p: FloatArray = z.double().sigmoid().cpu().numpy()
+        return np.clip(p, _NEAREST, 1 - _NEAREST)
+
+    about = {"flags": ANY_FLAG, "needs": "torch", "uses_device": True, **about}
+    return _model(name, fit, predict, hyperparameters=settings, **about)
+
+
+def _model(name: str, fit: Any, predict: Any, **about: Any) -> Model:
+    usual: dict[str, Any] = {
+        "family": "other",
+        "inputs": "IL, G",
+        "parameters": 0,
+        "source": "a file of one's own",
+    }
+    usual |= {"compiles": "never", **about}
+    return Model(name, fit=fit, predict=predict, default=_nothing_fitted, **usual)
+
+
+def _value(setting: Hyperparameter, context: Context) -> Any:
+    if setting == hyperparameters.SEED:
+        return context.user + setting.integer(context)
+    return setting.integer(context) if setting.whole else setting.of(context)
+
+
+def _nothing_fitted(context: Context) -> None:
+    """The parameters where there is nothing to learn from."""
+
+
+def _needs_both(trials: Trials, train: IntArray) -> None:
+    if not 0 < trials.y[train].sum() < len(train):
+        raise NotEnoughData("there are not both passes and failures to learn from")
+
+
+def _tensors(arrays: tuple[NDArray[Any], ...], device: Any) -> list[Any]:
+    import torch
+
+    single = [each if each.dtype.kind in "iu" else each.astype(np.float32) for each in arrays]
+    return [torch.tensor(each, device=device) for each in single]
+
+
+def _one_core() -> Any:
+    """Several jobs share the cores."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1)

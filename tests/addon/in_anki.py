@@ -1,0 +1,81 @@
+"""A program for `test_in_anki`: Anki is started without a screen, and the menu is used.
+
+python -m tests.addon.in_anki report|cancel BASE ADDON PICTURE
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import aqt
+from aqt.profiles import ProfileManager
+
+REVLOG = "select count(), total(id), total(ivl), total(time) from revlog"
+PATIENCE = 280.0
+
+
+def wait(app: Any, until: Any) -> None:
+    """Let Qt work until something is there."""
+    end = time.monotonic() + PATIENCE
+    while not until():
+        if time.monotonic() > end:
+            raise TimeoutError
+        app.processEvents()
+        time.sleep(0.02)
+
+
+def main(way: str, base: str, package: str, picture: str) -> None:
+    # Which language is asked at the first start, in a dialog that waits for a person.
+    ProfileManager.setDefaultLang = lambda manager, _: manager.setLang("en")  # type: ignore
+    app = aqt._run(["anki", "-b", base, "-p", "User 1", "-l", "en"], exec=False)
+    assert app is not None
+    from aqt import mw
+
+    wait(app, lambda: mw.col is not None and mw.state == "deckBrowser")
+    installed = mw.addonManager.install(package)
+    assert not hasattr(installed, "errmsg"), installed.errmsg
+    words = [sys.executable, "-m", "srs_eval"]
+    settings = {"command": words, "source": "", "options": ["--models", "AVG,FSRS-6"]}
+    mw.addonManager.writeConfig("srs_eval_addon", settings)
+    mw.addonManager.loadAddons()
+    from srs_eval_addon import window  # as Anki imports it
+
+    told: dict[str, Any] = {"text": None}
+    told["revlog_before"] = mw.col.db.first(REVLOG)
+    told["changed_before"] = mw.col.mod
+    (action,) = [each for each in mw.form.menuTools.actions() if each.text() == "srs-eval"]
+    action.trigger()
+    (opened,) = window._open
+    action.trigger()
+    assert window._open == [opened]
+    folder = opened.evaluation.page.parent
+    if way == "cancel":
+        wait(app, lambda: opened.evaluation.said)
+        opened._buttons.button(opened._buttons.StandardButton.Cancel).click()
+    else:
+        wait(app, lambda: opened.web is not None)
+
+        def ask() -> bool:
+            opened.web.page().toPlainText(lambda text: told.update(text=text))
+            return bool(told["text"])
+
+        wait(app, ask)
+        for _ in range(50):  # until it is painted
+            app.processEvents()
+            time.sleep(0.02)
+        opened.grab().save(picture)
+        opened.close()
+    wait(app, lambda: not folder.exists())
+    assert not window._open
+    told["revlog_after"] = mw.col.db.first(REVLOG)
+    told["changed_after"] = mw.col.mod
+    print(json.dumps(told), flush=True)
+    os._exit(0)  # Qt without a screen takes its time to end
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

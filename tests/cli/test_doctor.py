@@ -1,0 +1,70 @@
+"""`srs-eval doctor`: all that a report about a mistake needs, and nobody's name."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from srs_eval.cli import doctor
+from srs_eval.cli.main import main
+from srs_eval.data.paths import VERSION
+from tests.conftest import PATIENCE
+from tools.simulated import simulate_learner, write_collection
+
+
+def test_it_tells_what_is_there_but_no_names_and_compiles(tmp_path: Path) -> None:
+    home = tmp_path / "Anna Lena"
+    base = home / "Anki2"
+    (base / "Annas Profil").mkdir(parents=True)
+    write_collection(simulate_learner(1, 20), base / "Annas Profil" / "collection.anki2")
+    own = {f"SRS_EVAL_{name}_DIR": str(home / name.lower()) for name in ("CACHE", "CONFIG")}
+    done = subprocess.run(
+        [sys.executable, "-m", "srs_eval", "doctor"],
+        env={**os.environ, **own, "HOME": str(home), "ANKI_BASE": str(base), "TERM": "xterm"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"srs-eval {VERSION}, Python 3.")
+    for words in ("numba ", "llvmlite ", "Cache: ~", "TERM=xterm", "Anki: 1 profile\n"):
+        assert words in done.stdout
+    assert re.search(
+        r"Compiling: HLR took \d+\.\d s; its log loss on the demo is 0\.\d+", done.stdout
+    )
+    assert "anna" not in (done.stdout + done.stderr).lower()
+
+
+def test_what_does_not_compile_is_said_without_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(Path, "home", lambda: Path("/people/anna"))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no LLVM in /people/anna/.local/lib, nor in /media/anna/lib")
+
+    monkeypatch.setattr("srs_eval.report.notebook.evaluate", refuse)
+    assert main(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert "Compiling: OSError: no LLVM in ~/.local/lib, nor in /media/NAME/lib" in out
+    assert "anna" not in out
+
+
+def test_a_folder_of_windows_is_nameless(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WindowsHome(type(Path())):  # a path of Windows, spelled as there
+        def __str__(self) -> str:
+            return r"C:\Users\Anna"
+
+        def resolve(self, strict: bool = False) -> Path:
+            return self
+
+        name = "Anna"
+
+    monkeypatch.setattr(Path, "home", lambda: WindowsHome())
+    assert doctor._nameless(r"c:\users\ANNA\AppData\Local\srs-eval") == r"~\AppData\Local\srs-eval"
+    assert doctor._nameless(r"D:\Anna\cache") == r"D:\NAME\cache"

@@ -1,0 +1,162 @@
+"""Predictions of others beside the reviews: a fork's cache, and what may be wrong with it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import srs_eval
+from srs_eval.data.rows import only_deck
+from tests.conftest import made_collection
+from tests.data.anki_files import make_collection, plain_history
+from tests.retrievability import FSRS, RWKV, SCHEMA, Row, make_cache
+
+IDS = [entry[0] for entry in plain_history()]
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Path:
+    return make_collection(tmp_path / "collection.anki2", entries=plain_history())
+
+
+def rows(first: int = 0, role: str = "test_fold", p: float = 0.75) -> list[Row]:
+    return [(review, p, "rwkv_review", 1, role, 0) for review in IDS[first:]]
+
+
+def test_what_was_held_out_is_read(collection: Path) -> None:
+    live = (IDS[-1], 0.5, "rwkv_review", 2, "post_optimization", -1)
+    gone = (IDS[-1] + 5, 0.5, "rwkv_review", 2, "post_optimization", -1)
+    make_cache(collection, {RWKV: [*rows(4), *rows(0, "final_fit", 0.1), live, gone]})
+    for path in (collection, collection.parent):  # of a profile's folder, too
+        given = srs_eval.load(path).given
+        assert set(given) == {"RWKV-Anki"}
+        expected = [np.nan] * 4 + [0.75] * (len(IDS) - 5) + [0.5]  # the newest of two
+        np.testing.assert_array_equal(given["RWKV-Anki"].p, expected)
+    about = given["RWKV-Anki"].about
+    assert f"RWKV-Anki: {about}." in srs_eval.load(collection).import_summary.notes
+    assert f"{len(IDS) - 4} test_fold, 2 post_optimization" in about
+    assert f"left out are those of the training sample ({len(IDS)} final_fit)" in about
+    assert "1 prediction of reviews that the collection does not have" in about
+
+
+def test_without_a_cache_nothing_is_given(collection: Path) -> None:
+    assert srs_eval.load(collection).given == {}
+
+
+def test_the_journal_of_an_open_anki_is_read(collection: Path) -> None:
+    path = make_cache(collection, {})
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("pragma journal_mode=wal")
+        database.execute("pragma wal_autocheckpoint=0")
+        database.execute(f"insert into {RWKV} values (?, 0.5, '', 1, 'test_fold', 0)", [IDS[3]])
+        before = sorted(each.name for each in collection.parent.iterdir())
+        assert srs_eval.load(collection).given["RWKV-Anki"].p[3] == 0.5
+        assert sorted(each.name for each in collection.parent.iterdir()) == before
+
+
+def _loosely(**changed: str) -> Callable[[Path], None]:
+    """Without the fork's checks, one column of which is another value for the third review."""
+
+    def make(collection: Path) -> None:
+        path = make_cache(collection, {RWKV: rows()}, schema=f"create table {RWKV} ({SCHEMA})")
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            for column, value in changed.items():
+                database.execute(
+                    f"update {RWKV} set {column} = {value} where revlog_id = ?", [IDS[2]]
+                )
+
+    return make
+
+
+def _of(schema: str) -> Callable[[Path], object]:
+    return lambda collection: make_cache(collection, {}, schema=schema)
+
+
+def _content(content: bytes) -> Callable[[Path], None]:
+    def make(collection: Path) -> None:
+        collection.with_suffix(".retrievability-cache.sqlite").write_bytes(content)
+
+    return make
+
+
+def _cut(collection: Path) -> None:
+    path = make_cache(collection, {RWKV: rows()})
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (_content(b""), "no SQLite database"),
+        (_content(b"predictions"), "no SQLite database"),
+        (_content(b"SQLite format 3\0" + b"x" * 5000), "is damaged"),
+        (_cut, "is damaged"),
+        (lambda path: path.with_suffix(".retrievability-cache.sqlite").mkdir(), "is not a file"),
+        (_of("create table other (id)"), "has none of the tables"),
+        (_of(f"create view {RWKV} as select 1 as revlog_id"), "has none of the tables"),
+        (_of(f"create table {RWKV} (revlog_id, prediction, source)"), "no column fold_index, sam"),
+        (_of(f"create table {FSRS} ({SCHEMA})"), f"has no table {RWKV}"),
+        (_of(f"create table {RWKV} ({SCHEMA}, more as (1))"), "columns are computed"),
+        (_loosely(prediction="1.5"), "a prediction is no probability"),
+        (_loosely(prediction="'inf'"), "a prediction is no number"),
+        (_loosely(prediction="null"), "a prediction is no number"),  # how SQLite keeps NaN
+        (_loosely(revlog_id="'x'"), "a revlog_id is no whole number"),
+        (_loosely(sample_role="3"), "a sample_role is no text"),
+        (_loosely(fold_index="0.5"), "a fold_index is no whole number"),
+        (_loosely(revlog_id=str(IDS[3])), f"review {IDS[3]} is there twice"),
+        (_loosely(sample_role="'later'", revlog_id="-1"), ""),
+    ],
+)
+def test_what_is_wrong_with_a_cache_is_one_sentence(
+    make: Callable[[Path], object], says: str, collection: Path
+) -> None:
+    make(collection)
+    given = srs_eval.load(collection).given["RWKV-Anki"]
+    if not says:
+        assert "left out are 1 of a role that is not known" in given.about
+        assert np.isfinite(given.p).sum() == len(IDS) - 1
+        return
+    assert given.is_empty
+    assert "retrievability-cache.sqlite" in given.about
+    assert says in given.about
+    assert given.about.endswith("its predictions are left out")
+    assert "\n" not in given.about
+
+
+def test_chosen_decks_keep_their_predictions(collection: Path) -> None:
+    make_cache(collection, {RWKV: rows()})
+    chosen = only_deck(srs_eval.load(collection), "Parent")
+    assert len(chosen.given["RWKV-Anki"].p) == len(IDS)
+
+
+# What Anki stores with cards
+
+
+def test_all_that_cards_store_is_read(tmp_path_factory: pytest.TempPathFactory) -> None:
+    collection = made_collection(tmp_path_factory, 3, 300)
+    stored = [
+        '{"s": 12.5, "d": 5.5, "s_int": 9, "s_fast": 3.25, "dr": 0.87, "decay": 0.2}',
+        '{"s": 99999, "d": 0, "s_int": -1, "s_fast": "x", "dr": 7, "decay": null}',
+        '{"s_int": 9, "s": "", "d": 5}',
+        "[" * 100_000,
+    ]
+    with closing(sqlite3.connect(collection, isolation_level=None)) as database:
+        ids = [each for (each,) in database.execute("select id from cards order by id")]
+        database.executemany(
+            "update cards set data = ? where id = ?", zip(stored, ids, strict=False)
+        )
+    schedule = srs_eval.load(collection).schedule
+    assert schedule is not None
+    names = ("stability", "difficulty", "internal_stability", "fast_stability")
+    columns = [getattr(schedule, name) for name in (*names, "desired_retention", "decay")]
+    nan = np.nan
+    assert [column[0] for column in columns] == [12.5, 5.5, 9.0, 3.25, 0.87, 0.2]
+    np.testing.assert_array_equal(
+        [column[1] for column in columns], [36_500.0, 1.0, nan, nan, 1.0, nan]
+    )
+    assert np.isnan([column[2:4] for column in columns]).all()

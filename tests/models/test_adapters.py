@@ -1,0 +1,183 @@
+"""Classifiers of scikit-learn and torch modules as models."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import srs_eval
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import MISSING
+from srs_eval.data.trials import Trials
+from srs_eval.engine.evaluate import demo_learner
+from srs_eval.engine.session import Session
+from srs_eval.models import Model
+from srs_eval.models.adapters import (
+    CARD_FEATURES,
+    card_features,
+    padded_histories,
+    sklearn_model,
+    torch_model,
+)
+from srs_eval.models.configurations import Configuration
+from srs_eval.training.hyperparameters import Context
+
+
+@pytest.fixture(scope="module")
+def trials() -> Trials:
+    return Session(demo_learner(600)).trials(Protocol(short=True))
+
+
+def test_card_features_are_what_their_names_say(trials: Trials) -> None:
+    found = card_features(trials)
+    assert found.shape == (len(trials), len(CARD_FEATURES))
+    for k in range(0, len(trials), 7):
+        rows = slice(trials.history_start[k], trials.history_end[k])
+        ratings = trials.history_rating[rows].tolist()
+        days = trials.history_delta_t[rows].tolist()
+        in_a_row = next((n for n, r in enumerate(reversed(ratings)) if r == 1), len(ratings))
+        expected = (
+            math.log1p(trials.delta_t[k]),
+            math.log1p(days[-1]),
+            math.log1p(sum(days) + trials.delta_t[k]),
+            math.log1p(len(ratings)),
+            math.log1p(ratings.count(1)),
+            math.log1p(in_a_row),
+            ratings[-1],
+            ratings[-2] if len(ratings) > 1 else 0,
+            ratings[0],
+            sum(ratings) / len(ratings),
+        )
+        np.testing.assert_allclose(found[k], expected)
+
+
+def test_padded_histories_hold_each_history(trials: Trials) -> None:
+    index = np.arange(5, len(trials), 3)
+    steps, length, interval = padded_histories(trials, index)
+    assert steps.shape == (len(index), length.max(), 2)
+    np.testing.assert_allclose(np.expm1(interval), trials.delta_t[index])
+    for place, k in enumerate(index):
+        rows = slice(trials.history_start[k], trials.history_end[k])
+        own = steps[place, : length[place]]
+        np.testing.assert_allclose(np.expm1(own[:, 0]), trials.history_delta_t[rows])
+        assert (own[:, 1] == trials.history_rating[rows]).all()
+        assert (steps[place, length[place] :] == 0).all()
+
+
+class _Noting:
+    """A classifier that notes what it is given."""
+
+    given: dict[str, Any]
+
+    def fit(self, x: Any, y: Any, **given: Any) -> _Noting:
+        self.given = given
+        return self
+
+    def predict_proba(self, x: Any) -> Any:
+        return np.stack([np.zeros(len(x)), np.ones(len(x))], axis=1)
+
+
+def _small_network() -> Any:
+    from torch import nn
+
+    return nn.Linear(len(CARD_FEATURES), 1)
+
+
+def _fitted(model: Model, trials: Trials, weights: Any = None, **context: Any) -> Any:
+    train = trials.folds[-1].train
+    assert model.fit is not None
+    weights = np.ones(len(train)) if weights is None else weights
+    return model.fit(trials, train, weights, Context(**context))
+
+
+def test_a_classifier_is_given_weights_and_a_seed_of_the_users(trials: Trials) -> None:
+    seeds = []
+
+    def make(seed: int) -> _Noting:
+        seeds.append(seed)
+        return _Noting()
+
+    weights = np.linspace(0.25, 1, len(trials.folds[-1].train))
+    fitted = _fitted(sklearn_model("NOTING", make), trials, weights, user=7)
+    assert (fitted.given["sample_weight"] == weights).all()
+    _fitted(sklearn_model("NOTING", make), trials, user=7, hyperparameters={"seed": 3})
+    assert seeds == [7, 10]
+    plain = sklearn_model("PLAIN", make, weighted=False)
+    assert not _fitted(plain, trials).given
+    assert "recency" not in plain.flags
+
+
+def test_probabilities_stay_away_from_certainty(trials: Trials) -> None:
+    model = sklearn_model("NOTING", lambda seed: _Noting())
+    assert model.predict is not None
+    p = model.predict(trials, _fitted(model, trials), trials.test_index, Context())
+    assert set(p) == {0.9999}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [sklearn_model("NOTING", lambda seed: _Noting()), torch_model("LINEAR", _small_network)],
+    ids=lambda model: model.name,
+)
+def test_without_failures_nothing_is_fitted(model: Model) -> None:
+    log = demo_learner(600)
+    assert log.rows is not None
+    passed = replace(log, rows=replace(log.rows, rating=np.full(len(log.rows), 3)))
+    configuration = Configuration(model.name, model, Protocol())
+    result = Session(passed).run(configuration, Context(), use_cache=False)
+    assert set(result.p) == {0.9}
+    assert any("passes and failures" in note for note in result.notes)
+
+
+def test_a_training_of_a_module_ends_when_it_learns_no_more(trials: Trials) -> None:
+    """Its weights are the best ones on what is held out, and it draws nothing from others."""
+    import torch
+
+    epochs: list[float] = []
+    torch.manual_seed(5)
+    fresh = torch.rand(1)
+    torch.manual_seed(5)
+    fitted = _fitted(torch_model("LINEAR", _small_network), trials, tick=epochs.append)
+    assert torch.rand(1) == fresh
+    assert len(epochs) < 100
+    again = _fitted(torch_model("LINEAR", _small_network, patience=1000), trials)
+    assert len(epochs) > 10
+    assert set(fitted) == set(again) == {"weight", "bias"}
+    hurried = _fitted(torch_model("LINEAR", _small_network, epochs=1), trials)
+    assert (hurried["weight"] != fitted["weight"]).any()
+
+
+def test_a_module_without_gain_keeps_its_first_epoch(trials: Trials) -> None:
+    wild = torch_model("WILD", _small_network, learning_rate=1e3, patience=2)
+    epochs: list[float] = []
+    fitted = _fitted(wild, trials, tick=epochs.append)
+    assert wild.predict is not None
+    p = wild.predict(trials, fitted, trials.test_index, Context())
+    assert ((p >= 0.0001) & (p <= 0.9999)).all()
+
+
+def test_columns_tell_cards_of_one_note_and_deck(simulated_collection: Path) -> None:
+    log = srs_eval.load(simulated_collection)
+    trials = Session(log).trials(Protocol())
+    note, deck, preset, state = trials.columns("note_id", "deck_id", "preset_id", "state")
+    cards = log.cards
+    of_card = {
+        card: (note, deck)
+        for card, note, deck in zip(
+            cards.card_id.tolist(), cards.note_id.tolist(), cards.deck_id.tolist(), strict=True
+        )
+    }
+    pairs = [of_card.get(card, (MISSING, MISSING)) for card in trials.history_card_id.tolist()]
+    assert list(zip(note.tolist(), deck.tolist(), strict=True)) == pairs
+    own = [log.decks[each].preset_id if each in log.decks else MISSING for each in deck.tolist()]
+    assert preset.tolist() == own
+    rows = trials.source[1]
+    assert (state == rows.state[trials.history_review_th - 1]).all()
+    assert (rows.card_id[trials.history_review_th - 1] == trials.history_card_id).all()
+    with pytest.raises(ValueError, match="no column 'grade'; there are note_id, deck_id"):
+        trials.columns("grade")

@@ -1,0 +1,90 @@
+"""What releases rest on: builds with the same bytes, markers of dependencies, weights."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from srs_eval.data import errors
+from tests.conftest import PATIENCE, REPOSITORY
+from tools import build, installed, platforms
+
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+# What Python says of itself there: sys_platform, platform_machine.
+MACHINES = {
+    "Linux x86-64": ("linux", "x86_64"),
+    "Linux aarch64": ("linux", "aarch64"),
+    "macOS Apple silicon": ("darwin", "arm64"),
+    "macOS Intel": ("darwin", "x86_64"),
+    "Windows x64": ("win32", "AMD64"),
+    "Windows ARM64": ("win32", "ARM64"),
+}
+
+
+def wanted(system: str, lines: list[str]) -> dict[str, Requirement]:
+    """The requirements of a system by name; each stands there once at most."""
+    platform, machine = MACHINES[system]
+    names = {"sys_platform": platform, "platform_machine": machine, "python_version": "3.12"}
+    found = [
+        each for each in map(Requirement, lines) if not each.marker or each.marker.evaluate(names)
+    ]
+    assert len({each.name for each in found}) == len(found)
+    return {each.name: each for each in found}
+
+
+@pytest.mark.parametrize("system", platforms.SYSTEMS)
+def test_markers_leave_out_what_has_no_wheel(system: str) -> None:
+    always = wanted(system, PROJECT["dependencies"])
+    assert always["numba"].specifier.contains("0.62.1")
+    assert always["numba"].specifier.contains("0.68.1") == (system != "macOS Intel")
+    extras = PROJECT["optional-dependencies"]
+    for module, (_, extra) in errors.EXTRAS.items():
+        lacking = (module, *MACHINES[system]) in errors._NOT_BUILT
+        assert (module in wanted(system, extras[extra])) != lacking
+
+
+def test_all_systems_and_pythons_are_declared() -> None:
+    assert set(platforms.SYSTEMS) == set(MACHINES)
+    declared = {each.rpartition(" ")[2] for each in PROJECT["classifiers"] if ":: 3." in each}
+    assert declared == set(platforms.PYTHONS)
+    assert set(platforms.EXTRAS) == {extra for _, extra in errors.EXTRAS.values()}
+
+
+def test_a_package_weighs_its_files_and_their_bytecode(tmp_path: Path) -> None:
+    (tmp_path / "thing-1.0.dist-info").mkdir()
+    (tmp_path / "thing-1.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: thing\nVersion: 1.0\nLicense: MIT\n"
+    )
+    (tmp_path / "thing-1.0.dist-info" / "RECORD").write_text("thing.py,,\ngone.py,,\n")
+    (tmp_path / "thing.py").write_bytes(b"x" * 70)
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "thing.cpython-311.pyc").write_bytes(b"x" * 30)
+    (found,) = installed.distributions(path=[str(tmp_path)])
+    assert installed.bytes_of(found) == 100
+    assert installed.licence_of(found) == "MIT"
+
+
+def test_a_tag_has_to_say_what_the_files_say() -> None:
+    wrong = build.unready("v0.0.0")
+    assert any(each.startswith("The tag is v0.0.0, VERSION is ") for each in wrong)
+    assert not any("CITATION.cff" in each for each in wrong)
+
+
+@pytest.mark.slow
+def test_what_is_built_twice_has_the_same_bytes(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "tools/build.py", "--out", str(tmp_path / "dist")],
+        cwd=REPOSITORY,
+        env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 2
