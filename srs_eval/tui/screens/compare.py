@@ -139,6 +139,5 @@ class CompareScreen(AppScreen, actions="compare"):
         self._choose("right")
 
     def action_table(self) -> None:
-        as_table = not self.query(CalibrationChart).first().as_table
         for chart in self.query(CalibrationChart):
-            chart.as_table = as_table
+            chart.as_table = not chart.as_table
