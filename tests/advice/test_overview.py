@@ -321,12 +321,12 @@ def test_what_is_ranked_inside_is_counted_outside(log: ReviewLog) -> None:
 @pytest.mark.parametrize(
     ("low", "high", "in_short", "in_full"),
     [
-        (-0.004, -0.0012, ".003 better (.001 … .004)", "0.0026 better (0.0012 … 0.0040)"),
-        (0.001, 0.005, ".003 worse (.001 … .005)", "0.0030 worse (0.0010 … 0.0050)"),
-        (-0.004, 0.002, ".001 better (.004 better … .002 worse)", ""),
-        (0.0, 0.004, ".002 worse (.000 … .004)", "0.0020 worse (0.0000 … 0.0040)"),
-        (-0.0001, 0.0001, ".000 (.000 … .000)", "0.0000 (0.0001 better … 0.0001 worse)"),
-        (-11.0, -9.0, "10.000 better (9.000 … 11.000)", ""),
+        (-0.004, -0.0012, ".003 better (.001 to .004)", "0.0026 better (0.0012 to 0.0040)"),
+        (0.001, 0.005, ".003 worse (.001 to .005)", "0.0030 worse (0.0010 to 0.0050)"),
+        (-0.004, 0.002, ".001 better (.004 better to .002 worse)", ""),
+        (0.0, 0.004, ".002 worse (.000 to .004)", "0.0020 worse (0.0000 to 0.0040)"),
+        (-0.0001, 0.0001, ".000 (.000 to .000)", "0.0000 (0.0001 better to 0.0001 worse)"),
+        (-11.0, -9.0, "10.000 better (9.000 to 11.000)", ""),
     ],
 )
 def test_a_difference_says_which_side_is_better(
@@ -495,7 +495,7 @@ def test_no_figure_of_a_few_reviews(reviews: int, says: str) -> None:
     """It would be read as praise; and nobody saves more than all of a loss."""
     told = shown.sentences(_fit("can't tell", reviews=reviews))[0]
     assert says in told
-    assert ("(41 … 100 %)" in told) == (reviews == 4_000)
+    assert ("(41 to 100 %)" in told) == (reviews == 4_000)
 
 
 def test_the_latest_month_is_that_of_the_last_review(log: ReviewLog) -> None:
@@ -568,7 +568,7 @@ def test_what_is_remembered_is_grouped_worst_first() -> None:
     assert shown.line(answers) == (
         "less than desired: Words 78.8 % (desired 92 %); "
         "as desired: Maps 90.2 % (desired 90 %); "
-        "can't tell yet: Birds 80.0 % (desired 82 %, 79 … 81 %); "
+        "can't tell yet: Birds 80.0 % (desired 82 %, 79 to 81 %); "
         "recalled: New 80.0 %"
     )
 
