@@ -707,10 +707,9 @@ async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> No
 async def test_what_a_retention_costs_gets_better_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, first, known = [], threading.Event(), threading.Event()
+    first, known = threading.Event(), threading.Event()
 
-    def costs(preset: str | None) -> Any:
-        asked.append(preset)
+    def costs() -> Any:
         yield make_costs("Default", done=0)
         assert first.wait(PATIENCE)
         yield make_costs("Default", done=1, scale=2.0)
@@ -728,7 +727,6 @@ async def test_what_a_retention_costs_gets_better_known(
         first.set()
         await until(pilot, lambda: "take 5.0 minutes and 40 reviews" in text_of(app))
         assert "your reviews allow: 1 of 2" in text_of(app)
-        assert asked == ["Default"]
         known.set()
         await until(pilot, lambda: "Too little data to tell what a desired" in text_of(app))
         assert "NotEnoughData" not in text_of(app)
@@ -739,31 +737,25 @@ async def test_what_a_retention_costs_gets_better_known(
 async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str | None] = []
-
-    def workload(log: ReviewLog, preset: str | None, **_: Any) -> Any:
-        asked.append(preset)
+    def workload(log: ReviewLog, **_: Any) -> Any:
         for done in (0, 2):
-            yield make_costs(preset or "Default", done=done)
+            yield make_costs("Default", done=done)
 
     monkeypatch.setattr("srs_eval.advice.workload.estimate.workload", workload)
     app = make_app(tmp_path, FILE)
 
-    def said(preset: str | None) -> list[bool]:
-        return [found.drawn for found in app.session.costs(preset)]
+    def said() -> list[bool]:
+        return [found.drawn for found in app.session.costs()]
 
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
-        begun = app.session.costs("Default")
+        begun = app.session.costs()
         assert not next(begun).drawn
         begun.close()  # left before the end: nothing is kept
-        assert said(None) == [False, True]
-        assert said(None) == [True]
-        assert said("Default") == [True]  # the same preset by its name
-        assert said("Other") == [False, True]
-        assert asked == ["Default", None, "Other"]
+        assert said() == [False, True]
+        assert said() == [True]
         app.session.log = make_log()  # another file
-        assert said("Default") == [False, True]
+        assert said() == [False, True]
 
 
 def test_damaged_answers_are_as_good_as_none(tmp_path: Path) -> None:
