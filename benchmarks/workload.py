@@ -293,6 +293,7 @@ def followed(memories: Sequence[Memory], learner: Studied) -> FloatArray:
         interval=learner.deck.due_day - learner.deck.last_day,
         ease=np.full(n, 2.5),
         stored=np.full((2, n), np.nan),
+        stored_fsrs7=np.full((2, n), np.nan),
         waits=np.zeros(n, np.bool_),
         histories=histories,
         new=learner.deck.new,

@@ -27,6 +27,7 @@ from srs_eval.benchmark.plan import (
     Place,
     Tasks,
     ToDo,
+    error_of,
     open_place,
     survey,
 )
@@ -58,7 +59,7 @@ _PUBLISH_SECONDS = 30.0
 _LOST_DEVICE = 70  # exit code of a worker whose device does not answer any more
 
 
-Keeper = Callable[[Session, Configuration, int, Result], bytes]
+_Keeper = Callable[[Session, Configuration, int, Result], bytes]
 """Makes a file of a unit (configuration and user); a function of a module, for workers run it."""
 _SessionMaker = Callable[[ReviewLog], Session]
 """`Session`, or what evaluates on other reviews; a class of a module."""
@@ -72,7 +73,7 @@ def run_batch(
     users: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     jobs: int | None = None,
     engine: str = "local",
-    keep: Mapping[str, Keeper] | None = None,
+    keep: Mapping[str, _Keeper] | None = None,
     fresh: bool = False,
     merge: Sequence[Path] = (),
     context: Context | None = None,
@@ -201,7 +202,7 @@ class _UserTasks:
     dataset: Dataset
     configurations: Sequence[Configuration]
     context: Context
-    keep: Mapping[str, Keeper] = field(default_factory=dict)
+    keep: Mapping[str, _Keeper] = field(default_factory=dict)
     session: _SessionMaker = Session
     tasks: dict[Future[list[Unit]], _Task] = field(default_factory=dict)  # at work
 
@@ -234,7 +235,7 @@ class _UserTasks:
                 yield from self._missing(self.tasks[future], [message])
                 continue
             task = self.tasks.pop(future)
-            error = future.exception()
+            error = error_of(future)
             if error is None:
                 yield from self._missing(task, future.result())
             elif isinstance(error, WorkersCannotStart) or not isinstance(error, Exception):
@@ -254,7 +255,7 @@ class _UserTasks:
             future, message = happening
             if message is not DONE:
                 yield from self._missing(self.tasks[future], [message])
-            elif not future.cancelled() and future.exception() is None:
+            elif error_of(future) is None:
                 yield from self._missing(self.tasks[future], future.result())
 
     def _at(self, place: Place) -> int:
@@ -287,7 +288,7 @@ def _evaluate_user(
     user: int,
     configurations: Sequence[Configuration],
     context: Context,
-    keep: Mapping[str, Keeper],
+    keep: Mapping[str, _Keeper],
     make_session: _SessionMaker = Session,
 ) -> list[Unit]:
     """All units of one user, with what `keep` makes; a task of any executor.
@@ -329,7 +330,7 @@ def _evaluate_unit(
     configuration: Configuration,
     user: int,
     context: Context,
-    keep: Mapping[str, Keeper],
+    keep: Mapping[str, _Keeper],
 ) -> Unit:
     _forget_peak()
     start = time.perf_counter()

@@ -26,7 +26,7 @@ NONE = {
     ("macOS Intel", "3.14"): "numba 0.62 knows Python up to 3.13",
     ("Windows ARM64", "3.11"): "numba has wheels from Python 3.12 on",
 }
-EXTRAS = ("networks", "parquet", "cluster", "download")
+EXTRAS = ("networks", "parquet", "notebook", "cluster", "download")
 _PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 _SHOWN = ("numba", "numpy", "pyarrow", "torch")
 

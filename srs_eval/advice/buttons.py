@@ -23,18 +23,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.advice.candidates import RECENCY, Learner
-from srs_eval.advice.findings import (
-    OPEN,
-    AfterButton,
-    Buttons,
-    Card,
-    Finding,
-    Hard,
-    Step,
-    Steps,
-    missing,
-)
+from srs_eval.advice import findings as f
+from srs_eval.advice.candidates import Learner
 from srs_eval.advice.workload.memories import Memory
 from srs_eval.advice.workload.today import Today, memory_state, todays_cards
 from srs_eval.data.errors import InputError
@@ -53,20 +43,22 @@ _SELDOM = 0.01  # of all answers to reviews; below it nothing can go wrong with 
 
 def am_i_misusing_hard(
     learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[Finding]:
+) -> Iterator[f.Finding]:
     """One finding over all presets, for buttons are a habit of the person."""
     del groups
     ratings = review_ratings(learner)
     share = float((ratings == _HARD).mean()) if len(ratings) else 0.0
     if share < _SELDOM:
-        yield Finding("hard", "all presets", reviews=len(ratings), evidence=Hard("seldom", share))
+        yield f.Finding(
+            "hard", "all presets", reviews=len(ratings), evidence=f.Hard("seldom", share)
+        )
         return
     difference = _what_if_again(learner)
-    evidence = Hard(
+    evidence = f.Hard(
         _SAYS[verdict(difference, equivalence=equivalence)], share, expected_after(learner)
     )
-    lacks = missing(difference, equivalence) if evidence.says == OPEN else None
-    yield Finding(
+    lacks = f.missing(difference, equivalence) if evidence.says == f.OPEN else None
+    yield f.Finding(
         *("hard", "all presets"),
         interval=difference,
         reviews=difference.reviews,
@@ -85,7 +77,7 @@ _SAYS: Mapping[Verdict, Literal["yes", "no", "can't tell"]] = {
     "better": "yes",
     "worse": "no",
     "as good": "no",
-    "can't tell yet": OPEN,
+    "can't tell yet": f.OPEN,
 }
 
 
@@ -107,7 +99,7 @@ def _what_if_again(learner: Learner) -> Interval:
     return learner.interval(learner.losses(p, index) - learner.held_out_losses("optimized"), index)
 
 
-def expected_after(learner: Learner) -> tuple[AfterButton, ...]:
+def expected_after(learner: Learner) -> tuple[f.AfterButton, ...]:
     """By the last button: share recalled, and what optimized FSRS-6 expects above it.
 
     Of held-out reviews whose review before was on an earlier day too.
@@ -123,7 +115,7 @@ def expected_after(learner: Learner) -> tuple[AfterButton, ...]:
         if mine.any():
             bias: FloatArray = p[mine] - trials.y[index[mine]]
             recalled = float(trials.y[index[mine]].mean())
-            found.append(AfterButton(name, recalled, learner.interval(bias, index[mine])))
+            found.append(f.AfterButton(name, recalled, learner.interval(bias, index[mine])))
     return tuple(found)
 
 
@@ -173,7 +165,7 @@ class _Forgetting:
         return estimate, low, high
 
 
-def which_steps(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Finding]:
+def which_steps(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[f.Finding]:
     """One finding for each preset."""
     del equivalence
     rows = learner.session.rows(learner.trials.protocol)
@@ -269,7 +261,7 @@ def _steps_now(preset: Preset | None) -> dict[str, float | None]:
     return dict(zip(_SITUATIONS, (first, hard, second, second, lapse), strict=True))
 
 
-def _of_preset(learner: Learner, group: int, answers: _NextAnswers) -> Finding:
+def _of_preset(learner: Learner, group: int, answers: _NextAnswers) -> f.Finding:
     preset = learner.log.presets.get(group)
     desired = (preset and preset.desired_retention) or 0.9
     stored = () if preset is None else preset.parameters_in_force
@@ -280,18 +272,18 @@ def _of_preset(learner: Learner, group: int, answers: _NextAnswers) -> Finding:
         for place, situation in enumerate(_SITUATIONS)
         if len(mine := answers[answers.situation == place])
     )
-    known = {each.says for each in steps if each.says != OPEN}
-    says = "see each step" if len(known) > 1 else next(iter(known), OPEN)
-    evidence = Steps(says, desired, steps)
-    return Finding("steps", learner.name_of(group), reviews=len(answers), evidence=evidence)
+    known = {each.says for each in steps if each.says != f.OPEN}
+    says = "see each step" if len(known) > 1 else next(iter(known), f.OPEN)
+    evidence = f.Steps(says, desired, steps)
+    return f.Finding("steps", learner.name_of(group), reviews=len(answers), evidence=evidence)
 
 
 def _step(
     situation: str, answers: _NextAnswers, decay: float, desired: float, step: float | None
-) -> Step:
+) -> f.Step:
     recalled = mean_interval(answers.recalled, answers.day)
     usual = float(np.median(answers.minutes))
-    found = Step(situation, OPEN, len(answers), usual, recalled, step)
+    found = f.Step(situation, f.OPEN, len(answers), usual, recalled, step)
     if len(answers) < _FEWEST_ANSWERS or recalled.days < FEWEST_DAYS:
         return replace(found, unknown="few")
     short, long = np.quantile(answers.minutes, (0.1, 0.9))
@@ -302,11 +294,11 @@ def _step(
         return replace(found, unknown="no curve")
     estimate, low, high = curve.delay(desired)
     shortest, longest = np.quantile(answers.minutes, (0.05, 0.95)).tolist()
-    says: Literal["longer", "shorter", "as it is", "can't tell"] = OPEN
+    says: Literal["longer", "shorter", "as it is", "can't tell"] = f.OPEN
     if step is not None and high < shortest:
-        says = "shorter" if step >= shortest else OPEN
+        says = "shorter" if step >= shortest else f.OPEN
     elif step is not None and low > longest:
-        says = "longer" if step <= longest else OPEN
+        says = "longer" if step <= longest else f.OPEN
     elif step is not None:
         says = "longer" if step < low else "shorter" if step > high else "as it is"
     return replace(found, says=says, delay=(estimate, low, high), seen=(shortest, longest))
@@ -333,7 +325,7 @@ _NO_FUZZ = 2.5  # days: shorter intervals are not fuzzed
 _DAY_S = 86_400.0
 
 
-def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Finding]:
+def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """One answer for each preset: the parameters in force, optimized ones and the defaults.
 
     None where the file does not tell what its cards are scheduled by, or FSRS is off.
@@ -351,7 +343,7 @@ def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Findi
         stored = preset.parameters_in_force
         made = {
             "the parameters in force": as_anki_runs(stored) if stored else None,
-            "optimized ones": learner.fitted(RECENCY, group),
+            "optimized ones": learner.fitted(f.RECENCY, group),
             "the defaults": as_anki_runs(()),
         }
         retention = preset.desired_retention
@@ -360,16 +352,16 @@ def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Findi
             for candidate, parameters in made.items()
             if parameters is not None
         )
-        evidence = Buttons(retention, by_candidate)
-        yield Finding("buttons", learner.name_of(group), evidence=evidence)
+        evidence = f.Buttons(retention, by_candidate)
+        yield f.Finding("buttons", learner.name_of(group), evidence=evidence)
 
 
 def cards_by(
     parameters: Sequence[float], today: Today, preset: Preset, retention: float
-) -> Iterator[Card]:
+) -> Iterator[f.Card]:
     """By FSRS-6 parameters: a new card, and a young and a mature one if the preset has any."""
     memory = Memory("FSRS-6", tuple(parameters))
-    yield Card("new", 0, _new_card(memory, preset, retention))
+    yield f.Card("new", 0, _new_card(memory, preset, retention))
     state = memory_state(today, memory)
     for kind, chosen in (
         ("young", (today.interval > 0) & (today.interval < _MATURE_DAYS)),
@@ -378,7 +370,7 @@ def cards_by(
         if chosen.any():
             s, d = np.median(state[:, chosen], axis=1).tolist()
             days = round(float(np.median(today.interval[chosen])))
-            yield Card(kind, days, _learned_card(memory, preset, retention, (s, d), days))
+            yield f.Card(kind, days, _learned_card(memory, preset, retention, (s, d), days))
 
 
 def _interval(memory: Memory, s: float, retention: float) -> float:

@@ -16,20 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from srs_eval.advice.findings import (
-    ALL_REVIEWS,
-    ALONE,
-    AVERAGE,
-    DEFAULTS,
-    NOW,
-    OPTIMIZED,
-    POOLED,
-    RECENCY,
-    SM2,
-    TOGETHER,
-    Missing,
-    missing,
-)
+from srs_eval.advice import findings as f
 from srs_eval.advice.pooling import Pooled, fitted, pooled_fits
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
@@ -46,20 +33,20 @@ from srs_eval.training.hyperparameters import Context
 
 # Candidates and the engine's configurations that they are.
 CONFIGURATIONS: Mapping[str, str] = {
-    OPTIMIZED: "FSRS-6-preset",
-    RECENCY: "FSRS-6-recency-preset",
-    DEFAULTS: "FSRS-6-dry-run",
+    f.OPTIMIZED: "FSRS-6-preset",
+    f.RECENCY: "FSRS-6-recency-preset",
+    f.DEFAULTS: "FSRS-6-dry-run",
     "initial stability only": "FSRS-6-pretrain-preset",
     "one for all presets": "FSRS-6",
     "one per deck": "FSRS-6-deck",
-    AVERAGE: "AVG",
+    f.AVERAGE: "AVG",
 }
 _WITHOUT_PRESETS: Mapping[str, str] = {
     name: configuration.removesuffix("-preset")
     for name, configuration in CONFIGURATIONS.items()
     if not name.startswith("one ")
 }
-ACROSS_PRESETS = ("one for all presets", POOLED, TOGETHER)  # only where there are several
+ACROSS_PRESETS = ("one for all presets", f.POOLED, f.TOGETHER)  # only where there are several
 _SOURCES = "give a collection, a package or a research export"
 BY_PRESET = Protocol(rows="anki", short=True, partitions="preset")
 _BY_DECK = Protocol(rows="anki", short=True, partitions="deck")
@@ -193,7 +180,7 @@ class Learner:
     def name_of(self, group: int) -> str:
         """No two groups have the same name."""
         if self.trials.protocol.partitions == "none":
-            return ALL_REVIEWS
+            return f.ALL_REVIEWS
         return self.log.name_of_preset(group)
 
     @cached_property
@@ -242,7 +229,7 @@ class Learner:
     @property
     def sm2(self) -> tuple[str, ...]:
         """SM2 among the rivals, where Anki, whose SM-2 it is, has scheduled."""
-        return (SM2,) if self.log.import_summary.app_name == "Anki" else ()
+        return (f.SM2,) if self.log.import_summary.app_name == "Anki" else ()
 
     def predict(self, candidate: str, folds: Sequence[Fold] | None = None) -> FloatArray:
         """Probabilities for the folds' test positions, one fold after the other.
@@ -251,13 +238,13 @@ class Learner:
         `folds`: the protocol's, over all reviews. Raises NotEnoughData.
         """
         folds = tuple(self.trials.folds if folds is None else folds)
-        if candidate == NOW:
+        if candidate == f.NOW:
             return self._by_preset(folds, self._parameters_now())
-        if candidate in (POOLED, TOGETHER, ALONE):
+        if candidate in (f.POOLED, f.TOGETHER, f.ALONE):
             return np.concatenate(
                 [self._by_preset([fold], self._drawn(candidate, fold)) for fold in folds]
             )
-        if candidate == SM2:
+        if candidate == f.SM2:
             return self._as_scheduled_by_sm2(folds)
         configuration = self.configuration(candidate)
         trials = self._trials_of(configuration)
@@ -282,9 +269,9 @@ class Learner:
         if candidate == "defaults":
             return list(fsrs6.DEFAULT)
         everything = np.arange(len(self.trials))
-        if candidate == POOLED:
+        if candidate == f.POOLED:
             return self._pooled_fits(len(everything)).by_group[group]
-        if candidate == TOGETHER:
+        if candidate == f.TOGETHER:
             return self.once(("together",), lambda: fitted(self.trials, everything))
         configuration = self.configuration(candidate)
         last = Fold(train=everything, test=np.flatnonzero(self.trials.partition == group)[-1:])
@@ -318,7 +305,7 @@ class Learner:
         found = mean_interval(values, self.trials.day[index])
         return found if found.days >= fewest_days else replace(found, half_width=math.nan)
 
-    def dated(self, lacks: Missing, subject: str) -> Missing:
+    def dated(self, lacks: f.Missing, subject: str) -> f.Missing:
         """With the date by which a preset (default: all) has so many more reviews and days.
 
         By the pace of the last month; without one where nobody knows dates, or reviews have
@@ -371,10 +358,10 @@ class Learner:
         """Parameters by preset for a fold's test positions, fitted on all reviews before it."""
         count = len(fold.train)
         wanted = tuple(np.unique(self.trials.partition[fold.test]).tolist())
-        if candidate == ALONE:
+        if candidate == f.ALONE:
             return self.alone(count)
         pooled = self._pooled_before(count, wanted)
-        if candidate == TOGETHER:
+        if candidate == f.TOGETHER:
             return dict.fromkeys(wanted, pooled.shared)
         return {group: pooled.by_group.get(group, pooled.shared) for group in wanted}
 
@@ -431,10 +418,10 @@ class Learner:
         return p[index]
 
 
-def still_missing(difference: Interval, margin: float) -> Missing | None:
+def still_missing(difference: Interval, margin: float) -> f.Missing | None:
     """What has to be added until it can be told; None where it is told already, or where more
     reviews would not help."""
     if verdict(difference, equivalence=margin) != "can't tell yet":
         return None
-    found = missing(difference, margin)
-    return None if found == Missing() else found
+    found = f.missing(difference, margin)
+    return None if found == f.Missing() else found

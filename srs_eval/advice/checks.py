@@ -18,22 +18,9 @@ from typing import Literal
 
 import numpy as np
 
+from srs_eval.advice import findings as f
 from srs_eval.advice.buttons import expected_after, review_ratings
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import (
-    ALL_REVIEWS,
-    FEWEST_SHOWN,
-    OPEN,
-    OPTIMIZED,
-    Check,
-    Checks,
-    Finding,
-    Hard,
-    Leech,
-    Level,
-    Retention,
-    Steps,
-)
 from srs_eval.advice.over_time import AS_ASKED
 from srs_eval.advice.workload.today import overdue_cards
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
@@ -43,7 +30,8 @@ _NAMES = ("overdue", "old cards", "gap", "leeches", "again", "easy", "hard", "st
 """Of one level the first is the worst."""
 _LEVELS = ("look", "fine", "not yet")
 _BUTTONS: Mapping[str, int] = {"again": 1, "hard": 2, "easy": 4}
-_MUCH, _MANY = 60.0, 0.1  # minutes for overdue cards, or a share of all, that are worth a look
+_MUCH = 60.0  # minutes for overdue cards that are worth a look,
+_SOME, _MANY = 15.0, 0.1  # and fewer for such a share of all cards
 _LONG = 30  # days without reviews
 _YEAR = 365
 _DAY_MS = 86_400_000
@@ -56,51 +44,51 @@ Of simulated learners without leeches 5 % are named one under SM-2, 2.5 % under 
 _SHOWN = 10  # leeches, the worst ones
 
 
-def is_anything_wrong(log: ReviewLog, learner: Learner | None) -> Finding:
+def is_anything_wrong(log: ReviewLog, learner: Learner | None) -> f.Finding:
     """One finding over all reviews; without a learner there are too few to predict any."""
     checks = [*_of_cards(log), *_of_days(log), *_of_answers(learner)]
     levels = {each.level for each in checks}
-    says: Literal["look", "fine", "can't tell"] = OPEN
+    says: Literal["look", "fine", "can't tell"] = f.OPEN
     if levels & {"look", "fine"}:
         says = "look" if "look" in levels else "fine"
     reviews = log.entries if log.entries is not None else log.rows
-    return Finding(
+    return f.Finding(
         "wrong",
-        ALL_REVIEWS,
+        f.ALL_REVIEWS,
         reviews=len(reviews or ()),
-        evidence=Checks(says, tuple(_worst_first(checks))),
+        evidence=f.Checks(says, tuple(_worst_first(checks))),
     )
 
 
-def together(findings: Sequence[Finding]) -> tuple[Check, ...]:
+def together(findings: Sequence[f.Finding]) -> tuple[f.Check, ...]:
     """All checks, worst first: also what the findings on other questions so far tell."""
-    own = [each.evidence for each in findings if isinstance(each.evidence, Checks)]
+    own = [each.evidence for each in findings if isinstance(each.evidence, f.Checks)]
     checks = {check.name: check for evidence in own for check in evidence.checks}
-    if any(isinstance(each.evidence, Hard) and each.says == "yes" for each in findings):
-        checks["hard"] = Check("hard", "look", says="like Again")
+    if any(isinstance(each.evidence, f.Hard) and each.says == "yes" for each in findings):
+        checks["hard"] = f.Check("hard", "look", says="like Again")
     for check in _worst_first(_told_by_others(findings)):
         checks.setdefault(check.name, check)  # of the presets the worst one
     return tuple(_worst_first(checks.values()))
 
 
-def _worst_first(checks: Iterable[Check]) -> list[Check]:
+def _worst_first(checks: Iterable[f.Check]) -> list[f.Check]:
     return sorted(checks, key=lambda each: (_LEVELS.index(each.level), _NAMES.index(each.name)))
 
 
 # Cards and days
 
 
-def _of_cards(log: ReviewLog) -> Iterator[Check]:
+def _of_cards(log: ReviewLog) -> Iterator[f.Check]:
     if (late := overdue_cards(log)) is not None and late.learned:
-        is_much = late.minutes >= _MUCH or late.cards >= _MANY * late.learned
-        level: Level = "look" if is_much else "fine"
-        yield Check("overdue", level, late.cards, late.learned, late.minutes)
+        is_much = late.minutes >= (_SOME if late.cards >= _MANY * late.learned else _MUCH)
+        level: f.Level = "look" if is_much else "fine"
+        yield f.Check("overdue", level, late.cards, late.learned, late.minutes)
     if cards := len(log.cards.card_id):
         suspended = int(log.cards.suspended.sum())
-        yield Check("suspended", "look" if 2 * suspended > cards else "fine", suspended, cards)
+        yield f.Check("suspended", "look" if 2 * suspended > cards else "fine", suspended, cards)
 
 
-def _of_days(log: ReviewLog) -> Iterator[Check]:
+def _of_days(log: ReviewLog) -> Iterator[f.Check]:
     """The longest time without reviews: until now, or within the last year with reviews."""
     since = None
     if log.entries is not None:
@@ -108,47 +96,49 @@ def _of_days(log: ReviewLog) -> Iterator[Check]:
         days = time_ms // _DAY_MS
         if len(days) and (gone := int(time.time() * 1000 / _DAY_MS - days[-1])) > _LONG:
             since = str(time_ms[-1].astype("datetime64[ms]").astype("datetime64[D]"))
-            yield Check("gap", "look", gone, since=since)
+            yield f.Check("gap", "look", gone, since=since)
     else:
         assert log.rows is not None
         days = log.rows.day_offset
     if len(days) and since is None:
         lately = np.unique(days[days >= days[-1] - _YEAR])
         longest = int(np.diff(lately).max(initial=1)) - 1
-        yield Check("gap", "look" if longest >= _LONG else "fine", longest)
+        yield f.Check("gap", "look" if longest >= _LONG else "fine", longest)
 
 
 # Answers
 
 
-def _of_answers(learner: Learner | None) -> Iterator[Check]:
+def _of_answers(learner: Learner | None) -> Iterator[f.Check]:
     after = {}
     if learner is not None:
         after = {each.button.lower(): each for each in expected_after(learner)}
     ratings = np.empty(0, np.int64) if learner is None else review_ratings(learner)
     for name, button in _BUTTONS.items():
         count, answers = int((ratings == button).sum()), len(ratings)
-        found = Check(name, "not yet", count, answers, says="few")
+        found = f.Check(name, "not yet", count, answers, says="few")
         if name in after:
             bias = after[name].bias
             recalled = replace(bias, estimate=after[name].recalled)
             found = _evaluated(found, recalled, recalled.estimate + bias.estimate, one_sided=True)
-        if answers >= FEWEST_SHOWN and name == "again" and count > _TOO_MANY * answers:
+        if answers >= f.FEWEST_SHOWN and name == "again" and count > _TOO_MANY * answers:
             found = replace(found, level="look", says="too many")
-        elif answers >= FEWEST_SHOWN and count < _SELDOM * answers:
+        elif answers >= f.FEWEST_SHOWN and count < _SELDOM * answers:
             found = replace(found, level="fine", says="seldom")
         yield found
-    yield Check("leeches", "not yet") if learner is None else _leeches(learner)
+    yield f.Check("leeches", "not yet") if learner is None else _leeches(learner)
 
 
-def _evaluated(check: Check, recalled: Interval, expected: float, one_sided: bool = False) -> Check:
+def _evaluated(
+    check: f.Check, recalled: Interval, expected: float, one_sided: bool = False
+) -> f.Check:
     """Whether the interval leaves out what does not matter, or twice as much of it.
 
     `one_sided`: to recall more than expected is fine.
     """
     gap = recalled.estimate - expected
     off, says = -gap if one_sided else abs(gap), ""
-    level: Level = "not yet"
+    level: f.Level = "not yet"
     if recalled.reviews < _FEWEST or recalled.days < FEWEST_DAYS:
         says = "few"
     elif off - recalled.half_width > AS_ASKED:
@@ -158,37 +148,39 @@ def _evaluated(check: Check, recalled: Interval, expected: float, one_sided: boo
     return replace(check, level=level, says=says, recalled=recalled, expected=expected)
 
 
-def _told_by_others(findings: Sequence[Finding]) -> Iterator[Check]:
+def _told_by_others(findings: Sequence[f.Finding]) -> Iterator[f.Check]:
     """Old cards and learning steps, of each preset."""
     for finding in findings:
-        if isinstance(finding.evidence, Retention):
+        if isinstance(finding.evidence, f.Retention):
             for part in finding.evidence.parts:
                 if part.name == "mature cards":
-                    check = Check("old cards", "not yet", subject=finding.subject)
+                    check = f.Check("old cards", "not yet", subject=finding.subject)
                     yield _evaluated(check, part.recalled, part.expected, one_sided=True)
-        elif isinstance(finding.evidence, Steps):
-            said = [each for each in finding.evidence.steps if each.says != OPEN]
+        elif isinstance(finding.evidence, f.Steps):
+            said = [each for each in finding.evidence.steps if each.says != f.OPEN]
             wrong = [each for each in said if each.says != "as it is"]
-            level: Level = "look" if wrong else "fine" if said else "not yet"
+            level: f.Level = "look" if wrong else "fine" if said else "not yet"
             says = f"{wrong[0].says} after {wrong[0].situation}" if wrong else ""
-            yield Check("steps", level, subject=finding.subject, says=says)
+            yield f.Check("steps", level, subject=finding.subject, says=says)
 
 
 # Leeches
 
 
-def _leeches(learner: Learner) -> Check:
+def _leeches(learner: Learner) -> f.Check:
     index = learner.trials.test_index
     card, y = learner.trials.card_id[index], learner.trials.y[index]
-    if len(index) < FEWEST_SHOWN:
-        return Check("leeches", "not yet")
+    if len(index) < f.FEWEST_SHOWN:
+        return f.Check("leeches", "not yet")
     interval = learner.trials.elapsed_days[index]
-    found = _improbable(card, learner.held_out(OPTIMIZED), y, interval)
-    level: Level = "look" if found else "fine"
-    return Check("leeches", level, len(found), len(np.unique(card)), leeches=found[:_SHOWN])
+    found = _improbable(card, learner.held_out(f.OPTIMIZED), y, interval)
+    level: f.Level = "look" if found else "fine"
+    return f.Check("leeches", level, len(found), len(np.unique(card)), leeches=found[:_SHOWN])
 
 
-def _improbable(card: IntArray, p: FloatArray, y: FloatArray, days: IntArray) -> tuple[Leech, ...]:
+def _improbable(
+    card: IntArray, p: FloatArray, y: FloatArray, days: IntArray
+) -> tuple[f.Leech, ...]:
     """The least likely first, from reviews (n,): probabilities, outcomes, intervals."""
     rounded = np.round(2 * np.log2(np.maximum(days, 1)))  # 1, 2, 3, 4, 5-6, 7-9 ... days
     _, like = np.unique(rounded, return_inverse=True)
@@ -203,7 +195,7 @@ def _improbable(card: IntArray, p: FloatArray, y: FloatArray, days: IntArray) ->
     below = chance[order] <= _LEVEL * np.arange(1, len(order) + 1) / len(order)
     taken = order[: int(np.flatnonzero(below)[-1]) + 1] if below.any() else order[:0]
     columns = (known, count, lapses, expected, chance)
-    return tuple(Leech(*each) for each in zip(*(c[taken].tolist() for c in columns), strict=True))
+    return tuple(f.Leech(*each) for each in zip(*(c[taken].tolist() for c in columns), strict=True))
 
 
 def _tails(q: FloatArray, place: IntArray, count: IntArray, lapses: IntArray) -> FloatArray:

@@ -111,7 +111,6 @@ class OfPreset(Evidence):
     known: bool  # whether the file says which parameters are in force
     fsrs_is_off: bool
     since: int  # reviews that the current parameters cannot have been fitted to
-    growth: float | None  # these as a share of those before; None: nobody knows, or defaults
     candidates: tuple[Candidate, ...]  # the current parameters first
     held_out: tuple[Candidate, ...]  # candidates on all held-out reviews
     reference: str  # that the differences of `held_out` are from

@@ -13,22 +13,9 @@ from typing import Literal
 
 import numpy as np
 
+from srs_eval.advice import findings as f
 from srs_eval.advice import population
 from srs_eval.advice.candidates import BY_PRESET, Learner
-from srs_eval.advice.findings import (
-    ALL_REVIEWS,
-    DEFAULTS,
-    NOW,
-    OPEN,
-    OPTIMIZED,
-    SM2,
-    Against,
-    Finding,
-    Fit,
-    Health,
-    HealthCheck,
-    missing,
-)
 from srs_eval.advice.predictions import brought_along
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
@@ -42,7 +29,7 @@ _Kind = Literal["older scheduler", "average", "brought along", "FSRS"]
 _WELL = 0.05  # so much below the average's log loss is called well
 
 
-def how_well(learner: Learner, equivalence: float) -> Finding:
+def how_well(learner: Learner, equivalence: float) -> f.Finding:
     """One finding over all reviews: the share of log loss that FSRS-6 saves, with its interval.
 
     With the learner's own parameters, where these are known, and fitted to earlier reviews. Who
@@ -52,10 +39,10 @@ def how_well(learner: Learner, equivalence: float) -> Finding:
     index = learner.trials.test_index
     brought = brought_along(learner)
     is_off = learner.log.import_summary.fsrs_enabled is False
-    now = next(iter(brought), SM2 if is_off else None)
+    now = next(iter(brought), f.SM2 if is_off else None)
     by = _own(learner) if now is None and by_preset else "optimized"
-    beside = [NOW] * (by != "optimized") + [DEFAULTS] * (now is not None)
-    rivals = (OPTIMIZED, "average", *learner.sm2, *beside)
+    beside = [f.NOW] * (by != "optimized") + [f.DEFAULTS] * (now is not None)
+    rivals = (f.OPTIMIZED, "average", *learner.sm2, *beside)
     p = {name: learner.held_out(name) for name in rivals} | brought
     # SuperMemo predicts most reviews, not all.
     known = {name: np.isfinite(each) for name, each in p.items() if np.isfinite(each).any()}
@@ -74,48 +61,48 @@ def how_well(learner: Learner, equivalence: float) -> Finding:
         name: learner.interval(each[known[name]], index[known[name]])
         for name, each in losses.items()
     }
-    difference = {name: minus(OPTIMIZED, name) for name in known if name != OPTIMIZED}
+    difference = {name: minus(f.OPTIMIZED, name) for name in known if name != f.OPTIMIZED}
     asked = {name: each for name, each in difference.items() if name not in beside}
     verdicts_ = verdicts(asked, equivalence=equivalence)
-    kinds: dict[str, _Kind] = {"average": "average", SM2: "older scheduler"}
+    kinds: dict[str, _Kind] = {"average": "average", f.SM2: "older scheduler"}
     kinds |= dict.fromkeys(brought, "brought along")
     against = {
-        name: Against(
+        name: f.Against(
             name,
             kinds.get(name, "FSRS"),
             log_loss[name],
             each,
             verdicts_.get(name, ""),
-            saves(OPTIMIZED, name),
+            saves(f.OPTIMIZED, name),
         )
         for name, each in difference.items()
     }
-    shown = OPTIMIZED if by == "optimized" else NOW
+    shown = f.OPTIMIZED if by == "optimized" else f.NOW
     baseline, saved = minus(shown, "average"), saves(shown, "average")
     found = (
         verdict(baseline, equivalence=equivalence) if by != "optimized" else verdicts_["average"]
     )
     says = _well(found, saved)
-    open_ = [baseline] if says == OPEN else []
+    open_ = [baseline] if says == f.OPEN else []
     if now is not None and verdicts_[now] == "can't tell yet":
         open_ = [difference[now]]
-    of_defaults = now and verdict(minus(DEFAULTS, now), equivalence=equivalence)
+    of_defaults = now and verdict(minus(f.DEFAULTS, now), equivalence=equivalence)
     instead = against[now] if now else None
     others = tuple(against.values())
-    evidence = Fit(
-        says, by, saved, log_loss[OPTIMIZED], others, is_off, instead, of_defaults or None
+    evidence = f.Fit(
+        says, by, saved, log_loss[f.OPTIMIZED], others, is_off, instead, of_defaults or None
     )
-    finding = Finding(
-        *("fit", ALL_REVIEWS),
+    finding = f.Finding(
+        *("fit", f.ALL_REVIEWS),
         interval=difference["average"],
         reviews=len(index),
-        missing=missing(open_[0], equivalence) if open_ else None,
+        missing=f.missing(open_[0], equivalence) if open_ else None,
         evidence=evidence,
     )
-    return _with_act(finding, difference[SM2], _TURN_ON) if now == SM2 else finding
+    return _with_act(finding, difference[f.SM2], _TURN_ON) if now == f.SM2 else finding
 
 
-def _with_act(finding: Finding, minus_sm2: Interval, act: str) -> Finding:
+def _with_act(finding: f.Finding, minus_sm2: Interval, act: str) -> f.Finding:
     """Whether FSRS is to schedule, with what other people gained by that."""
     prior = population.published("optimized", "sm2", max(minus_sm2.reviews, 1))
     belief = population.belief(minus_sm2, prior)
@@ -139,7 +126,7 @@ def _well(
             return "no better"
         case "worse":
             return "worse"
-    return OPEN
+    return f.OPEN
 
 
 def _own(learner: Learner) -> Literal["stored", "defaults", "optimized"]:
@@ -158,14 +145,14 @@ _FEWEST_ITEMS = 300
 _FOLDS = 5
 
 
-def _health_check(log_loss: float, rmse: float, recall: float, items: int) -> HealthCheck | None:
+def _health_check(log_loss: float, rmse: float, recall: float, items: int) -> f.HealthCheck | None:
     """The rule itself, for figures of `items` reviews with this recall; None for 300 or fewer."""
     if items <= _FEWEST_ITEMS or not 0 < recall < 1:
         return None
     usual_loss = 0.623 * (4 * recall * (1 - recall)) ** 0.738
     usual_rmse = 0.0135 / (recall**0.504 - 1.14) + 0.176 / ((items / 1000) ** 0.825 + 2.22) + 0.101
     ratios = log_loss / usual_loss, rmse / usual_rmse
-    return HealthCheck(_VERSION, log_loss, rmse, *ratios, _LOG_LOSS_LIMIT, _RMSE_LIMIT)
+    return f.HealthCheck(_VERSION, log_loss, rmse, *ratios, _LOG_LOSS_LIMIT, _RMSE_LIMIT)
 
 
 def _time_series(trials: Trials, index: IntArray, learner: Learner) -> tuple[float, float]:
@@ -188,7 +175,7 @@ def _time_series(trials: Trials, index: IntArray, learner: Learner) -> tuple[flo
     return float(log_losses(y, p).mean()), rmse_bins(y, p, bins)
 
 
-def _check_health(learner: Learner, index: IntArray) -> HealthCheck | None:
+def _check_health(learner: Learner, index: IntArray) -> f.HealthCheck | None:
     """Anki's health check of the reviews at the positions; None where Anki makes none."""
     recall = float(learner.trials.y[index].mean())
     if _health_check(1.0, 1.0, recall, len(index)) is None:
@@ -201,28 +188,28 @@ def _check_health(learner: Learner, index: IntArray) -> HealthCheck | None:
 
 def is_fsrs_right_for_me(
     learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[Finding]:
+) -> Iterator[f.Finding]:
     """One finding for each preset."""
     index = learner.trials.test_index
     partition = learner.trials.partition[index]
-    fsrs, sm2 = (learner.held_out_losses(name) for name in (OPTIMIZED, SM2))
+    fsrs, sm2 = (learner.held_out_losses(name) for name in (f.OPTIMIZED, f.SM2))
     act = _TURN_ON if learner.log.import_summary.fsrs_enabled is False else "keep"
     for group in groups:
         mine = partition == group
         here, older = index[mine], None
         if len(here):
             difference = learner.interval(fsrs[mine] - sm2[mine], here)
-            older = Against(
-                *(SM2, "older scheduler"),
+            older = f.Against(
+                *(f.SM2, "older scheduler"),
                 learner.interval(sm2[mine], here),
                 difference,
                 verdict(difference, equivalence=equivalence),
                 relative(sm2[mine] - fsrs[mine], sm2[mine], learner.trials.day[here]),
             )
         check = _check_health(learner, np.flatnonzero(learner.trials.partition == group))
-        found = Finding(
+        found = f.Finding(
             *("health", learner.name_of(group)),
             reviews=len(here),
-            evidence=Health(older, check),
+            evidence=f.Health(older, check),
         )
         yield found if older is None else _with_act(found, older.difference, act)

@@ -19,24 +19,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from srs_eval.advice import findings as f
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import (
-    FEWEST_DAYS_SHOWN,
-    NOW,
-    OPEN,
-    OPTIMIZED,
-    Calibration,
-    Days,
-    DayState,
-    Finding,
-    Habit,
-    Month,
-    Months,
-    Part,
-    Retention,
-    missing,
-    missing_of,
-)
 from srs_eval.data.protocol import EQUIVALENT, Protocol
 from srs_eval.data.reviews import MISSING, FloatArray, IntArray, ReviewLog
 from srs_eval.data.rows import select_rows
@@ -61,21 +45,21 @@ from srs_eval.training.hyperparameters import Context
 _DAYS_OF_A_MONTH = 30  # where the source has no dates
 
 
-def months(result: Result, name_of: Callable[[int], str]) -> list[Month]:
+def months(result: Result, name_of: Callable[[int], str]) -> list[f.Month]:
     """A model's figures by month, in order of time; `name_of` are `dates`."""
     return _months(result.day, result.y, result.p, losses(result), name_of)
 
 
 def _months(
     day: IntArray, y: FloatArray, p: FloatArray, loss: FloatArray, name_of: Callable[[int], str]
-) -> list[Month]:
+) -> list[f.Month]:
     known, place = np.unique(day, return_inverse=True)
     names = np.array([_month_of(name_of(each), each) for each in known.tolist()])
     found = []
     for name in dict.fromkeys(names.tolist()):
         here = (names == name)[place]
         recalled, log_loss = (mean_interval(each[here], day[here]) for each in (y, loss))
-        found.append(Month(name, recalled, float(p[here].mean()), log_loss))
+        found.append(f.Month(name, recalled, float(p[here].mean()), log_loss))
     return found
 
 
@@ -113,12 +97,12 @@ _NO_MATTER = 0.02
 """Log loss: so much goes with one percentage point of recall at 90 % (its slope is ln 9)."""
 
 
-def was_i_predictable(learner: Learner) -> Finding:
+def was_i_predictable(learner: Learner) -> f.Finding:
     """One finding over the held-out reviews, in which FSRS-6 knew earlier ones only.
 
     Its subject is the month of the last review, as `_month_of` names it.
     """
-    fsrs = OPTIMIZED
+    fsrs = f.OPTIMIZED
     index = learner.trials.test_index
     day, loss = learner.trials.day[index], learner.held_out_losses(fsrs)
     name_of = dates(learner.log, learner.trials.protocol)
@@ -127,11 +111,11 @@ def was_i_predictable(learner: Learner) -> Finding:
     known = np.unique(day).tolist()
     first = next(each for each in known if _month_of(name_of(each), each) == latest.name)
     change, lacks = None, None
-    says: Literal["below", "above", "no matter", "can't tell"] = OPEN
+    says: Literal["below", "above", "no matter", "can't tell"] = f.OPEN
     for part in (day >= first, day < first):
         reviews, days = int(part.sum()), len(np.unique(day[part]))
-        if lacks is None and (reviews < _FEWEST or days < FEWEST_DAYS_SHOWN):
-            lacks = missing_of(reviews, days, _FEWEST, FEWEST_DAYS_SHOWN)
+        if lacks is None and (reviews < _FEWEST or days < f.FEWEST_DAYS_SHOWN):
+            lacks = f.missing_of(reviews, days, _FEWEST, f.FEWEST_DAYS_SHOWN)
     if lacks is None:
         before = mean_interval(loss[day < first], day[day < first])
         # A month is at least as uncertain as its share of the reviews before makes it.
@@ -140,9 +124,9 @@ def was_i_predictable(learner: Learner) -> Finding:
         gained = latest.log_loss.estimate - before.estimate
         change = replace(latest.log_loss, estimate=gained, half_width=half, errors=())
         where = side(change, _NO_MATTER)
-        says = OPEN if where == "open" else where
-    evidence = Months(says, tuple(found))
-    return Finding(
+        says = f.OPEN if where == "open" else where
+    evidence = f.Months(says, tuple(found))
+    return f.Finding(
         *("time", latest.name),
         interval=change,
         reviews=latest.recalled.reviews,
@@ -216,7 +200,7 @@ def learner_state(
     protocol: Protocol | None = None,
     context: Context | None = None,
     equivalence: float = EQUIVALENT,
-) -> list[Finding]:
+) -> list[f.Finding]:
     """How much of a learner's errors is their day; raises NotEnoughData for too few reviews."""
     protocol = protocol or Protocol()
     evaluated = _evaluate(log, protocol, context or Context())
@@ -230,19 +214,19 @@ def learner_state(
 
 def _matters(
     evaluated: _Evaluated, equivalence: float, question: str, subject: str, *groups: str
-) -> Finding:
+) -> f.Finding:
     """Whether groups of features make a difference for this learner."""
     if question == "hour" and (evaluated.trials.history_time_of_day_s == MISSING).all():
-        return Finding(question, subject, evidence=Habit("unknown"))
+        return f.Finding(question, subject, evidence=f.Habit("unknown"))
     worth = evaluated.without(*groups) - evaluated.state
     difference = mean_interval(-worth, evaluated.day)
     says = _SAYS[verdict(difference, equivalence=equivalence)]
-    return Finding(
+    return f.Finding(
         *(question, subject),
         interval=difference,
         reviews=difference.reviews,
-        missing=missing(difference, equivalence) if says == OPEN else None,
-        evidence=Habit(says, relative(worth, evaluated.fsrs, evaluated.day)),
+        missing=f.missing(difference, equivalence) if says == f.OPEN else None,
+        evidence=f.Habit(says, relative(worth, evaluated.fsrs, evaluated.day)),
     )
 
 
@@ -250,11 +234,11 @@ _SAYS: Mapping[Verdict, Literal["matters", "hardly matters", "does not matter", 
     "better": "matters",
     "as good": "hardly matters",
     "worse": "does not matter",
-    "can't tell yet": OPEN,
+    "can't tell yet": f.OPEN,
 }
 
 
-def _day_by_day(evaluated: _Evaluated, name_of: Callable[[int], str]) -> list[DayState]:
+def _day_by_day(evaluated: _Evaluated, name_of: Callable[[int], str]) -> list[f.DayState]:
     """The state of each day: its reviews' mean offset above that of all, with a 95 % band."""
     usual = float(evaluated.offset.mean())
     found = []
@@ -263,19 +247,19 @@ def _day_by_day(evaluated: _Evaluated, name_of: Callable[[int], str]) -> list[Da
         band = _NORMAL_95 * math.sqrt(max(float(evaluated.offset_variance[here].mean()), 0.0))
         state = Interval(float(evaluated.offset[here].mean()) - usual, band, int(here.sum()), 1)
         recalled, expected = float(evaluated.y[here].mean()), float(evaluated.expected[here].mean())
-        found.append(DayState(name_of(day), recalled, expected, state))
+        found.append(f.DayState(name_of(day), recalled, expected, state))
     return found
 
 
-def _today(days: Sequence[DayState]) -> Finding:
+def _today(days: Sequence[f.DayState]) -> f.Finding:
     last, since = days[-1].state, len(days) - 1
     while since > 0 and (days[since - 1].state.estimate < 0) == (last.estimate < 0):
         since -= 1
     says: Literal["as usual", "more forgotten", "less forgotten"] = "as usual"
     if not last.low <= 0 <= last.high:
         says = "more forgotten" if last.estimate < 0 else "less forgotten"
-    evidence = Days(says, days[since].name, tuple(days))
-    return Finding("today", "your last day", reviews=last.reviews, evidence=evidence)
+    evidence = f.Days(says, days[since].name, tuple(days))
+    return f.Finding("today", "your last day", reviews=last.reviews, evidence=evidence)
 
 
 # Do I remember as much as I asked for, and as FSRS says?
@@ -294,12 +278,12 @@ _Says = Literal["below", "above", "no matter", "can't tell"]
 def _said_now(learner: Learner) -> FloatArray:
     """What the parameters in force say of all reviews of later days; they may know these."""
     everything = np.arange(len(learner.trials))
-    return learner.predict(NOW, [Fold(everything[:0], everything)])
+    return learner.predict(f.NOW, [Fold(everything[:0], everything)])
 
 
 def do_i_remember_enough(
     learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[Finding]:
+) -> Iterator[f.Finding]:
     """One finding for each preset, over all its reviews of later days."""
     del equivalence
     p = _said_now(learner)
@@ -307,7 +291,7 @@ def do_i_remember_enough(
         yield _of_preset(learner, group, p)
 
 
-def _of_preset(learner: Learner, group: int, p: FloatArray) -> Finding:
+def _of_preset(learner: Learner, group: int, p: FloatArray) -> f.Finding:
     preset, is_off = (
         learner.log.presets.get(group),
         learner.log.import_summary.fsrs_enabled is False,
@@ -322,10 +306,10 @@ def _of_preset(learner: Learner, group: int, p: FloatArray) -> Finding:
     index, y = np.flatnonzero(mine), learner.trials.y
     recalled = learner.interval(y[index], index)
     off = replace(recalled, estimate=recalled.estimate - (desired or 0.0))
-    says: _Says = _says(off) if enough_to_tell(recalled) else OPEN
+    says: _Says = _says(off) if enough_to_tell(recalled) else f.OPEN
     timing = learner.interval(p[index] - (desired or 0.0), index)
     expecting = learner.interval(y[index] - p[index], index)
-    evidence = Retention(
+    evidence = f.Retention(
         "not asked for" if desired is None else says,
         (replace(parts[0], recalled=recalled), *parts[1:]),
         desired,
@@ -333,20 +317,20 @@ def _of_preset(learner: Learner, group: int, p: FloatArray) -> Finding:
         timing,
         expecting,
     )
-    lacks = missing(off, AS_ASKED) if evidence.says == OPEN else None
-    return Finding(
+    lacks = f.missing(off, AS_ASKED) if evidence.says == f.OPEN else None
+    return f.Finding(
         "retention", learner.name_of(group), reviews=len(index), missing=lacks, evidence=evidence
     )
 
 
 def _says(difference: Interval) -> _Says:
     where = side(difference, AS_ASKED)
-    return OPEN if where == "open" else where
+    return f.OPEN if where == "open" else where
 
 
-def _part(learner: Learner, name: str, index: IntArray, p: FloatArray) -> Part:
-    recalled = learner.interval(learner.trials.y[index], index, FEWEST_DAYS_SHOWN)
-    return Part(name, recalled, float(p[index].mean()))
+def _part(learner: Learner, name: str, index: IntArray, p: FloatArray) -> f.Part:
+    recalled = learner.interval(learner.trials.y[index], index, f.FEWEST_DAYS_SHOWN)
+    return f.Part(name, recalled, float(p[index].mean()))
 
 
 def _parts(learner: Learner, mine: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
@@ -370,7 +354,7 @@ def months_of(time_s: FloatArray) -> NDArray[np.str_]:
 # When Anki says 90 %, do I recall 90 %?
 
 
-def does_it_mean_it(learner: Learner) -> Finding:
+def does_it_mean_it(learner: Learner) -> f.Finding:
     """One finding over all reviews of later days, by what the parameters in force say of them."""
     p = _said_now(learner)
     bins = []
@@ -380,17 +364,17 @@ def does_it_mean_it(learner: Learner) -> Finding:
             bins.append(_part(learner, f"{100 * low:.0f}–{100 * high:.0f} %", index, p))
     enough = [each for each in bins if _is_enough(each.recalled)]
     near = min(enough, key=lambda each: abs(each.expected - _USUAL), default=None)
-    says: _Says = OPEN
+    says: _Says = f.OPEN
     lacks = None
     if near is None:
         most = max((each.recalled for each in bins), key=lambda each: each.reviews)
-        lacks = missing_of(most.reviews, most.days, _FEWEST_OF_A_BIN, FEWEST_DAYS)
+        lacks = f.missing_of(most.reviews, most.days, _FEWEST_OF_A_BIN, FEWEST_DAYS)
     else:
         says = _says(replace(near.recalled, estimate=near.recalled.estimate - near.expected))
     whole = _part(learner, "all", np.arange(len(p)), p)
     is_off = learner.log.import_summary.fsrs_enabled is False
-    evidence = Calibration(says, near, whole, tuple(bins), is_off)
-    return Finding("says", "all presets", reviews=len(p), missing=lacks, evidence=evidence)
+    evidence = f.Calibration(says, near, whole, tuple(bins), is_off)
+    return f.Finding("says", "all presets", reviews=len(p), missing=lacks, evidence=evidence)
 
 
 def _is_enough(found: Interval) -> bool:

@@ -146,11 +146,13 @@ class Overview:
 
     def _of_presets(self) -> list[Line]:
         beside = [each for each in self.answers if REGISTRY[each.question].is_beside]
-        found = [
-            _preset_line(each, tuple(more for more in beside if more.subject == each.subject))
-            for each in self.of(OF_PRESETS)
-            if each.subject != "all presets"
-        ]
+        found = []
+        for each in self.of(OF_PRESETS):
+            if isinstance(each.evidence, Unanswered):
+                found.append(Line(OF_PRESETS, "Your presets", (each,)))
+            elif each.subject != "all presets":
+                more = (other for other in beside if other.subject == each.subject)
+                found.append(Line(OF_PRESETS, each.subject, (each, *more)))
         if OF_PRESETS in self.waiting and not found:
             return [Line(OF_PRESETS, "Your presets", ())]
         return found
@@ -199,13 +201,6 @@ def _month(answer: Finding) -> str:
     return (
         "This month" if answer.subject == time.strftime("%Y-%m") else month_in_words(answer.subject)
     )
-
-
-def _preset_line(finding: Finding, beside: tuple[Finding, ...] = ()) -> Line:
-    """What to do with a preset, and how sure that is; `beside` is further evidence."""
-    if isinstance(finding.evidence, Unanswered):
-        return Line(OF_PRESETS, "Your presets", (finding,))
-    return Line(OF_PRESETS, finding.subject, (finding, *beside))
 
 
 # The work

@@ -17,39 +17,15 @@ from itertools import takewhile
 
 import numpy as np
 
+from srs_eval.advice import findings as f
 from srs_eval.advice import population
 from srs_eval.advice.candidates import (
     ACROSS_PRESETS,
-    AVERAGE,
     CONFIGURATIONS,
     Learner,
     evaluated_by_preset,
     mostly_gone,
     still_missing,
-)
-from srs_eval.advice.findings import (
-    ACTS,
-    DEFAULTS,
-    FEWEST_SHOWN,
-    KEEP,
-    LIKELY,
-    NOW,
-    OPEN,
-    OPTIMIZED,
-    POOLED,
-    RECENCY,
-    SM2,
-    TOGETHER,
-    Candidate,
-    Finding,
-    LeftOut,
-    Missing,
-    Noise,
-    OfAll,
-    OfPreset,
-    Often,
-    Spread,
-    missing_of,
 )
 from srs_eval.advice.split import one_is_enough_for
 from srs_eval.data.errors import NotEnoughData
@@ -66,12 +42,12 @@ from srs_eval.stats.intervals import (
     verdicts,
 )
 
-_RIVALS = (RECENCY, OPTIMIZED, DEFAULTS, "one for all presets", POOLED)
+_RIVALS = (f.RECENCY, f.OPTIMIZED, f.DEFAULTS, "one for all presets", f.POOLED)
 """Verdicts on these are one question: the first is tested first, the others by Holm after it."""
-OTHER_MODELS = (AVERAGE, SM2)
+OTHER_MODELS = (f.AVERAGE, f.SM2)
 """On all held-out reviews FSRS against these is one question wherever it is told, and tested apart
 from what FSRS could be fitted to."""
-_HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER)
+_HELD_OUT = (*CONFIGURATIONS, f.POOLED, f.TOGETHER)
 _FEWEST, _FEWEST_DAYS = 100, 5  # reviews that say something of a preset
 _FEWEST_TO_FIT = 64  # below, Anki's optimizer leaves nearly all as it is
 _SURE_OF_FEW = 0.9  # at most, that few reviews need no other parameters
@@ -94,9 +70,9 @@ class _Compared:
         """The candidates' names, the lowest log loss first."""
         return sorted(self.losses, key=lambda name: self.log_loss[name].estimate)
 
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[f.Candidate, ...]:
         return tuple(
-            Candidate(name, self.log_loss[name], self.difference.get(name), self.says.get(name))
+            f.Candidate(name, self.log_loss[name], self.difference.get(name), self.says.get(name))
             for name in self.ordered
         )
 
@@ -140,7 +116,7 @@ def are_my_parameters_good(
     lines: Mapping[str, Sequence[float]],
     given: Mapping[str, FloatArray],
     equivalence: float,
-) -> Iterator[Finding]:
+) -> Iterator[f.Finding]:
     """One finding for each preset, as it is known, then one over all.
 
     `lines` are parameters of one's own, by name; `given` others' predictions for the held-out
@@ -162,14 +138,14 @@ def are_my_parameters_good(
             (act, tuple(each.subject for each in findings if each.act == act)) for act in acts
         )
         found = everything[None]
-        evidence = OfAll(by_act, found.candidates(), found.reference)
-        yield Finding("parameters", "all presets", reviews=len(found.index), evidence=evidence)
+        evidence = f.OfAll(by_act, found.candidates(), found.reference)
+        yield f.Finding("parameters", "all presets", reviews=len(found.index), evidence=evidence)
 
 
-def what_is_left_out(log: ReviewLog) -> list[Finding]:
+def what_is_left_out(log: ReviewLog) -> list[f.Finding]:
     """A finding for each preset whose stored parameters Anki does not run."""
     return [
-        Finding("parameters", log.name_of_preset(key), "left out", evidence=LeftOut(sentence))
+        f.Finding("parameters", log.name_of_preset(key), "left out", evidence=f.LeftOut(sentence))
         for key, sentence in why_left_out(log).items()
     ]
 
@@ -196,7 +172,7 @@ def _held_out(
             learner.interval,
             {name: each[mine] for name, each in losses.items()},
             index[mine],
-            OPTIMIZED,
+            f.OPTIMIZED,
             first=OTHER_MODELS,
             equivalence=equivalence,
         )
@@ -206,7 +182,7 @@ def _held_out(
 def _possible(candidates: Sequence[str], learner: Learner) -> list[str]:
     """Without what the learner has no configuration for, or what needs several presets."""
     single = len(learner.groups) == 1
-    known = {*learner.configurations, POOLED, TOGETHER, SM2}
+    known = {*learner.configurations, f.POOLED, f.TOGETHER, f.SM2}
     return [
         name for name in candidates if name in known and not (single and name in ACROSS_PRESETS)
     ]
@@ -218,16 +194,16 @@ def _since_optimized(learner: Learner, group: int, equivalence: float) -> _Compa
     if index is None or len(index) < _FEWEST or learner.days_of(index) < _FEWEST_DAYS:
         return None
     folds = learner.renewed(index)
-    losses = {NOW: learner.losses(learner.predict(NOW, folds), index)}
-    for name in _possible((*_RIVALS, TOGETHER, SM2), learner):
+    losses = {f.NOW: learner.losses(learner.predict(f.NOW, folds), index)}
+    for name in _possible((*_RIVALS, f.TOGETHER, f.SM2), learner):
         try:
             losses[name] = learner.losses(learner.predict(name, folds), index)
         except NotEnoughData:
             continue
     return compared(
-        *(learner.interval, losses, index, NOW),
+        *(learner.interval, losses, index, f.NOW),
         asked=_RIVALS,
-        first=(RECENCY,),
+        first=(f.RECENCY,),
         equivalence=equivalence,
     )
 
@@ -238,7 +214,7 @@ def _of_preset(
     held_out: _Compared | None,
     can_share: bool,
     equivalence: float,
-) -> Finding:
+) -> f.Finding:
     preset = learner.log.presets.get(group)
     unseen = learner.since_optimized(group)
     since = _since_optimized(learner, group, equivalence)
@@ -248,20 +224,22 @@ def _of_preset(
     if stored and unseen is not None:
         # A fit to few reviews is as good as none: it stays where it began.
         growth = len(unseen) / max(count - len(unseen), _FITTED)
-    candidates = [Candidate(NOW, None if since is None else since.log_loss[NOW])]
+    candidates = [f.Candidate(f.NOW, None if since is None else since.log_loss[f.NOW])]
     found = {each.name: each for each in since.candidates()} if since else {}
-    for name in _possible((*ACTS, OPTIMIZED, "one for all presets", SM2), learner):
+    for name in _possible((*f.ACTS, f.OPTIMIZED, "one for all presets", f.SM2), learner):
         prior = _prior(name, stored, growth, max(count * 5 // 6, 1))
-        each = found.get(name, Candidate(name))
+        each = found.get(name, f.Candidate(name))
         if prior is not None:
             each = replace(each, belief=population.belief(each.difference, prior))
         candidates.append(each)
     candidates += [each for name, each in found.items() if name not in {c.name for c in candidates}]
     worth = equivalence / 2  # what a change has to gain, and what pasting has to over the button
     best = _best(candidates, can_share, worth)
-    if best.name == POOLED and learner.fitted(POOLED, group) == learner.fitted(TOGETHER, group):
+    if best.name == f.POOLED and learner.fitted(f.POOLED, group) == learner.fitted(
+        f.TOGETHER, group
+    ):
         # Presets that hardly differ are drawn all the way.
-        best = next(each for each in candidates if each.name == TOGETHER)
+        best = next(each for each in candidates if each.name == f.TOGETHER)
     belief = best.belief
     assert belief is not None
     is_change = belief.gain >= worth and count >= _FEWEST_TO_FIT
@@ -272,26 +250,25 @@ def _of_preset(
         belief = population.belief(best.difference, prior, -equivalence)
     chance, own = _surely(belief.probability, is_change, count), best.difference
     is_off = learner.log.import_summary.fsrs_enabled is False
-    is_worth = is_change and (is_off or chance >= LIKELY)
+    is_worth = is_change and (is_off or chance >= f.LIKELY)
     fitted = learner.fitted(best.name, group) if is_worth else None
-    evidence = OfPreset(
+    evidence = f.OfPreset(
         current=version_of(learner.stored(group)),
         stored=stored,
         known=preset is not None and preset.is_told,
         fsrs_is_off=is_off,
         since=0 if unseen is None else len(unseen),
-        growth=growth,
-        candidates=tuple(each for each in candidates if each.name != SM2 or learner.sm2),
+        candidates=tuple(each for each in candidates if each.name != f.SM2 or learner.sm2),
         held_out=() if held_out is None else held_out.candidates(),
-        reference=OPTIMIZED,
+        reference=f.OPTIMIZED,
         about=best.name,
         search=None if preset is None else preset.search,
         gone="" if evaluated_by_preset(learner.log) else mostly_gone(learner.log)[1],
     )
-    return Finding(
+    return f.Finding(
         "parameters",
         learner.name_of(group),
-        ACTS[best.name] if is_change else KEEP,
+        f.ACTS[best.name] if is_change else f.KEEP,
         probability=chance,
         gain=belief.gain if is_change else 0.0,
         interval=own,
@@ -301,7 +278,7 @@ def _of_preset(
         probabilities={
             each.name: 0.0 if each.belief is None else each.belief.probability
             for each in candidates
-            if each.belief or each.name == DEFAULTS
+            if each.belief or each.name == f.DEFAULTS
         },
         evidence=evidence,
     )
@@ -311,7 +288,7 @@ def _surely(gains: float, is_change: bool, reviews: int) -> float:
     """How sure the act is; of few reviews of one's own nothing but other people's experience is."""
     if is_change:
         return gains
-    return 1 - gains if reviews >= FEWEST_SHOWN else min(1 - gains, _SURE_OF_FEW)
+    return 1 - gains if reviews >= f.FEWEST_SHOWN else min(1 - gains, _SURE_OF_FEW)
 
 
 def _prior(
@@ -334,22 +311,22 @@ def _prior(
     return population.published("optimized", "defaults", reviews)
 
 
-def _best(candidates: Sequence[Candidate], can_share: bool, worth: float) -> Candidate:
+def _best(candidates: Sequence[f.Candidate], can_share: bool, worth: float) -> f.Candidate:
     """The change with the least expected loss.
 
     The button comes first, for it is no work: anything else has to gain more than it, and to be
     as likely to. Where presets can share one line, that goes before a line for each.
     """
     beliefs = {each.name: each.belief for each in candidates if each.belief}
-    button = beliefs[RECENCY].probability
+    button = beliefs[f.RECENCY].probability
     gains = {
         name: each.gain
         for name, each in beliefs.items()
-        if name in ACTS and (name != TOGETHER or can_share) and each.probability >= button
+        if name in f.ACTS and (name != f.TOGETHER or can_share) and each.probability >= button
     }
-    if can_share and TOGETHER in gains:
-        gains.pop(POOLED, None)
-    chosen = max(gains, key=lambda name: gains[name] - worth * (name != RECENCY))
+    if can_share and f.TOGETHER in gains:
+        gains.pop(f.POOLED, None)
+    chosen = max(gains, key=lambda name: gains[name] - worth * (name != f.RECENCY))
     return next(each for each in candidates if each.name == chosen)
 
 
@@ -360,23 +337,23 @@ _GROWTHS = (0.02, 0.10, 0.25, 0.50, 1.00)
 _NEVER = "once, then never"
 _START = 6  # the first fit has a sixth of the reviews, as the first of five folds has
 _SAFE = "+10 %"  # for everybody: its mean cost was 0.0001 to 0.0006 (docs/verdicts.md)
-_CANDIDATE = RECENCY  # what Anki's optimizer fits
+_CANDIDATE = f.RECENCY  # what Anki's optimizer fits
 
 
-def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Finding]:
+def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[f.Finding]:
     """One finding for each preset."""
     for group in groups:
         evaluated = len(_evaluated(learner, group))
-        act, evidence = f"every {_SAFE}", Often("safe")
+        act, evidence = f"every {_SAFE}", f.Often("safe")
         if evaluated >= FEWEST_REVIEWS:
             cost = _staleness_of(learner, group)
             says = verdicts(cost, equivalence=equivalence)
-            costs = [Candidate(name, difference=cost[name], verdict=says[name]) for name in cost]
+            costs = [f.Candidate(name, difference=cost[name], verdict=says[name]) for name in cost]
             # The first that costs something ends the search: what passes after it is chance.
             enough = list(takewhile(lambda each: each.verdict in ("as good", "better"), costs[:-1]))
             act = enough[-1].name if enough else act
-            evidence = Often("as good" if enough else "safe", tuple(costs))
-        yield Finding("often", learner.name_of(group), act, reviews=evaluated, evidence=evidence)
+            evidence = f.Often("as good" if enough else "safe", tuple(costs))
+        yield f.Finding("often", learner.name_of(group), act, reviews=evaluated, evidence=evidence)
 
 
 def _refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
@@ -395,16 +372,12 @@ def _refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
 
 def _staleness_of(learner: Learner, group: int) -> dict[str, Interval]:
     """What optimizing a preset less often than at every 2 % costs, in log loss."""
-    return learner.once(("staleness", group), lambda: _staleness(learner, group))
-
-
-def _staleness(learner: Learner, group: int) -> dict[str, Interval]:
     index = np.flatnonzero(learner.trials.partition == group)
     evaluated = _evaluated(learner, group)
     always = learner.losses(learner.predict(_CANDIDATE, _refits(index, _GROWTHS[0])), evaluated)
     found = {}
     for growth in (*_GROWTHS[1:], None):
-        name = _NEVER if growth is None else _label(growth)
+        name = _NEVER if growth is None else f"every +{100 * growth:.0f} %"
         p = learner.predict(_CANDIDATE, _refits(index, growth))
         found[name] = learner.interval(learner.losses(p, evaluated) - always, evaluated)
     return found
@@ -416,10 +389,6 @@ def _evaluated(learner: Learner, group: int) -> IntArray:
     return index[len(index) // _START :]
 
 
-def _label(growth: float) -> str:
-    return f"every +{growth:.0%}".replace("%", " %")
-
-
 # Which numbers are noise?
 
 _DRAWS = 20
@@ -429,26 +398,26 @@ _NOISE = 0.5
 
 def which_numbers_are_noise(
     learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[Finding]:
+) -> Iterator[f.Finding]:
     """One finding for each preset."""
     del equivalence
     for group in groups:
         name = learner.name_of(group)
         index = np.flatnonzero(learner.trials.partition == group)
-        lacks = missing_of(len(index), learner.days_of(index), FEWEST_REVIEWS, FEWEST_DAYS)
-        if lacks != Missing():
-            evidence = Noise(OPEN)
-            yield Finding("noise", name, reviews=len(index), missing=lacks, evidence=evidence)
+        lacks = f.missing_of(len(index), learner.days_of(index), FEWEST_REVIEWS, FEWEST_DAYS)
+        if lacks != f.Missing():
+            evidence = f.Noise(f.OPEN)
+            yield f.Finding("noise", name, reviews=len(index), missing=lacks, evidence=evidence)
             continue
         fitted, over_days = _fitted(learner, index), _by_days(learner, index).std(axis=0, ddof=1)
         spreads = tuple(
-            Spread(value, spread, usual, spread > _NOISE * usual)
+            f.Spread(value, spread, usual, spread > _NOISE * usual)
             for value, spread, usual in zip(
                 fitted, over_days.tolist(), fsrs6.DEVIATION, strict=True
             )
         )
         says = f"{sum(each.is_noise for each in spreads)} of {len(spreads)}"
-        yield Finding("noise", name, reviews=len(index), evidence=Noise(says, spreads))
+        yield f.Finding("noise", name, reviews=len(index), evidence=f.Noise(says, spreads))
 
 
 def _by_days(learner: Learner, index: IntArray) -> FloatArray:

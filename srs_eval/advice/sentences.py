@@ -30,24 +30,24 @@ def better_by(difference: float, places: int = 4) -> str:
     return f"{_size(difference, places)} {_side(difference, places)}".rstrip()
 
 
-def _span(interval: Interval, places: int = 4, to: str = "to") -> str:
+def _span(interval: Interval, places: int = 4) -> str:
     """ "0.0008 to 0.0034 better", "0.0008 better to 0.0021 worse": both ends of a difference."""
     low, high = (_side(end, places) for end in (interval.low, interval.high))
     first, last = interval.low, interval.high
     if low and high and low != high:
-        return f"{better_by(first, places)} {to} {better_by(last, places)}"
+        return f"{better_by(first, places)} to {better_by(last, places)}"
     if abs(last) < abs(first):
         first, last = last, first
-    return f"{_size(first, places)} {to} {better_by(last, places)}"
+    return f"{_size(first, places)} to {better_by(last, places)}"
 
 
 def difference_in_words(interval: Interval, places: int = 4, than: str = "") -> str:
-    """ "0.0021 better than it (0.0008 … 0.0034)": a difference with both ends, if it has any."""
+    """ "0.0021 better than it (0.0008 to 0.0034)": a difference with both ends, if it has any."""
     said = better_by(interval.estimate, places) + than
     if _is_open(interval):
         return said
     word = _side(interval.estimate, places)
-    ends = _span(interval, places, "…")
+    ends = _span(interval, places)
     if len(ends.split()) == 4:  # both are on one side, and so is what lies between
         ends = ends.removesuffix(f" {word}")
     return f"{said} ({ends})"
@@ -138,12 +138,12 @@ def overdue(cards: int, minutes: float, of: int = 0) -> str:
 
 
 def in_groups(subjects: Mapping[str, Sequence[tuple[str, str]]]) -> str:
-    """ "better: A (.01 … .03 better); can't tell yet: B": what is said, and of what."""
+    """ "better: A (.01 to .03 better); can't tell yet: B": what is said, and of what."""
     return "; ".join(f"{says}: {_together(names)}" for says, names in subjects.items())
 
 
 def _together(subjects: Sequence[tuple[str, str]]) -> str:
-    """ "A (.01 … .03 better), B and C (too few reviews)": names with what is said of them."""
+    """ "A (.01 to .03 better), B and C (too few reviews)": names with what is said of them."""
     by_reason: dict[str, list[str]] = {}
     for name, why in subjects:
         by_reason.setdefault(why, []).append(name)
@@ -168,9 +168,9 @@ def share_bounds(share: Interval, places: int) -> tuple[str, str]:
 
 
 def share_range(share: Interval) -> str:
-    """ "86 … 90 %"."""
+    """ "86 to 90 %"."""
     low, high = share_bounds(share, 0)
-    return f"{low.removesuffix(' %')} … {high}"
+    return f"{low.removesuffix(' %')} to {high}"
 
 
 def has_a_figure(found: Interval) -> bool:

@@ -18,20 +18,9 @@ from typing import Final
 
 import numpy as np
 
+from srs_eval.advice import findings as f
 from srs_eval.advice import population
 from srs_eval.advice.candidates import Learner, still_missing
-from srs_eval.advice.findings import (
-    ALONE,
-    FEWEST_SHOWN,
-    POOLED,
-    TOGETHER,
-    Decision,
-    Difference,
-    Finding,
-    Sharing,
-    missing_of,
-    of,
-)
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import (
     FEWEST_DAYS,
@@ -42,13 +31,13 @@ from srs_eval.stats.intervals import (
     verdicts,
 )
 
-_CANDIDATES = {"split": ALONE, "pooled": POOLED}
+_CANDIDATES = {"split": f.ALONE, "pooled": f.POOLED}
 _MOST_IN_MATRIX = 6  # presets, those with the most reviews
 _NO_LOSS = 0.0005  # nats: what nobody would call a loss
 _KEEP_SHARED: Final = "keep shared"
 
 
-def _decide(difference: Interval, says: Verdict, equivalence: float) -> Decision:
+def _decide(difference: Interval, says: Verdict, equivalence: float) -> f.Decision:
     """From (split - shared) in log loss; `says` is the verdict on it."""
     if not enough_to_tell(difference):
         return "can't tell"
@@ -59,10 +48,10 @@ def _decide(difference: Interval, says: Verdict, equivalence: float) -> Decision
 
 def over_all_presets(
     learner: Learner, equivalence: float
-) -> tuple[dict[str, Interval], dict[str, Decision]]:
+) -> tuple[dict[str, Interval], dict[str, f.Decision]]:
     """Of separate ("split") and of pooled parameters: log loss minus that of shared ones, and
     what follows."""
-    shared = learner.held_out_losses(TOGETHER)
+    shared = learner.held_out_losses(f.TOGETHER)
     index = learner.trials.test_index
     overall = {
         words: learner.interval(learner.held_out_losses(candidate) - shared, index)
@@ -77,11 +66,11 @@ def over_all_presets(
 
 def _of_each_preset(
     learner: Learner, groups: Sequence[int], equivalence: float
-) -> dict[int, tuple[Interval, Decision]]:
+) -> dict[int, tuple[Interval, f.Decision]]:
     """Of those with held-out reviews: log loss of separate minus shared parameters, decided."""
     index = learner.trials.test_index
     partition = learner.trials.partition[index]
-    change = learner.held_out_losses(ALONE) - learner.held_out_losses(TOGETHER)
+    change = learner.held_out_losses(f.ALONE) - learner.held_out_losses(f.TOGETHER)
     found = {}
     for group in groups:
         mine = partition == group
@@ -106,7 +95,7 @@ def one_is_enough_for(
     return frozenset(group for group, (_, each) in by_preset.items() if each == _KEEP_SHARED)
 
 
-def recommended(overall: Mapping[str, Interval], decisions: Mapping[str, Decision]) -> str:
+def recommended(overall: Mapping[str, Interval], decisions: Mapping[str, f.Decision]) -> str:
     """In doubt "pooled": these save 0.0049 where presets differ, and cost 0.0003 where they do not.
 
     "keep shared" where both differences show it; "split" where separate parameters are ahead of
@@ -122,11 +111,11 @@ def recommended(overall: Mapping[str, Interval], decisions: Mapping[str, Decisio
 
 def split_or_merge(
     learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[Finding]:
+) -> Iterator[f.Finding]:
     """One finding over all presets, then one for each preset with several decks."""
     if len(groups) < 2:
-        yield Finding(
-            "split", learner.name_of(groups[0]), evidence=Sharing("preset", 1, says="one preset")
+        yield f.Finding(
+            "split", learner.name_of(groups[0]), evidence=f.Sharing("preset", 1, says="one preset")
         )
     else:
         yield _of_presets(learner, groups, equivalence)
@@ -136,22 +125,23 @@ def split_or_merge(
             yield _found(learner.name_of(group), decks, "deck", equivalence)
 
 
-def _found(subject: str, learner: Learner, part: str, equivalence: float) -> Finding:
+def _found(subject: str, learner: Learner, part: str, equivalence: float) -> f.Finding:
     """Over all presets, or over the decks of one; a learner's reviews are by these."""
     parts, count = len(learner.groups), len(learner.trials.test_index)
-    if count < FEWEST_SHOWN:
-        return Finding(
+    if count < f.FEWEST_SHOWN:
+        return f.Finding(
             *("split", subject),
             reviews=count,
-            missing=missing_of(count, 0, FEWEST_REVIEWS, FEWEST_DAYS),
-            evidence=Sharing(part, parts),
+            missing=f.missing_of(count, 0, FEWEST_REVIEWS, FEWEST_DAYS),
+            evidence=f.Sharing(part, parts),
         )
     overall, decisions = over_all_presets(learner, equivalence)
     act = recommended(overall, decisions)
     if part == "deck" and decisions["split"] != "split":
         act = _KEEP_SHARED  # Anki has no parameters for a deck: that takes presets
     if act == "pooled" and all(
-        learner.fitted(POOLED, group) == learner.fitted(TOGETHER, group) for group in learner.groups
+        learner.fitted(f.POOLED, group) == learner.fitted(f.TOGETHER, group)
+        for group in learner.groups
     ):
         act = _KEEP_SHARED  # they are drawn all the way to one set
     evaluated = "split" if act == "split" else "pooled"
@@ -160,26 +150,27 @@ def _found(subject: str, learner: Learner, part: str, equivalence: float) -> Fin
         population.sharing(),
         margin=-equivalence if act == _KEEP_SHARED else _NO_LOSS,
     )
-    return Finding(
+    return f.Finding(
         *("split", subject, act),
         probability=1 - belief.probability if act == _KEEP_SHARED else belief.probability,
         gain=0.0 if act == _KEEP_SHARED else max(belief.gain, 0.0),
         interval=overall[evaluated],
         reviews=count,
         missing=still_missing(overall[evaluated], equivalence),
-        evidence=Sharing(
+        evidence=f.Sharing(
             part,
             parts,
             tuple(
-                Difference("all", words, each, decisions[words]) for words, each in overall.items()
+                f.Difference("all", words, each, decisions[words])
+                for words, each in overall.items()
             ),
         ),
     )
 
 
-def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> Finding:
+def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> f.Finding:
     found = _found("all presets", learner, "preset", equivalence)
-    evidence = of(found, Sharing)
+    evidence = f.of(found, f.Sharing)
     if not evidence.differences:
         return found
     by_preset = _of_each_preset(learner, groups, equivalence)
@@ -190,7 +181,7 @@ def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> 
         equivalence=equivalence,
     )
     name = learner.name_of
-    shared = learner.fitted(TOGETHER, groups[0]) if found.act == _KEEP_SHARED else None
+    shared = learner.fitted(f.TOGETHER, groups[0]) if found.act == _KEEP_SHARED else None
     return replace(
         found,
         parameters=None if shared is None else tuple(shared),
@@ -198,7 +189,7 @@ def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> 
             evidence,
             differences=evidence.differences
             + tuple(
-                Difference(name(group), "split", difference, decision)
+                f.Difference(name(group), "split", difference, decision)
                 for group, (difference, decision) in by_preset.items()
             ),
             pairs=tuple(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.findings import Level as _Level
+from srs_eval.data.errors import require
 from srs_eval.stats.intervals import Interval
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Table:
 
     def frame(self) -> pandas.DataFrame:
         """One row for each row; an Interval becomes estimate, low and high."""
+        require("pandas", "A frame")
         import pandas as pd
 
         return pd.DataFrame(self.records())

@@ -21,15 +21,11 @@ from srs_eval.engine.shared import evaluated_alike
 from srs_eval.metrics import better
 from srs_eval.stats.users import (
     FEWEST_USERS,
-    Effects,
     MeanInterval,
     bca_interval,
     confidence_set,
     mean_intervals,
     resampled_means,
-    superiority,
-    t_effects,
-    wilcoxon_effects,
 )
 
 _Weighting = Literal["reviews", "users"]
@@ -132,23 +128,9 @@ class Comparison:
         return int(np.isfinite(self.values).all(axis=1).sum())
 
     @cached_property
-    def _losses(self) -> FloatArray:
+    def losses(self) -> FloatArray:
+        """The metric of choice, turned so that lower is better."""
         return _as_losses(self.metric, self.values)
-
-    @cached_property
-    def superiority(self) -> FloatArray:
-        """Share of users for whom the row's model is better."""
-        return superiority(self._losses)
-
-    @cached_property
-    def wilcoxon(self) -> Effects:
-        """r of Wilcoxon's signed-rank test."""
-        return wilcoxon_effects(self._losses)
-
-    @cached_property
-    def t_test(self) -> Effects:
-        """Cohen's d of the paired t-test."""
-        return t_effects(self._losses)
 
     @cached_property
     def by_size(self) -> list[tuple[FloatArray, FloatArray]]:
@@ -217,29 +199,27 @@ def _tables(
         together, n = mean_intervals(np.concatenate(over, axis=1), weightings), len(metrics)
         found = [[each[n * k : n * (k + 1)] for each in together] for k in range(len(files))]
     paired = _paired_to_best(_column_stack(files, metric, common), weightings, metric)
-    by_label = {file.label: k for k, file in enumerate(files)}
     tables = []
     for w, weighting in enumerate(WEIGHTINGS):
         to_best, p_values = paired[w]
         means = [dict(zip(metrics, of_file[w], strict=True)) for of_file in found]
-        lines = []
-        for file, place in placed(
-            [(file, means[k]["LogLoss"].estimate) for k, file in enumerate(files)]
-        ):
-            k = by_label[file.label]
-            undefined = np.isnan(over[k]).sum(0).tolist()
-            lines.append(
-                Standing(
-                    file=file,
-                    place=place,
-                    users=len(over[k]),
-                    means=means[k],
-                    undefined=dict(zip(metrics, undefined, strict=True)),
-                    to_best=to_best[k],
-                    set_p_value=float(p_values[k]),
-                )
+        ordered = placed(
+            (file, of["LogLoss"].estimate) for file, of in zip(files, means, strict=True)
+        )
+        lines = tuple(
+            Standing(
+                file=file,
+                place=place,
+                users=len(over[k]),
+                means=means[k],
+                undefined=dict(zip(metrics, np.isnan(over[k]).sum(0).tolist(), strict=True)),
+                to_best=to_best[k],
+                set_p_value=float(p_values[k]),
             )
-        tables.append(Standings(weighting, tuple(lines)))
+            for file, place in ordered
+            for k in [files.index(file)]
+        )
+        tables.append(Standings(weighting, lines))
     return tuple(tables)
 
 
@@ -351,10 +331,9 @@ def changes(
         if file.name not in before:
             continue
         old = before[file.name]
-        sizes, sizes_before = file.by_user(), old.by_user()
-        both = [user for user in sizes if user in sizes_before]
-        alike = np.array([user for user in both if sizes[user] == sizes_before[user]], dtype=int)
-        weight = np.array([sizes[user] for user in alike.tolist()], dtype=float)
+        both, here, there = np.intersect1d(file.users, old.users, return_indices=True)
+        same = file.sizes[here] == old.sizes[there]
+        alike, weight = both[same], file.sizes[here][same]
         now, then = file.columns(shown, alike), old.columns(shown, alike)
         moved = _as_losses(metric, now[:, 0]) - _as_losses(metric, then[:, 0])
         by_weighting = mean_intervals(np.column_stack([now - then, moved]), _weightings(weight))
@@ -363,8 +342,8 @@ def changes(
                 file=file,
                 before=old,
                 users=len(alike),
-                only_before=len(sizes_before) - len(both),
-                only_now=len(sizes) - len(both),
+                only_before=len(old.users) - len(both),
+                only_now=len(file.users) - len(both),
                 other_reviews=len(both) - len(alike),
                 differences={
                     name: tuple(of_weighting[k] for of_weighting in by_weighting)

@@ -309,7 +309,7 @@ def _address(engine: str) -> str | None:
 
 
 class _DaskExecutor(Executor):
-    """Dask's executor, its errors translated; tasks run on workers like this process only."""
+    """Dask's executor; tasks run on workers like this process only."""
 
     def __init__(self, client: Client, expected: Mapping[str, str], **where: Any) -> None:
         # Not pure: what is submitted a second time is to be tried a second time.
@@ -317,29 +317,21 @@ class _DaskExecutor(Executor):
         self._expected = expected
 
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
-        outer: Future[_T] = Future()
+        future: Future[_T] = self._executor.submit(_checked, self._expected, fn, args, kwargs)
+        return future
 
-        def done(inner: Future[_T]) -> None:
-            from distributed import KilledWorker
 
-            if inner.cancelled():
-                outer.set_exception(
-                    WorkersCannotStart(
-                        "The Dask cluster is gone, or has dropped this batch; the same command "
-                        "goes on from what is done."
-                    )
-                )
-                return
-            error = inner.exception()
-            if isinstance(error, KilledWorker):
-                outer.set_exception(WorkerDied("the worker died that had nothing else to do"))
-            elif error is not None:
-                outer.set_exception(error)
-            else:
-                outer.set_result(inner.result())
-
-        self._executor.submit(_checked, self._expected, fn, args, kwargs).add_done_callback(done)
-        return outer
+def error_of(future: Future[Any]) -> BaseException | None:
+    """Why a task has failed that is done, in the words of `WorkerPool` for every executor."""
+    if future.cancelled():
+        return WorkersCannotStart(
+            "The Dask cluster is gone, or has dropped this batch; the same command goes on from "
+            "what is done."
+        )
+    error = future.exception()
+    if type(error).__name__ == "KilledWorker":  # of `distributed`, which need not be there
+        return WorkerDied("the worker died that had nothing else to do")
+    return error
 
 
 def _checked(

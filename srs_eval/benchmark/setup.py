@@ -23,7 +23,7 @@ from srs_eval.training.compile import program_digest
 from srs_eval.training.hyperparameters import Context, Value, setup_in_words
 
 SETUP = "setup.json"
-_LIBRARIES = ("numpy", "numba", "scipy", "torch", "fsrs-rs-python", "ebisu")
+_LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
 
 
 def make_setup(

@@ -240,10 +240,10 @@ class ResultStore:
         try:
             return read_setup(self.folder)
         except InputError as error:
-            if not self.configurations():
-                raise _not_from_here(self.folder / SETUP) from None
-            if fresh:
+            if fresh and self.configurations():
                 return None
+            if fresh:
+                raise _not_from_here(self.folder / SETUP) from None
             remedy = f"choose another --out{self._or_fresh}"
             raise InputError(f"{str(error).removesuffix('.')}: {remedy}.") from None
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,26 +83,24 @@ def _nameless(text: str) -> str:
 
 
 def _compiles() -> tuple[bool, str]:
-    """Whether a kernel fails to compile where none is kept, in a process of its own; in words."""
-    import time
+    """Whether a kernel cannot be compiled by a process that finds none; in words."""
+    import json
 
-    from srs_eval.data.errors import described
-    from srs_eval.report.notebook import evaluate, load
-
-    start, before = time.monotonic(), os.environ.get("NUMBA_CACHE_DIR")
+    start = time.monotonic()
+    words = ["run", str(DEMO_FILE), "--models", _TRIED, "--jobs", "1", "--no_cache", "--json", "-"]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        os.environ["NUMBA_CACHE_DIR"] = folder
-        try:
-            made = evaluate(load(DEMO_FILE), [_TRIED], jobs=1, use_cache=False)
-            reason = made.failed.get(_TRIED) or made.skipped.get(_TRIED)
-        except Exception as error:
-            reason = described(error)
-        finally:
-            if before is None:
-                del os.environ["NUMBA_CACHE_DIR"]
-            else:
-                os.environ["NUMBA_CACHE_DIR"] = before
-    if reason:
-        return True, _nameless(reason)
-    loss, seconds = made[_TRIED].metrics.log_loss, time.monotonic() - start
+        done = subprocess.run(
+            [sys.executable, "-m", "srs_eval", *words],
+            env={**os.environ, "NUMBA_CACHE_DIR": folder, "PYTHONUTF8": "1"},
+            capture_output=True,
+            encoding="utf-8",
+        )
+    if done.returncode:
+        return True, _nameless(done.stderr.strip() or f"it ended with {done.returncode}")
+    (loss,) = (
+        each["metrics"]["LogLoss"]
+        for each in json.loads(done.stdout)["results"]
+        if each["configuration"] == _TRIED
+    )
+    seconds = time.monotonic() - start
     return False, f"{_TRIED} took {seconds:.1f} s; its log loss on the demo is {loss:.4f}"

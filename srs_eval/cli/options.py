@@ -308,11 +308,8 @@ class Outputs:
         for form, target in (("html", self.html), (md, self._md), ("json", self.json)):
             if target is not None:
                 write(target, as_text(document, form))
-        written: list[Path] = []
-        for form, folder in (("csv", self.csv), ("png", self.png)):
-            if folder is not None:
-                written += write_as(document, form, folder)
-        if written:
+        folders = [(form, each) for form, each in (("csv", self.csv), ("png", self.png)) if each]
+        if written := [path for form, each in folders for path in write_as(document, form, each)]:
             say(f"{counted(len(written), 'file')} written.")
         if self.open and self.html is not None:
             open_page(Path(self.html))

@@ -73,6 +73,7 @@ def counted(number: int, thing: str) -> str:
 EXTRAS = {
     "torch": ("PyTorch", "networks"),
     "pyarrow": ("pyarrow", "parquet"),
+    "pandas": ("pandas", "notebook"),
     "distributed": ("Dask", "cluster"),
     "huggingface_hub": ("huggingface_hub", "download"),
 }

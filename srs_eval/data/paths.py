@@ -16,6 +16,7 @@ import os
 import re
 import stat
 import sys
+import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -239,7 +240,7 @@ def write_atomically(path: Path, content: bytes, *, lasting: bool = True) -> Non
             if lasting:
                 file.flush()
                 os.fsync(file.fileno())
-        os.replace(temporary, path)
+        _replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -252,6 +253,16 @@ def write_atomically(path: Path, content: bytes, *, lasting: bool = True) -> Non
 
 
 # --- inside
+
+
+def _replace(temporary: Path, path: Path) -> None:
+    """Windows refuses for as long as somebody, a virus scanner say, has the old file open."""
+    for seconds in (0.01, 0.05, 0.2, 0.5) if sys.platform == "win32" else ():
+        try:
+            return os.replace(temporary, path)
+        except PermissionError:
+            time.sleep(seconds)
+    os.replace(temporary, path)
 
 
 def _refuse_others(path: Path, what: str, real: Path | None = None) -> None:

@@ -162,38 +162,20 @@ def torch_model(
 
         _needs_both(trials, train)
         rate, size, strength = (each.number(context) for each in settings[:3])
-        best: dict[str, NDArray[Any]] = {}
-        best_loss, since = math.inf, 0
         with on_device(context) as device, torch.random.fork_rng(devices=[]):
             torch.manual_seed(_value(hyperparameters.SEED, context))
-            drawn = torch.randperm(len(train))
-            held_out, trained = drawn.split([-(-len(train) // 5), len(train) * 4 // 5])
             network = module().to(device)
             optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=strength)
 
-            def loss(rows: IntArray) -> Any:
-                y, weight = _tensors((trials.y[train[rows]], weights[rows]), device)
-                z = log_odds(network, trials, train[rows], device)
+            def loss(rows: Any) -> Any:
+                places = rows.numpy()
+                y, weight = _tensors((trials.y[train[places]], weights[places]), device)
+                z = log_odds(network, trials, train[places], device)
                 return cross_entropy(z, y, weight, reduction="sum") / weight.sum()
 
-            for epoch in range(epochs):
-                context.tick(epoch / epochs)
-                network.train()
-                for rows in trained[torch.randperm(len(trained))].split(int(size)):
-                    optimiser.zero_grad()
-                    loss(rows.numpy()).backward()
-                    optimiser.step()
-                network.eval()
-                with torch.no_grad():
-                    found = float(loss(held_out.numpy()))
-                since += 1
-                if found < best_loss or not best:
-                    state = network.state_dict()
-                    best = {key: value.cpu().numpy().copy() for key, value in state.items()}
-                    best_loss, since = found, 0
-                if since >= patience:
-                    break
-        return best
+            return _trained(
+                network, optimiser, loss, len(train), int(size), epochs, patience, context
+            )
 
     def predict(trials: Trials, fitted: Any, index: IntArray, context: Context) -> FloatArray:
         if fitted is None:
@@ -213,6 +195,42 @@ def torch_model(
 
     about = {"flags": ANY_FLAG, "needs": "torch", "uses_device": True, **about}
     return _model(name, fit, predict, hyperparameters=settings, **about)
+
+
+def _trained(
+    network: Any,
+    optimiser: Any,
+    loss: Callable[[Any], Any],
+    n: int,
+    batch_size: int,
+    epochs: int,
+    patience: int,
+    context: Context,
+) -> dict[str, NDArray[Any]]:
+    """The weights that were best on a fifth of n rows; `loss` is of rows' numbers."""
+    import torch
+
+    held_out, rest = torch.randperm(n).split([-(-n // 5), n * 4 // 5])
+    best: dict[str, NDArray[Any]] = {}
+    best_loss, since = math.inf, 0
+    for epoch in range(epochs):
+        context.tick(epoch / epochs)
+        network.train()
+        for rows in rest[torch.randperm(len(rest))].split(batch_size):
+            optimiser.zero_grad()
+            loss(rows).backward()
+            optimiser.step()
+        network.eval()
+        with torch.no_grad():
+            found = float(loss(held_out))
+        since += 1
+        if found < best_loss or not best:
+            state = network.state_dict()
+            best = {key: value.cpu().numpy().copy() for key, value in state.items()}
+            best_loss, since = found, 0
+        if since >= patience:
+            break
+    return best
 
 
 def _model(name: str, fit: Any, predict: Any, **about: Any) -> Model:

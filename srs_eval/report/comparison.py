@@ -35,8 +35,8 @@ from srs_eval.report.document import (
     with_ends,
     written,
 )
-from srs_eval.stats.users import COLUMNS, CONFIDENCE, MODES, Averages, places, read_predictions
-from srs_eval.stats.users import averages as averages_of
+from srs_eval.stats import users as stats
+from srs_eval.stats.users import CONFIDENCE, read_predictions
 
 SECONDS = "seconds"
 METRICS = ("LogLoss", "RMSE(bins)", "AUC")
@@ -101,7 +101,7 @@ def comparison_section(
     columns: Sequence[str],
     name: str,
     own_users: bool,
-    averages: Sequence[Averages],
+    averages: Sequence[stats.Averages],
 ) -> Section:
     """Everything about one set of evaluated reviews; `name` begins the names of its tables."""
     blocks: list[Block] = [
@@ -199,10 +199,11 @@ def _pairs(comparison: Comparison, name: str) -> Section:
     words = heading(comparison.metric)
     title = f"Superiority: users for whom the row's model has the better {words}, in per cent"
     blocks: list[Block] = [_CAVEAT, _SET_UP]
-    blocks += _matrices(comparison, f"{name}superiority", title, comparison.superiority)
+    losses = comparison.losses
+    blocks += _matrices(comparison, f"{name}superiority", title, stats.superiority(losses))
     for kind, test, effects in (
-        ("wilcoxon", "r of Wilcoxon's signed-rank test", comparison.wilcoxon),
-        ("cohens-d", "Cohen's d of the paired t-test", comparison.t_test),
+        ("wilcoxon", "r of Wilcoxon's signed-rank test", stats.wilcoxon_effects(losses)),
+        ("cohens-d", "Cohen's d of the paired t-test", stats.t_effects(losses)),
     ):
         title = f"{test} of {words}: green where the row's model is better, grey where p > {SURE}"
         blocks += _matrices(comparison, f"{name}{kind}", title, effects.effect, effects.p_value)
@@ -343,9 +344,9 @@ def _distribution(comparison: Comparison, name: str) -> Section:
     )
 
 
-def _averages(averages: Sequence[Averages], name: str) -> Section:
+def _averages(averages: Sequence[stats.Averages], name: str) -> Section:
     """Averaging modes side by side."""
-    modes = [mode for mode in MODES if any(mode in each.means for each in averages)]
+    modes = [mode for mode in stats.MODES if any(mode in each.means for each in averages)]
     metrics = list(dict.fromkeys(m for each in averages for of in each.means.values() for m in of))
     blocks: list[Block] = [
         "The same predictions, averaged in different ways: over all reviews at once (global), over "
@@ -354,7 +355,7 @@ def _averages(averages: Sequence[Averages], name: str) -> Section:
         "Over the users of whom all models listed have a prediction of every evaluated review."
     ]
     for metric in metrics:
-        by_mode = {mode: places(averages, mode, metric) for mode in modes}
+        by_mode = {mode: stats.places(averages, mode, metric) for mode in modes}
         heads = ["model"]
         rows: list[list[Cell]] = [[each.label] for each in averages]
         for mode, of_mode in by_mode.items():
@@ -383,7 +384,7 @@ def _averages(averages: Sequence[Averages], name: str) -> Section:
 
 def averaged(
     folders: Sequence[ResultFolder], comparisons: Sequence[Comparison], modes: Sequence[str]
-) -> list[list[Averages]]:
+) -> list[list[stats.Averages]]:
     """By comparison: averages of those of its files that have predictions.
 
     Over the users of whom all of these hold every evaluated review, and no others.
@@ -391,7 +392,7 @@ def averaged(
     if list(modes) == ["user"]:
         return [[] for _ in comparisons]
     homes = {file.path: folder.path for folder in folders for file in folder.files}
-    found: list[list[Averages]] = []
+    found: list[list[stats.Averages]] = []
     for comparison in comparisons:
         users, sizes = comparison.users, comparison.sizes
         predicted = []
@@ -410,7 +411,7 @@ def averaged(
         read = ((file, read_predictions(homes[file.path], file.spelled)) for file in predicted)
         found.append(
             [
-                averages_of(file.label, those.of(users), modes, is_baseline=file.is_baseline)
+                stats.averages(file.label, those.of(users), modes, is_baseline=file.is_baseline)
                 for file, those in read
                 if those is not None
             ]
@@ -424,7 +425,7 @@ def averaged(
         if not any(mode in each.means for averaged in found for each in averaged):
             raise InputError(
                 f"--average {mode}: no predictions in raw tell the {mode}s of reviews; parquet "
-                f"files with a column {COLUMNS[mode]} do."
+                f"files with a column {stats.COLUMNS[mode]} do."
             )
     return found
 

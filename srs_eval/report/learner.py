@@ -103,9 +103,10 @@ def learner_report(
     answers, state = _answers(asked, wanted, at, known), _answers(asked, ["day"], at, known)
     at("workload")
     costs_or_why = costs or _workload(log, context, at_once=bool(known))
-    if isinstance(costs_or_why, Workload):
+    at_a_glance = [each for each in known if each.question == questions.COSTS]
+    if not at_a_glance and isinstance(costs_or_why, Workload):
         at_a_glance = [costs_or_why.glance]
-    else:
+    elif not at_a_glance:
         at_a_glance = _answers(asked, asked_of & {questions.COSTS}, lambda _: None, known)
     screen = Overview.answered(log, [*answers, *state, *at_a_glance]).first_screen
     groups, results, own = run.groups(), run.results(), own_scheduler(log)

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, require
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import evaluate as engine_evaluate
 from srs_eval.engine.ranking import REFERENCE, Group, with_baselines
 from srs_eval.engine.run import Event, Run
 from srs_eval.engine.session import Result
-from srs_eval.engine.shared import with_given
+from srs_eval.engine.shared import with_file, with_given
 from srs_eval.models.configurations import resolve
 from srs_eval.report.export import DIFFERENCES
 from srs_eval.stats.intervals import EQUIVALENT
@@ -66,6 +66,7 @@ class Results(Mapping[str, Result]):
         `group` counts the sets of reviews that models are ranked on (`groups`); the baseline has
         no place. Half-widths are those of 95 % intervals; differences are of log loss.
         """
+        require("pandas", "A frame")
         import pandas as pd
 
         rows = []
@@ -95,6 +96,7 @@ class Results(Mapping[str, Result]):
 
     def predictions(self) -> pandas.DataFrame:
         """One row for each evaluated review and configuration: review_th, fold, y and p."""
+        require("pandas", "A frame")
         import pandas as pd
 
         columns = ("review_th", "fold", "y", "p")
@@ -162,8 +164,9 @@ def evaluate(
     context: Context | None = None,
     use_cache: bool = True,
     on_event: Callable[[Event], None] | None = None,
+    predictions: str | Path | None = None,
 ) -> Results:
-    """Evaluate models (names, aliases or groups) on a review log.
+    """Evaluate models (names, aliases or groups) on a review log, beside `predictions` of a file.
 
     AVG is evaluated along as the baseline. `reference` is the configuration that others are
     held against besides the best.
@@ -172,6 +175,7 @@ def evaluate(
     `if __name__ == "__main__":` guard of multiprocessing.
     """
     configurations = resolve(models, protocol)
+    log = with_file(log, None if predictions is None else Path(predictions))
     configurations = with_given(configurations, log, protocol or Protocol())
     evaluated = with_baselines(configurations, leaves_out=log.leaves_out)
     run = Run.of(evaluated, reference=resolve(reference, protocol)[0].name)

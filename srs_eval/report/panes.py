@@ -36,7 +36,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LOWER = " ▁▂▃▄▅▆▇█"
 _LEAST_BAR, _MOST_BAR = 6, 44
 _SHORT_BAR = 12  # columns below which bars rather stand below their figures
-_MOST_OF_MONTHS = 9  # lines
+_MOST_OF_MONTHS = 6  # lines
 _LOWEST_MONTH = 50  # of 100: an empty column of a month
 
 

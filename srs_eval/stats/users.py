@@ -45,15 +45,6 @@ class MeanInterval:
 # Bootstrap
 
 
-def _mean(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Weighted means (k,) of the defined values; nan where there are none."""
-    defined = np.isfinite(values)
-    weight = np.where(defined, weights[:, None], 0.0)
-    with np.errstate(invalid="ignore"):
-        found: FloatArray = (np.where(defined, values, 0.0) * weight).sum(0) / weight.sum(0)
-    return found
-
-
 def mean_intervals(
     values: FloatArray, weightings: FloatArray, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> list[list[MeanInterval]]:
@@ -163,14 +154,14 @@ def superiority(losses: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Effects:
+class _Effects:
     """Effect sizes and p-values of all pairs (k, k); positive where the row's model is better."""
 
     effect: FloatArray
     p_value: FloatArray  # two-sided
 
 
-def wilcoxon_effects(losses: FloatArray) -> Effects:
+def wilcoxon_effects(losses: FloatArray) -> _Effects:
     """Wilcoxon's signed-rank test of all pairs: r = z / √n over the n users who differ.
 
     Normal approximation with average ranks and without correction for continuity, pairs
@@ -192,7 +183,7 @@ def wilcoxon_effects(losses: FloatArray) -> Effects:
     return _effects(losses, effect)
 
 
-def t_effects(losses: FloatArray) -> Effects:
+def t_effects(losses: FloatArray) -> _Effects:
     """Student's paired t-test of all pairs; the effect is Cohen's d, mean / SD of differences.
 
     Cohen (1988), Statistical Power Analysis for the Behavioral Sciences, d_z.
@@ -211,13 +202,13 @@ def t_effects(losses: FloatArray) -> Effects:
     return _effects(losses, effect)
 
 
-def _effects(losses: FloatArray, effect: Callable[[FloatArray], tuple[float, float]]) -> Effects:
+def _effects(losses: FloatArray, effect: Callable[[FloatArray], tuple[float, float]]) -> _Effects:
     effects, p_values = np.full((2, losses.shape[1], losses.shape[1]), np.nan)
     for row, column, difference in _pairs(losses):
         found, p_value = effect(difference)
         effects[row, column], effects[column, row] = found, -found
         p_values[row, column] = p_values[column, row] = p_value
-    return Effects(effects, p_values)
+    return _Effects(effects, p_values)
 
 
 def _pairs(losses: FloatArray) -> Iterator[tuple[int, int, FloatArray]]:

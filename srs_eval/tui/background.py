@@ -8,15 +8,13 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srs_eval.data.errors import counted, printable
 
 if TYPE_CHECKING:
-    from srs_eval.advice.workload.estimate import Workload
-    from srs_eval.data.reviews import ReviewLog
     from srs_eval.tui.session import Session
 
 _CLIPBOARD_S = 2.0
@@ -126,35 +124,6 @@ class Reports:
     def _say(self, text: str) -> None:
         self.said = text
         self._session.view.export_changed()
-
-
-class Costs:
-    """What desired retentions cost, as far as it is known of the open log."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._of: ReviewLog | None = None
-        self._whole: dict[str | None, Workload] = {}
-        """With all draws, by preset; None is all of them."""
-
-    def whole(self, log: ReviewLog) -> Mapping[str | None, Workload]:
-        """With all draws, by preset."""
-        return self._whole if self._of is log else {}
-
-    def known(self, log: ReviewLog, preset: str | None) -> Iterator[Workload]:
-        """A preset's, as they become known."""
-        from srs_eval.advice.workload.estimate import workload
-
-        if self._of is not log:
-            self._of, self._whole = log, {}
-        whole = self._whole
-        if preset in whole:
-            yield whole[preset]
-            return
-        for found in workload(log, preset, context=self._session.options.context):
-            if found.drawn:
-                whole[preset] = whole[found.preset] = found  # asked for by its name, too
-            yield found
 
 
 def copy_to_system(text: str) -> bool:

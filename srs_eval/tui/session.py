@@ -19,7 +19,7 @@ from srs_eval.data import paths
 from srs_eval.data.errors import printable
 from srs_eval.data.protocol import Protocol
 from srs_eval.training.hyperparameters import Context
-from srs_eval.tui.background import Background, Costs, Reports, copy_to_system
+from srs_eval.tui.background import Background, Reports, copy_to_system
 from srs_eval.tui.config import Config, load_state, save_state
 from srs_eval.tui.models import Models
 
@@ -120,7 +120,7 @@ class Session:
         self.compiles = False  # before the questions asked now can be answered
         self._asked = 0  # how many times questions were asked
         self._followed = 0  # by models, the last of these times
-        self._costs = Costs(self)
+        self._costs: tuple[ReviewLog, Workload] | None = None  # with all draws, and of what
         self._asking: list[Background] = []
         self.reports = Reports(self)
         self.models = Models(self, evaluate)
@@ -401,10 +401,18 @@ class Session:
             self.models.wanted = False
             self.models.start()
 
-    def costs(self, preset: str | None) -> Iterator[Workload]:
-        """What a preset's desired retention costs, as it becomes known. Called in a thread."""
-        if self.log is not None:
-            yield from self._costs.known(self.log, preset)
+    def costs(self) -> Iterator[Workload]:
+        """What desired retentions cost, as it becomes known. Called in a thread."""
+        from srs_eval.advice.workload.estimate import workload
+
+        log, known = self.log, self._costs
+        if known is not None and known[0] is log:
+            yield known[1]
+        elif log is not None:
+            for found in workload(log, context=self.options.context):
+                if found.drawn:
+                    self._costs = log, found
+                yield found
 
     def copy_of(self, line: Line | None) -> None:
         """Copy a line's parameters, or say that it has none."""
@@ -444,7 +452,6 @@ class Session:
             "preset": [*self.options.presets, *presets],
             "deck": [*self.options.decks, *decks],
         }
-        glance, costs = self.overview.of("costs"), self._costs.whole(log)
         task = partial(
             self._write_report or export_learner,
             log,
@@ -456,7 +463,7 @@ class Session:
             narrowed_to={what: ", ".join(names) or None for what, names in chosen.items()},
             anonymous=wanted.anonymous,
             known=self._known(),
-            costs=next((costs[each.subject] for each in glance if each.subject in costs), None),
+            costs=self._costs[1] if self._costs is not None and self._costs[0] is log else None,
         )
         self.reports.write(task, wanted.path, in_process=self.jobs() > 0)
 

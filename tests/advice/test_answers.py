@@ -202,7 +202,7 @@ def test_sentences_first_then_tables_of_80_columns(collection: Path, tmp_path: P
     [
         (["--params", "1, 2, 3"], "17, 19 or 21 are needed"),
         (["--params", "a, b"], "no list of FSRS parameters"),
-        (["--question", "weather"], "--question takes"),
+        (["--question", "weather"], "'weather' is not one of"),
         (["--preset", "Nothing"], 'There is no preset "Nothing"'),
         (["--preset", "Facts", "--preset", "Nothing"], 'There is no preset "Nothing"'),
     ],

@@ -19,6 +19,7 @@ from srs_eval.advice.findings import (
     Checks,
     Finding,
     Hard,
+    Leech,
     Part,
     Retention,
     Step,
@@ -79,11 +80,14 @@ def test_overdue_cards_are_those_of_the_workload_and_cost_minutes(collection: Pa
         checked(replace(log, schedule=replace(log.schedule, due_day=on_the_day)))["overdue"].count
         == 0
     )
-    late = np.arange(len(on_the_day)) % 8 == 0
-    some = replace(log.schedule, due_day=np.where(late, -2, on_the_day))
-    eighth = checked(replace(log, schedule=some))["overdue"]
-    assert eighth.count > 0.1 * eighth.of
-    assert eighth.level == "look"
+    for every, level in ((8, "fine"), (5, "look")):
+        late = np.arange(len(on_the_day)) % every == 0
+        some = replace(log.schedule, due_day=np.where(late, -2, on_the_day))
+        found = checked(replace(log, schedule=some))["overdue"]
+        assert found.count > 0.1 * found.of
+        assert found.minutes is not None
+        assert 10 < found.minutes < 60
+        assert (found.level, found.minutes > 15) == (level, level == "look")
     assert "overdue" not in checked(replace(log, schedule=None))
 
 
@@ -307,7 +311,7 @@ def test_lines_fit_and_sentences_say_more() -> None:
         *(Check("gap", "look", 999, since="2022-09-24"), Check("gap", "look", 300)),
         *(Check("gap", "fine", 29), Check("gap", "fine", 0)),
         *(Check("suspended", "look", 123_456, 234_567), Check("suspended", "fine", 0, 9)),
-        Check("leeches", "look", 1_000, 9_000, leeches=(checks.Leech(7, 20, 15, 3.0, 1e-9),)),
+        Check("leeches", "look", 1_000, 9_000, leeches=(Leech(7, 20, 15, 3.0, 1e-9),)),
         *(Check("leeches", "fine"), Check("leeches", "not yet")),
         *(Check("steps", level) for level in ("fine", "not yet")),
         Check("steps", "look", 1, 5, says="shorter after Again, then Good", subject="B"),

@@ -321,12 +321,12 @@ def test_what_is_ranked_inside_is_counted_outside(log: ReviewLog) -> None:
 @pytest.mark.parametrize(
     ("low", "high", "in_short", "in_full"),
     [
-        (-0.004, -0.0012, ".003 better (.001 … .004)", "0.0026 better (0.0012 … 0.0040)"),
-        (0.001, 0.005, ".003 worse (.001 … .005)", "0.0030 worse (0.0010 … 0.0050)"),
-        (-0.004, 0.002, ".001 better (.004 better … .002 worse)", ""),
-        (0.0, 0.004, ".002 worse (.000 … .004)", "0.0020 worse (0.0000 … 0.0040)"),
-        (-0.0001, 0.0001, ".000 (.000 … .000)", "0.0000 (0.0001 better … 0.0001 worse)"),
-        (-11.0, -9.0, "10.000 better (9.000 … 11.000)", ""),
+        (-0.004, -0.0012, ".003 better (.001 to .004)", "0.0026 better (0.0012 to 0.0040)"),
+        (0.001, 0.005, ".003 worse (.001 to .005)", "0.0030 worse (0.0010 to 0.0050)"),
+        (-0.004, 0.002, ".001 better (.004 better to .002 worse)", ""),
+        (0.0, 0.004, ".002 worse (.000 to .004)", "0.0020 worse (0.0000 to 0.0040)"),
+        (-0.0001, 0.0001, ".000 (.000 to .000)", "0.0000 (0.0001 better to 0.0001 worse)"),
+        (-11.0, -9.0, "10.000 better (9.000 to 11.000)", ""),
     ],
 )
 def test_a_difference_says_which_side_is_better(
@@ -495,7 +495,7 @@ def test_no_figure_of_a_few_reviews(reviews: int, says: str) -> None:
     """It would be read as praise; and nobody saves more than all of a loss."""
     told = shown.sentences(_fit("can't tell", reviews=reviews))[0]
     assert says in told
-    assert ("(41 … 100 %)" in told) == (reviews == 4_000)
+    assert ("(41 to 100 %)" in told) == (reviews == 4_000)
 
 
 def test_the_latest_month_is_that_of_the_last_review(log: ReviewLog) -> None:
@@ -568,7 +568,7 @@ def test_what_is_remembered_is_grouped_worst_first() -> None:
     assert shown.line(answers) == (
         "less than desired: Words 78.8 % (desired 92 %); "
         "as desired: Maps 90.2 % (desired 90 %); "
-        "can't tell yet: Birds 80.0 % (desired 82 %, 79 … 81 %); "
+        "can't tell yet: Birds 80.0 % (desired 82 %, 79 to 81 %); "
         "recalled: New 80.0 %"
     )
 
@@ -707,10 +707,9 @@ async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> No
 async def test_what_a_retention_costs_gets_better_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, first, known = [], threading.Event(), threading.Event()
+    first, known = threading.Event(), threading.Event()
 
-    def costs(preset: str | None) -> Any:
-        asked.append(preset)
+    def costs() -> Any:
         yield make_costs("Default", done=0)
         assert first.wait(PATIENCE)
         yield make_costs("Default", done=1, scale=2.0)
@@ -728,7 +727,6 @@ async def test_what_a_retention_costs_gets_better_known(
         first.set()
         await until(pilot, lambda: "take 5.0 minutes and 40 reviews" in text_of(app))
         assert "your reviews allow: 1 of 2" in text_of(app)
-        assert asked == ["Default"]
         known.set()
         await until(pilot, lambda: "Too little data to tell what a desired" in text_of(app))
         assert "NotEnoughData" not in text_of(app)
@@ -739,31 +737,25 @@ async def test_what_a_retention_costs_gets_better_known(
 async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str | None] = []
-
-    def workload(log: ReviewLog, preset: str | None, **_: Any) -> Any:
-        asked.append(preset)
+    def workload(log: ReviewLog, **_: Any) -> Any:
         for done in (0, 2):
-            yield make_costs(preset or "Default", done=done)
+            yield make_costs("Default", done=done)
 
     monkeypatch.setattr("srs_eval.advice.workload.estimate.workload", workload)
     app = make_app(tmp_path, FILE)
 
-    def said(preset: str | None) -> list[bool]:
-        return [found.drawn for found in app.session.costs(preset)]
+    def said() -> list[bool]:
+        return [found.drawn for found in app.session.costs()]
 
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
-        begun = app.session.costs("Default")
+        begun = app.session.costs()
         assert not next(begun).drawn
         begun.close()  # left before the end: nothing is kept
-        assert said(None) == [False, True]
-        assert said(None) == [True]
-        assert said("Default") == [True]  # the same preset by its name
-        assert said("Other") == [False, True]
-        assert asked == ["Default", None, "Other"]
+        assert said() == [False, True]
+        assert said() == [True]
         app.session.log = make_log()  # another file
-        assert said("Default") == [False, True]
+        assert said() == [False, True]
 
 
 def test_damaged_answers_are_as_good_as_none(tmp_path: Path) -> None:

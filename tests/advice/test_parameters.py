@@ -209,8 +209,6 @@ def test_of_parameters_of_any_age_something_is_said(log: ReviewLog, modified_s: 
     presets = {key: replace(each, modified_s=modified_s) for key, each in log.presets.items()}
     unknown = replace(log, presets=presets, optimized_before_s=None)
     finding = of_presets(unknown)[0]
-    evidence = evidence_of(finding)
-    assert (evidence.growth is None) == (modified_s is None)
     assert (finding.reviews == 0) == (modified_s is None)
     assert (finding.interval is None) == (modified_s is None)
     assert ("Too few reviews" in shown.sentences(finding)[1]) == (modified_s is None)

@@ -231,7 +231,10 @@ def test_one_setting_has_one_figure(stages: list[Workload]) -> None:
     stated = last.finding
     rows = {row[0]: row for row in reversed(tables(stated)[0].rows)}
     row = rows[f"{last.desired:.2f}"]
-    assert f"take {row[3]} minutes and {row[2]} reviews a day" in sentences(stated)[0]
+    assert (
+        f"take {row[3]} minutes and {row[2]} reviews a day".replace("-", " to ")
+        in (sentences(stated)[0])
+    )
     figures = {f"{each.figures[last.at(0.9), MINUTES]:.1f}" for each in stages}
     assert figures == {str(row[3]).split()[0]}
 

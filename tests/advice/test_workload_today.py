@@ -91,7 +91,7 @@ def schedule_of(**columns: list[float]) -> Schedule:
         "difficulty": [math.nan] * n,
         **columns,
     }
-    floats = ("stability", "difficulty")
+    floats = ("stability", "difficulty", "internal_stability", "fast_stability")
     return Schedule(
         **{
             name: np.array(values, np.float64 if name in floats else np.int64)
@@ -211,6 +211,7 @@ def today_of(trials: Trials, index: IntArray) -> Today:
         interval=nothing + 10,
         ease=np.full(n, 2.5),
         stored=np.full((2, n), np.nan),
+        stored_fsrs7=np.full((2, n), np.nan),
         waits=nothing > 0,
         histories=Histories(
             card=order,
@@ -271,6 +272,22 @@ def test_a_card_without_a_history_has_a_state(model: str) -> None:
     assert np.array_equal(state[:, 0], state[:, 1]) == (model == SM2)
 
 
+def test_fsrs7_starts_from_its_own_stabilities_where_they_are_stored() -> None:
+    schedule = schedule_of(
+        stability=[50.0, 50.0, 50.0],
+        difficulty=[7.0, 7.0, 7.0],
+        internal_stability=[30.0, math.nan, 30.0],
+        fast_stability=[20.0, 20.0, math.nan],  # the last one is FSRS-6's
+    )
+    today = todays_cards(log_of([(90 * DAY_S, 9, 3, 0, 5000)], schedule), 1)
+    state = memory_state(today, Memory("FSRS-7", MODELS["FSRS-7"].default), "stored")
+    assert state[:, 0].tolist() == [30.0, 20.0, 7.0]
+    recalled = MODELS["FSRS-7"].recall(50.0, tuple(state), MODELS["FSRS-7"].default)
+    assert recalled[1:] == pytest.approx([0.9, 0.9], abs=1e-9)
+    six = memory_state(today, Memory("FSRS-6", MODELS["FSRS-6"].default), "stored")
+    assert six[0].tolist() == [50.0, 50.0, 50.0]
+
+
 @pytest.mark.parametrize("retention", [0.8, 0.9, 0.97])
 def test_fsrs7_recalls_a_card_without_a_history_as_it_was_scheduled(retention: float) -> None:
     """Its stability is no interval: with the defaults and S = 100, R is 0.9 after 226 days."""
@@ -288,6 +305,10 @@ def test_fsrs7_recalls_a_card_without_a_history_as_it_was_scheduled(retention: f
     assert MODELS["FSRS-7"].recall(t, tuple(state), w) == pytest.approx(expected, abs=1e-9)
     assert state[1] == pytest.approx(0.8 * state[0])
     assert state[2].tolist() == [5.0, 5.0, 7.0]
+    own = np.array([[math.nan, math.nan, 60.0], [math.nan, math.nan, 9.0]])
+    forks = memory_state(replace(today, stored_fsrs7=own), Memory("FSRS-7", w), "stored")
+    assert forks[:, 2].tolist() == [60.0, 9.0, 7.0]
+    assert np.array_equal(forks[:, :2], state[:, :2])
 
 
 # From files

@@ -19,6 +19,7 @@ import typer
 
 from srs_eval.cli.learner import _sensible_jobs
 from srs_eval.cli.main import _with_stdout, app, main
+from srs_eval.cli.options import _declared
 from srs_eval.data.paths import VERSION
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
@@ -139,6 +140,15 @@ def test_spellings_of_options(given: list[str], expected: dict[str, object]) -> 
     usual = command.make_context("run", [], parent=parent).params
     parsed = command.make_context("run", _with_stdout(given), parent=parent).params
     assert parsed == {**usual, **expected}
+
+
+def test_what_options_mean_is_said_of_options_that_there_are() -> None:
+    group = typer.main.get_group(app)
+    commands = [*group.commands.values()]
+    for each in commands:
+        commands += getattr(each, "commands", {}).values()
+    taken = {parameter.name for each in commands for parameter in each.params}
+    assert {name.rpartition(".")[2] for name in _declared()} <= taken
 
 
 # --- run -----------------------------------------------------------------------

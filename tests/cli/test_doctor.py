@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -45,10 +46,9 @@ def test_what_does_not_compile_is_said_without_names(
 ) -> None:
     monkeypatch.setattr(Path, "home", lambda: Path("/people/anna"))
 
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError("no LLVM in /people/anna/.local/lib, nor in /media/anna/lib")
-
-    monkeypatch.setattr("srs_eval.report.notebook.evaluate", refuse)
+    said = "OSError: no LLVM in /people/anna/.local/lib, nor in /media/anna/lib\n"
+    failed = SimpleNamespace(returncode=1, stdout="", stderr=said)
+    monkeypatch.setattr(doctor.subprocess, "run", lambda *_, **__: failed)
     assert main(["doctor"]) == 1
     out = capsys.readouterr().out
     assert "Compiling: OSError: no LLVM in ~/.local/lib, nor in /media/NAME/lib" in out

@@ -17,8 +17,8 @@ from tests.conftest import PATIENCE
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-EXTRAS = {"torch", "pyarrow", "distributed", "dask", "huggingface_hub"}
-TESTS = {"sklearn", "scikit_learn", "statsmodels", "anki", "hypothesis"}
+EXTRAS = {"torch", "pyarrow", "pandas", "distributed", "dask", "huggingface_hub"}
+TESTS = {"statsmodels", "anki", "hypothesis"}
 
 
 @pytest.fixture(scope="module")

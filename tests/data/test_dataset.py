@@ -24,6 +24,7 @@ from srs_eval.data.datasets import open_dataset, rows_in
 from srs_eval.data.errors import InputError, NotInstalled
 from srs_eval.data.reviews import MISSING
 from srs_eval.report.inspection import inspect_log
+from srs_eval.report.notebook import Results
 from tests.cli.program import main_here
 from tests.conftest import shared_or_skip
 from tools.simulated import simulate_learner, write_dataset
@@ -342,3 +343,11 @@ def test_without_pyarrow(
     assert main(["batch", "--dataset", str(made), "--raw", "--out", str(tmp_path / "out")]) == 2
     assert re.search(f"--raw needs pyarrow.*{says}", capsys.readouterr().err)
     assert not (tmp_path / "out").exists()
+
+
+def test_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors, "is_installed", lambda module: module != "pandas")
+    with pytest.raises(
+        NotInstalled, match=r"A frame needs pandas: pip install 'srs-eval\[notebook"
+    ):
+        Results([], {}, {}, {}).frame()

@@ -207,19 +207,24 @@ def test_a_file_that_cannot_be_used_is_refused(
     assert says in capsys.readouterr().err
 
 
-async def test_the_app_ranks_on_shared_reviews(log: ReviewLog, tmp_path: Path) -> None:
+async def test_the_app_ranks_on_shared_reviews(
+    log: ReviewLog, collection: Path, tmp_path: Path
+) -> None:
     def load(*_: object, **__: object) -> ReviewLog:
         return log
 
-    how = {"evaluate": evaluate, "load": load, "options": Options(models=MODELS, jobs=0)}
-    app = make_app(tmp_path, Path("collection.anki2"), **how)
+    mine = _file(collection, tmp_path / "mine.csv", 2)
+    options = Options(models=MODELS, jobs=0, predictions=mine)
+    app = make_app(
+        tmp_path, Path("collection.anki2"), evaluate=evaluate, load=load, options=options
+    )
     async with app.run_test(size=(100, 40)) as pilot:
         await to_import_summary(pilot)
         await pilot.press("enter")
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: not app.session.models.run.running)
         await until(pilot, lambda: "reviews that all have, know how today is" in text_of(app))
-        assert "RWKV-Anki" in text_of(app)
-        shared = app.session.models.run.groups()[2].reviews
+        assert all(name in text_of(app) for name in ("RWKV-Anki", "FSRS-Anki", "mine"))
+        shared = app.session.models.run.results()["FSRS-Anki"].size  # that these two have
         app.push_screen(CompareScreen("FSRS-Anki", "FSRS-6-dry-run"))
         await until(pilot, lambda: f"on {shared:,} reviews of" in text_of(app))

@@ -14,10 +14,11 @@ from srs_eval.advice import questions
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.questions import Asked
+from srs_eval.advice.tables import Bar
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.run import Run
-from srs_eval.report.learner import export_learner
+from srs_eval.report.learner import export_learner, learner_report
 from tests.conftest import shared_or_skip
 
 
@@ -73,6 +74,14 @@ def test_what_is_known_is_not_asked(
     del at_hand["tables"]["what-to-do"], anew["tables"]["what-to-do"]  # noise is beside presets
     for name, table in anew["tables"].items():
         assert at_hand["tables"][name] == table, name
+
+
+def test_the_first_screen_is_the_apps(log: ReviewLog, known: tuple[Finding, ...]) -> None:
+    """With the ranges of costs that it has, too."""
+    report = learner_report(log, Run(), Protocol(), known=known)
+    assert report.panes == Overview.answered(log, known).first_screen
+    assert report.panes is not None
+    assert any(isinstance(each, Bar) and each.until for each in report.panes.panes[2].items)
 
 
 def test_only_what_is_not_known_is_asked(

@@ -268,7 +268,6 @@ def make_answers() -> list[Finding]:
                 known=True,
                 fsrs_is_off=False,
                 since=2_300,
-                growth=1.0,
                 candidates=evaluated,
                 held_out=(optimized, defaults, sm2),
                 reference="optimized",

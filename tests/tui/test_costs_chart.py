@@ -20,7 +20,7 @@ class Shown(App[None]):
 
 def points(app: App[None]) -> dict[str, tuple[float, float]]:
     """Where each letter stands."""
-    shown = app.query_one(plot.Plot)._graph
+    shown = app.query_one(CostsChart)._graph
     assert shown is not None
     return {
         each.letter: (each.x[0], each.y[0]) for each in shown.marks if isinstance(each, plot.Points)
@@ -32,7 +32,7 @@ async def test_a_dot_stands_on_the_curve_and_moves_with_what_is_known() -> None:
     app = Shown()
     async with app.run_test(size=(60, 40)):
         for found in (first, better):
-            app.query_one(CostsChart).show(found)
+            app.query_one(CostsChart).draw(found)
             at = found.figures[RETENTIONS.index(found.desired), REVIEWS]
             assert points(app) == {"●": (found.desired, pytest.approx(at))}
 
@@ -40,8 +40,8 @@ async def test_a_dot_stands_on_the_curve_and_moves_with_what_is_known() -> None:
 async def test_the_last_retentions_do_not_flatten_the_rest() -> None:
     app = Shown()
     async with app.run_test(size=(60, 40)):
-        app.query_one(CostsChart).show(make_costs())
-        shown = app.query_one(plot.Plot)._graph
+        app.query_one(CostsChart).draw(make_costs())
+        shown = app.query_one(CostsChart)._graph
         assert shown is not None
         assert shown.y.high < 1.1 * 73  # the band at 0.97 ends at 73, at 0.99 near 10,000
 

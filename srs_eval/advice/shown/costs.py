@@ -36,8 +36,7 @@ def sentences(finding: Finding) -> tuple[str, ...]:
 
 
 def _then(found: Workload) -> Iterator[str]:
-    here = found.at(found.desired)
-    reviews, minutes = (_within(found, here, figure) for figure in (REVIEWS, MINUTES))
+    reviews, minutes = (_at_desired(found, figure) for figure in (REVIEWS, MINUTES))
     cards = "All your cards" if len(found.presets) > 1 else f"The cards of {found.preset}"
     model = "FSRS" if found.question.model == "FSRS-6" else found.question.model
     yield (
@@ -69,7 +68,7 @@ def _cards(found: Workload) -> Iterator[str]:
         new = counted(found.unseen, "new one")
     elif found.new_a_day * days > found.unseen:
         new = f"{new} until the {found.unseen:,} there are have come"
-    known = _within(found, found.at(found.desired), KNOWN)
+    known = _at_desired(found, KNOWN)
     yield (
         f"That is the mean of the next {counted(days, 'day')} with your "
         f"{counted(found.learned, 'card')} and {new}; {known} cards are known at the end."
@@ -105,7 +104,7 @@ def _budget(found: Workload) -> Iterator[str]:
     budget = found.question.budget
     if budget is None or not found.drawn:
         return
-    over = _within(found, found.at(found.desired), OVER)
+    over = _at_desired(found, OVER)
     yield f"Above {budget:g} minutes: {over} of {counted(found.question.days, 'day')}."
     fits = np.flatnonzero(found.band[1][:, MINUTES] <= budget)
     if len(fits):
@@ -226,6 +225,11 @@ def _within(found: Workload, place: int, figure: int) -> str:
     of_all = (found.figures, *found.band)
     middle, low, high = (_number(figure, each[place, figure]) for each in of_all)
     return middle if low == high else f"{middle} ({low}-{high})"
+
+
+def _at_desired(found: Workload, figure: int) -> str:
+    """ "61 (55 to 70)": in a sentence."""
+    return _within(found, found.at(found.desired), figure).replace("-", " to ")
 
 
 def _number(figure: int, value: float) -> str:

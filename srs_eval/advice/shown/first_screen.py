@@ -9,22 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from srs_eval.advice.findings import (
-    ALL_REVIEWS,
-    KEEP,
-    LIKELY,
-    OPEN,
-    Check,
-    Finding,
-    Fit,
-    LeftOut,
-    Months,
-    OfPreset,
-    Retention,
-    Sharing,
-    Standings,
-    Unanswered,
-)
+from srs_eval.advice import findings as f
 from srs_eval.advice.sentences import by_when, dots, listed, quoted, sureness, whole_of_100
 from srs_eval.advice.shown.checks import MARKS, check_line
 from srs_eval.advice.shown.costs import minutes
@@ -55,7 +40,7 @@ _FEW = "Too few reviews to say."
 _MOST_CHECKS = 5
 _UNTOLD: Mapping[str, str] = {
     "time": "how the latest month went",
-    "says": "whether FSRS is right when it says 90 of 100",
+    "says": "whether FSRS is right about you",
     "standing": "where you stand",
 }
 """Questions that no pane tells."""
@@ -65,14 +50,14 @@ _UNTOLD: Mapping[str, str] = {
 class _Known:
     """Findings by question, and which questions are still open."""
 
-    answers: Sequence[Finding]
+    answers: Sequence[f.Finding]
     waiting: Collection[str]
-    checks: Sequence[Check]
+    checks: Sequence[f.Check]
     rows: str
     gone: str
-    by_question: dict[str, list[Finding]] = field(default_factory=dict)
+    by_question: dict[str, list[f.Finding]] = field(default_factory=dict)
 
-    def of(self, question: str) -> list[Finding]:
+    def of(self, question: str) -> list[f.Finding]:
         return self.by_question.get(question, [])
 
     def open(self, question: str) -> bool:
@@ -80,22 +65,22 @@ class _Known:
         if question not in self.waiting:
             return False
         subjects = {each.subject for each in self.of(question)}
-        return not subjects & {ALL_REVIEWS, "all presets"}
+        return not subjects & {f.ALL_REVIEWS, "all presets"}
 
     @property
-    def presets(self) -> list[Finding]:
+    def presets(self) -> list[f.Finding]:
         """What to do with each, those with the most reviews first."""
-        return [each for each in self.of("parameters") if isinstance(each.evidence, OfPreset)]
+        return [each for each in self.of("parameters") if isinstance(each.evidence, f.OfPreset)]
 
     @property
-    def fit(self) -> Finding | None:
-        return next((each for each in self.of("fit") if isinstance(each.evidence, Fit)), None)
+    def fit(self) -> f.Finding | None:
+        return next((each for each in self.of("fit") if isinstance(each.evidence, f.Fit)), None)
 
 
 def first_screen(
-    answers: Sequence[Finding],
+    answers: Sequence[f.Finding],
     waiting: Collection[str] = (),
-    checks: Sequence[Check] = (),
+    checks: Sequence[f.Check] = (),
     *,
     rows: str = "anki",
     gone: str = "",
@@ -121,17 +106,17 @@ def _pane(number: int, items: Sequence[Item], *questions: str, subject: str = ""
 # 1 What to do
 
 
-def _what_to_do(known: _Known) -> tuple[Pane, Finding | None]:
+def _what_to_do(known: _Known) -> tuple[Pane, f.Finding | None]:
     questions = ("parameters", "health", "fit")
     if known.open("fit") or (known.open("parameters") and not known.of("split")):
         return _pane(1, [WAITING], *questions), None
     for each in known.of("parameters"):
-        if isinstance(each.evidence, LeftOut):
+        if isinstance(each.evidence, f.LeftOut):
             line = Line(each.evidence.sentence, "look", "●")
             return _pane(1, [line], *questions, subject=each.subject), None
     presets, fit = known.presets, known.fit
     if not presets:
-        reasons = [e.evidence for e in known.answers if isinstance(e.evidence, Unanswered)]
+        reasons = [e.evidence for e in known.answers if isinstance(e.evidence, f.Unanswered)]
         why = f": {reasons[0].reason}" if reasons else ""
         return _pane(1, [Line(f"Nothing can be told{why}.", "not yet")], *questions), None
     off = fit is not None and fit.act in ("turn on", "SM-2")
@@ -144,11 +129,11 @@ def _what_to_do(known: _Known) -> tuple[Pane, Finding | None]:
         items = [_sure(f"Turn FSRS on{do}.", fit.probability)]
     elif chosen is not None:
         do = _do(chosen, len(presets))
-        is_known = isinstance(chosen.evidence, OfPreset) and chosen.evidence.known
+        is_known = isinstance(chosen.evidence, f.OfPreset) and chosen.evidence.known
         do = f"{do[0].upper()}{do[1:]}" if is_known else f"With FSRS on in Anki, {do}"
         items = [_sure(f"{do}.", chosen.probability)]
     else:
-        either = [each for each in presets if each.act != KEEP]
+        either = [each for each in presets if each.act != f.KEEP]
         chance = min(each.probability or 0.0 for each in either or presets)
         said = "Your parameters are as good as others would be."
         if either:
@@ -167,17 +152,17 @@ def _what_to_do(known: _Known) -> tuple[Pane, Finding | None]:
 
 def _sure(act: str, chance: float | None) -> Line:
     probability = chance or 0.0
-    level: Level = "fine" if probability >= LIKELY else ""
+    level: Level = "fine" if probability >= f.LIKELY else ""
     return Line(act, level, "●", f"{sureness(probability)} {dots(probability)}")
 
 
-def _worth_most(presets: Sequence[Finding]) -> Finding | None:
+def _worth_most(presets: Sequence[f.Finding]) -> f.Finding | None:
     worth = [each for each in presets if is_worth(each)]
     gains = [(each.probability or 0.0) * (each.gain or 0.0) for each in worth]
     return worth[gains.index(max(gains))] if worth else None
 
 
-def _do(finding: Finding, presets: int) -> str:
+def _do(finding: f.Finding, presets: int) -> str:
     """ "press Optimize for “Maps”"; the only preset needs no name."""
     name = quoted(finding.subject) if presets > 1 else ""
     if finding.act in _COPIED:
@@ -187,7 +172,7 @@ def _do(finding: Finding, presets: int) -> str:
     return f"press Optimize{name and f' for {name}'}"
 
 
-def _same(chosen: Finding, presets: Sequence[Finding]) -> Iterator[Line]:
+def _same(chosen: f.Finding, presets: Sequence[f.Finding]) -> Iterator[Line]:
     """What other presets gain by: the same, or another act."""
     by_act: dict[str, list[str]] = {}
     for each in presets:
@@ -201,9 +186,9 @@ def _same(chosen: Finding, presets: Sequence[Finding]) -> Iterator[Line]:
         yield Line(f"  {' '.join(said)}", spare=1)
 
 
-def _where(finding: Finding, presets: int) -> Line:
+def _where(finding: f.Finding, presets: int) -> Line:
     """Where in Anki; the preset has its name here if it is the only one."""
-    name = "" if presets > 1 or finding.subject == ALL_REVIEWS else f"preset {finding.subject} › "
+    name = "" if presets > 1 or finding.subject == f.ALL_REVIEWS else f"preset {finding.subject} › "
     at = f"  Deck options › FSRS › {name}"
     if finding.act in _COPIED or finding.act == "defaults":
         return Line(f"{at}FSRS parameters", key="y copies the line")
@@ -218,14 +203,14 @@ def _remembered(known: _Known) -> Pane:
     found = {
         each.subject: each.evidence
         for each in known.of("retention")
-        if isinstance(each.evidence, Retention)
+        if isinstance(each.evidence, f.Retention)
     }
     is_asked = any(each.desired is not None for each in found.values())
     question, title = "retention", TITLES[1] if is_asked or known.open("retention") else _EXPECTED
     months = None
     if known.rows != "anki":
         question, title = "time", _BY_FSRS
-        by_month = [e.evidence for e in known.of("time") if isinstance(e.evidence, Months)]
+        by_month = [e.evidence for e in known.of("time") if isinstance(e.evidence, f.Months)]
         months = next(iter(by_month), None)
     made = remembered(found, months, known.checks)
     if made is None:
@@ -239,8 +224,11 @@ def _remembered(known: _Known) -> Pane:
 
 def _costs(known: _Known) -> Pane:
     for each in known.of("costs"):
-        if isinstance(each.evidence, Workload):
-            return _minutes(each.evidence, known)
+        if isinstance(found := each.evidence, Workload):
+            is_part = len(found.presets) < len(known.presets)
+            short, items = minutes(found, is_one_of_several=is_part)
+            subject = found.preset if len(found.presets) == 1 else ""
+            return Pane(TITLES[2], short, items, ("costs",), subject)
     if known.open("costs"):
         return _pane(3, [WAITING], "costs")
     return _pane(3, [Line(_no_costs(known), "not yet")], "costs")
@@ -262,14 +250,8 @@ def _no_costs(known: _Known) -> str:
     return f"{said}."
 
 
-def _minutes(found: Workload, known: _Known) -> Pane:
-    short, items = minutes(found, is_one_of_several=len(found.presets) < len(known.presets))
-    subject = found.preset if len(found.presets) == 1 else ""
-    return Pane(TITLES[2], short, items, ("costs",), subject)
-
-
 def _is_unanswered(known: _Known, question: str) -> bool:
-    return any(isinstance(each.evidence, Unanswered) for each in known.of(question))
+    return any(isinstance(each.evidence, f.Unanswered) for each in known.of(question))
 
 
 # 4 One preset or several?
@@ -277,10 +259,10 @@ def _is_unanswered(known: _Known, question: str) -> bool:
 
 def _presets(known: _Known) -> Pane:
     questions = ("split", "parameters")
-    split = next((e for e in known.of("split") if isinstance(e.evidence, Sharing)), None)
+    split = next((e for e in known.of("split") if isinstance(e.evidence, f.Sharing)), None)
     if any(map(known.open, questions)):
         return _pane(4, [WAITING], *questions)
-    if split is None or not isinstance(split.evidence, Sharing):
+    if split is None or not isinstance(split.evidence, f.Sharing):
         why = known.gone or "This file names no presets."
         why = _FEW if _is_unanswered(known, "split") else why
         return _pane(4, [Line(why, "not yet")], *questions)
@@ -293,7 +275,7 @@ def _presets(known: _Known) -> Pane:
     return Pane(TITLES[3], short, (first, *rows), questions)
 
 
-def _sharing(finding: Finding, evidence: Sharing) -> str:
+def _sharing(finding: f.Finding, evidence: f.Sharing) -> str:
     n = evidence.parts
     if n == 1:
         return "You have one. Keep it."
@@ -307,10 +289,10 @@ def _sharing(finding: Finding, evidence: Sharing) -> str:
     return f"Keep your {n}; too few reviews to compare them."
 
 
-def _row(finding: Finding, known: _Known) -> Row:
+def _row(finding: f.Finding, known: _Known) -> Row:
     retention = next((e for e in known.of("retention") if e.subject == finding.subject), None)
     said = ""
-    if retention is not None and isinstance(retention.evidence, Retention):
+    if retention is not None and isinstance(retention.evidence, f.Retention):
         part, desired = retention.evidence.parts[0], retention.evidence.desired
         said = whole_of_100(part.recalled.estimate)
         aim = "expected" if desired is None else "asked"
@@ -340,14 +322,14 @@ def _wrong(known: _Known) -> Pane:
 
 def _below(known: _Known) -> Iterable[Line]:
     for each in known.of("standing"):
-        if isinstance(each.evidence, Standings):
+        if isinstance(each.evidence, f.Standings):
             yield Line(f"Where you stand: {standing_line([each])}.")
     untold = [
         words
         for question, words in _UNTOLD.items()
         if known.of(question)
         and not known.open(question)
-        and all(each.says in (OPEN, "no answer") for each in known.of(question))
+        and all(each.says in (f.OPEN, "no answer") for each in known.of(question))
     ]
     if untold:
         yield Line(f"Too few reviews to say yet: {' · '.join(untold)}", "not yet")

@@ -140,7 +140,7 @@ def _until(step: Step) -> str:
         return f"less than {duration(step.seen[0])}, the shortest delays so far"
     if low > step.seen[1]:
         return f"more than {duration(step.seen[1])}, the longest delays so far"
-    return f"about {duration(estimate)} ({duration(low)} … {duration(high)})"
+    return f"about {duration(estimate)} ({duration(low)} to {duration(high)})"
 
 
 def steps_tables(finding: Finding) -> list[Table]:

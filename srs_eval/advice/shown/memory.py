@@ -9,20 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from srs_eval.advice.findings import (
-    FEWEST_SHOWN,
-    OPEN,
-    Calibration,
-    Check,
-    Days,
-    DayState,
-    Finding,
-    Habit,
-    Months,
-    Part,
-    Retention,
-    of,
-)
+from srs_eval.advice import findings as f
+from srs_eval.advice.findings import of
 from srs_eval.advice.sentences import (
     difference_in_words,
     has_a_figure,
@@ -46,13 +34,13 @@ _DESIRED = {
     "below": "less than desired",
     "no matter": "as desired",
     "above": "more than desired",
-    OPEN: "can't tell yet",
+    f.OPEN: "can't tell yet",
     "not asked for": "recalled",
 }
 """By how it is said what was found, those first of which something may follow."""
 
 
-def _parts(found: Retention) -> list[tuple[Interval, str]]:
+def _parts(found: f.Retention) -> list[tuple[Interval, str]]:
     """What makes for the difference from what is desired, as far as it is known: that which lies
     beyond zero on its side."""
     if found.says not in ("below", "above"):
@@ -65,16 +53,16 @@ def _parts(found: Retention) -> list[tuple[Interval, str]]:
     return [(part, why) for part, why in causes if side(part, 0.0) == found.says]
 
 
-def retention_line(findings: Sequence[Finding]) -> str:
+def retention_line(findings: Sequence[f.Finding]) -> str:
     """ "less than desired: Words 84.7 % (desired 90 %); as desired: Maps 90 % (desired 91 %)"."""
     groups: dict[str, list[tuple[str, str]]] = {each: [] for each in _DESIRED.values()}
     for finding in findings:
-        found = of(finding, Retention)
+        found = of(finding, f.Retention)
         recalled, desired = found.parts[0].recalled, found.desired
         beside = [] if desired is None else [f"desired {percent(desired, 0)}"]
         if finding.missing is not None and not has_a_figure(recalled):
             beside.append(lacks(finding.missing, is_short=len(findings) > 1))
-        elif found.says == OPEN:
+        elif found.says == f.OPEN:
             beside.append(share_range(recalled))
         parts = _parts(found)
         if parts:
@@ -87,9 +75,9 @@ def retention_line(findings: Sequence[Finding]) -> str:
     return in_groups({says: names for says, names in groups.items() if names})
 
 
-def retention_sentences(finding: Finding) -> list[str]:
+def retention_sentences(finding: f.Finding) -> list[str]:
     """What is recalled, why it is not what is desired, what was expected."""
-    found = of(finding, Retention)
+    found = of(finding, f.Retention)
     recalled, expected = found.parts[0].recalled, percent(found.parts[0].expected)
     figures = f"{percent(recalled.estimate)} recalled on {counted(recalled.reviews, 'review')} "
     figures += spanned(*share_bounds(recalled, 1), recalled)
@@ -111,18 +99,18 @@ def retention_sentences(finding: Finding) -> list[str]:
 
 
 def _points(part: Interval) -> str:
-    """ "−12.1 (−13.4 … −10.8)"."""
+    """ "−12.1 (−13.4 to −10.8)"."""
     estimate, low, high = (signed(100 * each, 1) for each in (part.estimate, part.low, part.high))
-    return f"{estimate} ({low} … {high})"
+    return f"{estimate} ({low} to {high})"
 
 
-def retention_tables(finding: Finding) -> list[Table]:
+def retention_tables(finding: f.Finding) -> list[Table]:
     """All reviews, young and mature cards, months."""
-    parts = of(finding, Retention).parts
+    parts = of(finding, f.Retention).parts
     return [_of_parts(f"{finding.subject}: retention", "reviews of", parts)]
 
 
-def _of_parts(title: str, of: str, parts: Sequence[Part]) -> Table:
+def _of_parts(title: str, of: str, parts: Sequence[f.Part]) -> Table:
     rows = [(each.name, each.recalled.reviews, each.recalled, each.expected) for each in parts]
     return Table(title, (of, "reviews", "recalled", "expected"), tuple(rows))
 
@@ -130,9 +118,9 @@ def _of_parts(title: str, of: str, parts: Sequence[Part]) -> Table:
 # When FSRS says 90 %
 
 
-def says_line(findings: Sequence[Finding]) -> str:
-    """ "90 %, you recall 88 % (86 … 90 %): less than it says"."""
-    found = of(findings[0], Calibration)
+def says_line(findings: Sequence[f.Finding]) -> str:
+    """ "90 %, you recall 88 % (86 to 90 %): less than it says"."""
+    found = of(findings[0], f.Calibration)
     if found.near is None:
         return f"can't tell yet ({lacks(findings[0].missing)})"
     recalled = found.near.recalled
@@ -146,9 +134,9 @@ def says_line(findings: Sequence[Finding]) -> str:
     return f"{said}, you recall {percent(recalled.estimate, 0)} ({share_range(recalled)}): {words}"
 
 
-def says_sentences(finding: Finding) -> list[str]:
+def says_sentences(finding: f.Finding) -> list[str]:
     """The same of what is nearest to 90 %, and of all reviews."""
-    found = of(finding, Calibration)
+    found = of(finding, f.Calibration)
     if found.near is None:
         first = f"Can't tell yet: it {lacks(finding.missing)} with about the same prediction."
     else:
@@ -162,9 +150,9 @@ def says_sentences(finding: Finding) -> list[str]:
     ]
 
 
-def says_tables(finding: Finding) -> list[Table]:
+def says_tables(finding: f.Finding) -> list[Table]:
     """By what it says."""
-    bins = of(finding, Calibration).bins
+    bins = of(finding, f.Calibration).bins
     return [_of_parts("What Anki's FSRS says and what you recall", "when it says", bins)]
 
 
@@ -174,22 +162,22 @@ _PREDICTABLE = {
     "below": "more predictable than before",
     "above": "less predictable than before",
     "no matter": "about as predictable as before",
-    OPEN: "can't tell yet whether more predictable than before",
+    f.OPEN: "can't tell yet whether more predictable than before",
 }
 
 
-def time_line(findings: Sequence[Finding]) -> str:
+def time_line(findings: Sequence[f.Finding]) -> str:
     """ "less predictable than before: recalled 81.2 %, expected 88.3 %"."""
     (finding,) = findings
     if finding.missing is not None:
         return f"can't tell yet ({lacks(finding.missing)})"
-    found = of(finding, Months)
+    found = of(finding, f.Months)
     last = found.months[-1]
     figures = f"recalled {percent(last.recalled.estimate)}, expected {percent(last.predicted)}"
     return f"{_PREDICTABLE[found.says]}: {figures}"
 
 
-def time_sentences(finding: Finding) -> list[str]:
+def time_sentences(finding: f.Finding) -> list[str]:
     """How the last month was, and by how much log loss differs from the months before."""
     first = f"{month_in_words(finding.subject)}: {time_line([finding])}."
     if finding.interval is None:
@@ -202,11 +190,11 @@ def time_sentences(finding: Finding) -> list[str]:
     ]
 
 
-def time_tables(finding: Finding) -> list[Table]:
+def time_tables(finding: f.Finding) -> list[Table]:
     """Month by month."""
     rows = [
         (each.name, each.reviews, each.recalled, each.predicted, each.log_loss)
-        for each in of(finding, Months).months
+        for each in of(finding, f.Months).months
     ]
     columns = ("month", "reviews", "recalled", "expected", "log loss")
     return [Table("Month by month, FSRS-6", columns, tuple(rows))]
@@ -223,23 +211,22 @@ _KNOWING = {
 }
 
 
-def habit_line(findings: Sequence[Finding]) -> str:
-    """ "hardly matters: knowing how it goes spares 2.1 % (1.5 … 2.7 %) of FSRS-6's error"."""
+def habit_line(findings: Sequence[f.Finding]) -> str:
+    """ "hardly matters: knowing how it goes spares 2.1 % (1.5 to 2.7 %) of FSRS-6's error"."""
     (finding,) = findings
-    found = of(finding, Habit)
+    found = of(finding, f.Habit)
     if found.worth is None:
         return "is unknown, this source has no clock times"
     ends = [f"{100 * e:.1f}".replace("-", "−") for e in (found.worth.estimate, found.worth.low)]
     high = percent(found.worth.high).replace("-", "−")
-    spares = (
-        f"{_KNOWING[finding.question][1]} spares {ends[0]} % ({ends[1]} … {high}) of FSRS-6's error"
-    )
+    spares = f"{_KNOWING[finding.question][1]} spares {ends[0]} % ({ends[1]} to {high})"
+    spares += " of FSRS-6's error"
     if finding.missing is None:
         return f"{found.says}: {spares}"
     return f"can't tell yet whether it matters: {spares}; {lacks(finding.missing)}"
 
 
-def habit_sentences(finding: Finding) -> list[str]:
+def habit_sentences(finding: f.Finding) -> list[str]:
     """Whether it matters, in log loss, and what that means."""
     colon = "" if finding.missing is None else ":"
     first = f"{_KNOWING[finding.question][0]}{colon} {habit_line([finding])}."
@@ -253,7 +240,7 @@ def habit_sentences(finding: Finding) -> list[str]:
     ]
 
 
-def days_table(days: Sequence[DayState], title: str = "Your state day by day") -> Table:
+def days_table(days: Sequence[f.DayState], title: str = "Your state day by day") -> Table:
     """The state of days: what it adds to the logits of recall."""
     columns = ("day", "reviews", "recalled", "expected", "state (logits)")
     rows = [
@@ -262,9 +249,9 @@ def days_table(days: Sequence[DayState], title: str = "Your state day by day") -
     return Table(title, columns, tuple(rows))
 
 
-def today_line(findings: Sequence[Finding]) -> str:
+def today_line(findings: Sequence[f.Finding]) -> str:
     """ "more forgotten than usual since 2024-10-01: of what is usually recalled at 90 %, 81 %"."""
-    found = of(findings[0], Days)
+    found = of(findings[0], f.Days)
     odds = math.log(_USUAL_RECALL / (1 - _USUAL_RECALL)) + found.days[-1].state.estimate
     of_usual = f"of cards recalled at 90 % otherwise, about {percent(1 / (1 + math.exp(-odds)), 0)}"
     if found.says == "as usual":
@@ -272,14 +259,14 @@ def today_line(findings: Sequence[Finding]) -> str:
     return f"{found.says} than usual since {found.since}: {of_usual}"
 
 
-def today_sentences(finding: Finding) -> list[str]:
+def today_sentences(finding: f.Finding) -> list[str]:
     """How the last day went."""
-    return [f"On {of(finding, Days).days[-1].name}, your last day, {today_line([finding])}."]
+    return [f"On {of(finding, f.Days).days[-1].name}, your last day, {today_line([finding])}."]
 
 
-def today_tables(finding: Finding) -> list[Table]:
+def today_tables(finding: f.Finding) -> list[Table]:
     """The last days."""
-    return [days_table(of(finding, Days).days[-_DAYS_SHOWN:], "Your last days")]
+    return [days_table(of(finding, f.Days).days[-_DAYS_SHOWN:], "Your last days")]
 
 
 # The second pane
@@ -294,12 +281,12 @@ _NOTES: Mapping[str, tuple[str, Level]] = {
 
 
 def remembered(
-    found: Mapping[str, Retention], months: Months | None, checks: Sequence[Check]
+    found: Mapping[str, f.Retention], months: f.Months | None, checks: Sequence[f.Check]
 ) -> tuple[Line, tuple[Item, ...]] | None:
     """What is remembered in short and as bars, by preset or by months; None of nothing."""
     parts = _all_together([each.parts for each in found.values()])
     if months is not None:
-        by_month = [Part(each.name, each.recalled, each.predicted) for each in months.months]
+        by_month = [f.Part(each.name, each.recalled, each.predicted) for each in months.months]
         parts = {"all": _sum(by_month)} | {each.name: each for each in by_month}
     if not parts:
         return None
@@ -326,7 +313,7 @@ def remembered(
     why = _why(asked, whole, marks["all"], short, desired)
     if not why.text and are_old_off and "mature cards" in parts:
         why = _why_old(parts["mature cards"])
-    if whole.recalled.reviews < FEWEST_SHOWN:
+    if whole.recalled.reviews < f.FEWEST_SHOWN:
         few = counted(whole.recalled.reviews, "review")
         why = Line(f"Only {few} on a later day: too few to go by.", "not yet", spare=1)
     items += [why] if why.text else []
@@ -342,19 +329,19 @@ def remembered(
     return Line(said), tuple(items)
 
 
-def _mark(part: Part, desired: float | None) -> str:
+def _mark(part: f.Part, desired: float | None) -> str:
     """Whether too little is remembered of what was asked for: "look", or "few" to say so by."""
     if desired is None or _short_of(part, desired) < _POINTS:
         return ""
     return "look" if part.recalled.high < desired else "few"
 
 
-def _short_of(part: Part, desired: float) -> int:
+def _short_of(part: f.Part, desired: float) -> int:
     """Points, as the rounded figures have it."""
     return round(100 * desired) - round(100 * part.recalled.estimate)
 
 
-def _bar(label: str, part: Part, desired: float | None, mark: str) -> Bar:
+def _bar(label: str, part: f.Part, desired: float | None, mark: str) -> Bar:
     figures = [part.recalled.estimate, *([desired] if desired is not None else []), part.expected]
     aim = part.expected if desired is None else desired
     bar = Bar(label, tuple(map(whole_of_100, figures)), part.recalled.estimate, tick=aim)
@@ -365,8 +352,8 @@ def _bar(label: str, part: Part, desired: float | None, mark: str) -> Bar:
 
 
 def _why(
-    asked: Mapping[str, Retention],
-    whole: Part,
+    asked: Mapping[str, f.Retention],
+    whole: f.Part,
     mark: str,
     short: Sequence[str],
     desired: float | None,
@@ -397,27 +384,27 @@ def _why(
     return Line("")
 
 
-def _why_old(old: Part) -> Line:
+def _why_old(old: f.Part) -> Line:
     times = (1 - old.recalled.estimate) / max(1 - old.expected, 0.01)
     how = "twice as often as" if 1.75 <= times < 2.5 else "more often than"
     return Line(f"Old cards are forgotten {how} expected.", "look", spare=1)
 
 
-def _all_together(found: Sequence[Sequence[Part]]) -> dict[str, Part]:
+def _all_together(found: Sequence[Sequence[f.Part]]) -> dict[str, f.Part]:
     """The parts of all presets, months in their order."""
-    by_name: dict[str, list[Part]] = {}
+    by_name: dict[str, list[f.Part]] = {}
     for part in (part for parts in found for part in parts):
         by_name.setdefault(part.name, []).append(part)
     return {name: _sum(by_name[name]) for name in sorted(by_name)}
 
 
-def _sum(parts: Sequence[Part]) -> Part:
+def _sum(parts: Sequence[f.Part]) -> f.Part:
     first, n = parts[0], [each.recalled.reviews for each in parts]
     mean = np.average([each.recalled.estimate for each in parts], weights=n)
     half = np.average([each.recalled.half_width for each in parts], weights=n)
     expected = np.average([each.expected for each in parts], weights=n)
     recalled = type(first.recalled)(mean, half, sum(n), first.recalled.days)
-    return Part(first.name, recalled, expected)
+    return f.Part(first.name, recalled, expected)
 
 
 def _short_month(name: str) -> str:

@@ -4,25 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from srs_eval.advice.findings import (
-    DEFAULTS,
-    KEEP,
-    LIKELY,
-    NOW,
-    OPTIMIZED,
-    POOLED,
-    RECENCY,
-    SM2,
-    SURE,
-    TOGETHER,
-    Candidate,
-    Finding,
-    LeftOut,
-    OfAll,
-    OfPreset,
-    Sharing,
-    of,
-)
+from srs_eval.advice import findings as f
 from srs_eval.advice.sentences import (
     dots,
     figures,
@@ -35,16 +17,16 @@ from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
 
 _NAMES: Mapping[str, str] = {
-    NOW: "current",
-    RECENCY: "optimized, as Anki does it",
-    OPTIMIZED: "optimized, all reviews alike",
-    DEFAULTS: "FSRS's defaults",
-    POOLED: "optimized, drawn towards all presets",
-    TOGETHER: "one line for all presets",
-    SM2: "SM-2",
+    f.NOW: "current",
+    f.RECENCY: "optimized, as Anki does it",
+    f.OPTIMIZED: "optimized, all reviews alike",
+    f.DEFAULTS: "FSRS's defaults",
+    f.POOLED: "optimized, drawn towards all presets",
+    f.TOGETHER: "one line for all presets",
+    f.SM2: "SM-2",
 }
 ACTS: Mapping[str, str] = {
-    KEEP: "keep",
+    f.KEEP: "keep",
     "optimize": "optimize",
     "pooled": "paste a line",
     "one line": "paste one line",
@@ -54,7 +36,7 @@ ACTS: Mapping[str, str] = {
 }
 _TO_DO = {"one line": "copy a line", "pooled": "copy a line", "defaults": "default numbers"}
 _DO: Mapping[str, str] = {
-    KEEP: "Leave the parameters as they are",
+    f.KEEP: "Leave the parameters as they are",
     "optimize": "Press Optimize",
     "pooled": "Copy the line below into this preset",
     "one line": "Copy the line below into this preset, the same for all that say so",
@@ -62,15 +44,15 @@ _DO: Mapping[str, str] = {
 }
 
 
-def is_worth(finding: Finding) -> bool:
+def is_worth(finding: f.Finding) -> bool:
     """Whether to change a preset; where FSRS is turned on, it has to begin with some parameters."""
-    is_off = isinstance(finding.evidence, OfPreset) and finding.evidence.fsrs_is_off
-    return finding.act != KEEP and (is_off or (finding.probability or 0.0) >= LIKELY)
+    is_off = isinstance(finding.evidence, f.OfPreset) and finding.evidence.fsrs_is_off
+    return finding.act != f.KEEP and (is_off or (finding.probability or 0.0) >= f.LIKELY)
 
 
-def what_to_do(finding: Finding) -> str:
+def what_to_do(finding: f.Finding) -> str:
     """ "optimize", "copy a line", "leave": with a preset."""
-    if isinstance(finding.evidence, LeftOut):
+    if isinstance(finding.evidence, f.LeftOut):
         return "repair"
     return _TO_DO.get(finding.act, finding.act) if is_worth(finding) else "leave"
 
@@ -80,7 +62,7 @@ def named(candidate: str) -> str:
     return _NAMES.get(candidate, candidate)
 
 
-def in_line(findings: Sequence[Finding]) -> str:
+def in_line(findings: Sequence[f.Finding]) -> str:
     """ "●●●●○ likely, 88 of 100"."""
     (finding,) = findings[:1]
     if finding.probability is None:
@@ -88,12 +70,12 @@ def in_line(findings: Sequence[Finding]) -> str:
     return f"{dots(finding.probability)} {of_100(finding.probability)}"
 
 
-def sentences(finding: Finding) -> tuple[str, ...]:
+def sentences(finding: f.Finding) -> tuple[str, ...]:
     """What to do and how sure that is, what it rests on, and what is missing."""
     match finding.evidence:
-        case LeftOut(sentence=sentence):
+        case f.LeftOut(sentence=sentence):
             return (sentence,)
-        case OfAll(by_act=by_act, held_out=held_out):
+        case f.OfAll(by_act=by_act, held_out=held_out):
             each = [f"{ACTS[act]}: {listed(names)}" for act, names in by_act]
             best = held_out[0]
             assert best.log_loss is not None
@@ -104,19 +86,19 @@ def sentences(finding: Finding) -> tuple[str, ...]:
                 "no candidate had seen.",
             )
     evidence = finding.evidence
-    assert isinstance(evidence, OfPreset)
+    assert isinstance(evidence, f.OfPreset)
     assert finding.probability is not None
     do, probability = _DO[finding.act], finding.probability
     if finding.act == "optimize" and not evidence.known:
         do = "Let FSRS optimize its parameters"
-    if finding.act != KEEP and not is_worth(finding):
-        do = f"{_DO[KEEP]}, or press Optimize: neither is a mistake"
+    if finding.act != f.KEEP and not is_worth(finding):
+        do = f"{_DO[f.KEEP]}, or press Optimize: neither is a mistake"
     if evidence.fsrs_is_off:
         do = f"Once FSRS is on: {do[0].lower()}{do[1:]}"
     return (f"{do} ({of_100(probability)}).", _basis(finding, evidence), *_more(evidence))
 
 
-def _basis(finding: Finding, evidence: OfPreset) -> str:
+def _basis(finding: f.Finding, evidence: f.OfPreset) -> str:
     chosen = _chosen_of(finding)
     belief = chosen.belief
     assert belief is not None
@@ -127,7 +109,11 @@ def _basis(finding: Finding, evidence: OfPreset) -> str:
         others, reference = "what people gained by optimizing again", "yours"
     name = named(chosen.name)
     expected = f"expect {signed(belief.gain, 3)} log loss gained ({low} to {high})"
-    if chosen.difference is None and finding.act == KEEP and (finding.probability or 0.0) >= SURE:
+    if (
+        chosen.difference is None
+        and finding.act == f.KEEP
+        and (finding.probability or 0.0) >= f.SURE
+    ):
         return "There is next to nothing new to learn from: a fit of today would be the same."
     if chosen.difference is None:
         return f"Too few reviews that neither had seen: by {others}, {expected}."
@@ -135,7 +121,7 @@ def _basis(finding: Finding, evidence: OfPreset) -> str:
     return f"On your own reviews: {name}, {own}. Together with {others}, {expected}."
 
 
-def _more(evidence: OfPreset) -> tuple[str, ...]:
+def _more(evidence: f.OfPreset) -> tuple[str, ...]:
     said = []
     if evidence.gone:
         said.append(
@@ -152,22 +138,22 @@ def _more(evidence: OfPreset) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _chosen_of(finding: Finding) -> Candidate:
+def _chosen_of(finding: f.Finding) -> f.Candidate:
     """The candidate that the act, or leaving it, is about."""
-    evidence = of(finding, OfPreset)
+    evidence = f.of(finding, f.OfPreset)
     return next(each for each in evidence.candidates if each.name == evidence.about)
 
 
-def tables(finding: Finding) -> tuple[Table, ...]:
+def tables(finding: f.Finding) -> tuple[Table, ...]:
     """Candidates on reviews since the last change; on all held-out ones those not told yet."""
     evidence = finding.evidence
     made, told_above = [], set()
-    if isinstance(evidence, OfPreset):
+    if isinstance(evidence, f.OfPreset):
         in_force = "current" if evidence.stored else "FSRS's defaults, in force"
-        names = {NOW: "FSRS's defaults" if evidence.fsrs_is_off else in_force}
+        names = {f.NOW: "FSRS's defaults" if evidence.fsrs_is_off else in_force}
         rows: list[tuple[Cell, ...]] = []
         for each in evidence.candidates:
-            if each.name == DEFAULTS and not evidence.stored:
+            if each.name == f.DEFAULTS and not evidence.stored:
                 continue  # they are what is in force
             chance = None if each.belief is None else times_in_100(each.belief.probability)
             name = names.get(each.name, named(each.name))
@@ -178,7 +164,7 @@ def tables(finding: Finding) -> tuple[Table, ...]:
         made.append(Table(f"{finding.subject}: {reviews}", columns, tuple(rows)))
         if not evidence.stored and finding.reviews:  # the held-out reviews are the same
             told_above = {each.name for each in evidence.candidates} - {evidence.reference}
-    if isinstance(evidence, OfPreset | OfAll) and evidence.held_out:
+    if isinstance(evidence, f.OfPreset | f.OfAll) and evidence.held_out:
         held_out = tuple(
             (named(each.name), each.log_loss, each.difference, each.verdict or "")
             for each in evidence.held_out
@@ -207,7 +193,7 @@ _SENTENCE: Mapping[str, str] = {
 }
 
 
-def sharing_line(findings: Sequence[Finding]) -> str:
+def sharing_line(findings: Sequence[f.Finding]) -> str:
     """ "one line of parameters is enough for all ●●●●● sure, 98 of 100"."""
     first = findings[0]
     if first.probability is None:
@@ -215,8 +201,8 @@ def sharing_line(findings: Sequence[Finding]) -> str:
     return f"{_LINE[first.act]} {dots(first.probability)} {of_100(first.probability)}"
 
 
-def sharing_sentences(finding: Finding) -> tuple[str, ...]:
-    evidence = of(finding, Sharing)
+def sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
+    evidence = f.of(finding, f.Sharing)
     if evidence.parts == 1:
         return ("You have one preset with reviews. Keep it.",)
     parts = f"{evidence.parts} {evidence.part}s"
@@ -236,8 +222,8 @@ def sharing_sentences(finding: Finding) -> tuple[str, ...]:
     return tuple(said)
 
 
-def sharing_tables(finding: Finding) -> tuple[Table, ...]:
-    evidence = of(finding, Sharing)
+def sharing_tables(finding: f.Finding) -> tuple[Table, ...]:
+    evidence = f.of(finding, f.Sharing)
     if not evidence.differences:
         return ()
     rows: list[tuple[Cell, ...]] = [

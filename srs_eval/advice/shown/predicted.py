@@ -6,17 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from srs_eval.advice.findings import (
-    OPEN,
-    Against,
-    Finding,
-    Fit,
-    Health,
-    HealthCheck,
-    Models,
-    Standings,
-    of,
-)
+from srs_eval.advice import findings as f
 from srs_eval.advice.model_evidence import Errors, Where
 from srs_eval.advice.sentences import figures, in_groups, lacks, of_100, what_lacks
 from srs_eval.advice.tables import Cell, Table
@@ -31,12 +21,12 @@ _THAN = {
 }
 
 
-def _name(other: Against) -> str:
+def _name(other: f.Against) -> str:
     return {"older scheduler": "SM-2", "average": "your average"}.get(other.kind, other.name)
 
 
 def _share(saved: Interval, than: str = "") -> str:
-    """ "11 % better than SM-2 (7 … 16 %)"; "5 % worse (2 % better … 12 % worse)"."""
+    """ "11 % better than SM-2 (7 to 16 %)"; "5 % worse (2 % better to 12 % worse)"."""
     sign = 1 if saved.estimate >= 0 else -1
     word = "better" if sign > 0 else "worse"
     shown = f"{abs(100 * saved.estimate):.0f} % {word}{f' than {than}' if than else ''}"
@@ -44,20 +34,20 @@ def _share(saved: Interval, than: str = "") -> str:
 
 
 def _range(saved: Interval, sign: int) -> str:
-    """ "(7 … 16 %)", "(15 % worse … 16 % better)"; "" where there is no interval."""
+    """ "(7 to 16 %)", "(15 % worse to 16 % better)"; "" where there is no interval."""
     if math.isnan(saved.half_width):
         return ""
     # Nobody saves more than all; the interval of a ratio does not know.
     low, high = sorted(100 * sign * min(each, 1.0) for each in (saved.low, saved.high))
     if round(low) < 0 < round(high):
         less, more = ("worse", "better")[::sign]
-        return f"({-low:.0f} % {less} … {high:.0f} % {more})"
-    return f"({low:.0f} … {high:.0f} %)".replace("-", "−")
+        return f"({-low:.0f} % {less} to {high:.0f} % {more})"
+    return f"({low:.0f} to {high:.0f} %)".replace("-", "−")
 
 
-def _change(finding: Finding) -> str:
+def _change(finding: f.Finding) -> str:
     """Whether to change to FSRS, of who schedules with something else; else ""."""
-    found = of(finding, Fit)
+    found = f.of(finding, f.Fit)
     if found.now is None:
         return ""
     against, name = found.now, f"{_name(found.now)}, your scheduler"
@@ -84,14 +74,14 @@ def _change(finding: Finding) -> str:
     return f"Change to FSRS? {verdict}"
 
 
-def _how_well(finding: Finding) -> str:
-    found = of(finding, Fit)
+def _how_well(finding: f.Finding) -> str:
+    found = f.of(finding, f.Fit)
     name, verb = ("FSRS is off; it", "would predict") if found.fsrs_is_off else ("FSRS", "predicts")
     whose = {"stored": "with your parameters ", "defaults": "with its defaults "}
     saved = f"{whose.get(found.by, 'optimized, ')}{_share(found.saved, 'guessing your average')}"
     if found.by != "optimized":
         saved += f", optimized {_share(found.of('average')[0].saved)}"
-    if found.says == OPEN:
+    if found.says == f.OPEN:
         is_enough = finding.interval is not None and enough_to_tell(finding.interval)
         why = saved if is_enough else lacks(finding.missing)
         return f"How well FSRS {verb} you can't be told yet: {why}."
@@ -103,9 +93,9 @@ def _how_well(finding: Finding) -> str:
     }[found.says]
 
 
-def fit_sentences(finding: Finding) -> list[str]:
+def fit_sentences(finding: f.Finding) -> list[str]:
     """Whether to change to FSRS, how well it predicts, on what that rests."""
-    found = of(finding, Fit)
+    found = f.of(finding, f.Fit)
     said = [each for each in (_change(finding), _how_well(finding)) if each]
     said += [
         f"Optimized, it is {_share(older.saved, 'the older scheduler (SM-2)')}."
@@ -130,9 +120,9 @@ def fit_sentences(finding: Finding) -> list[str]:
     return said
 
 
-def fit_tables(finding: Finding) -> list[Table]:
+def fit_tables(finding: f.Finding) -> list[Table]:
     """Log loss of everything else, against FSRS-6."""
-    found = of(finding, Fit)
+    found = f.of(finding, f.Fit)
     rows: list[tuple[Cell, ...]] = [("FSRS-6, optimized", found.log_loss, None, "")]
     rows += [(each.name, each.log_loss, each.difference, each.verdict) for each in found.against]
     columns = ("predicted by", "log loss", "minus it", "verdict")
@@ -145,7 +135,7 @@ def fit_tables(finding: Finding) -> list[Table]:
 _RIGHT = {"keep": "FSRS is right", "turn on": "turn FSRS on", "SM-2": "SM-2 is right"}
 
 
-def health_line(findings: Sequence[Finding]) -> str:
+def health_line(findings: Sequence[f.Finding]) -> str:
     """ "FSRS is right: Maps (sure, 98 of 100); too few reviews: Words"."""
     shown: dict[str, list[tuple[str, str]]] = {}
     for finding in findings:
@@ -160,9 +150,9 @@ def health_line(findings: Sequence[Finding]) -> str:
     return f"{says} {sure}".rstrip()
 
 
-def health_sentences(finding: Finding) -> list[str]:
+def health_sentences(finding: f.Finding) -> list[str]:
     """Against the older scheduler, and Anki's own check."""
-    found = of(finding, Health)
+    found = f.of(finding, f.Health)
     if found.older is None:
         return [_check(found.check)]
     few = counted(finding.reviews, "held-out review")
@@ -176,7 +166,7 @@ def health_sentences(finding: Finding) -> list[str]:
     return [f"{said}.", _check(found.check)]
 
 
-def _check(found: HealthCheck | None) -> str:
+def _check(found: f.HealthCheck | None) -> str:
     if found is None:
         return (
             "Anki makes no health check here: it needs more than 300 reviews, both outcomes, and "
@@ -193,16 +183,18 @@ def _check(found: HealthCheck | None) -> str:
 # Which model predicts best?
 
 
-def models_sentences(finding: Finding) -> list[str]:
+def models_sentences(finding: f.Finding) -> list[str]:
     """The best one, those that were brought along, what was left out."""
-    found = of(finding, Models)
+    found = f.of(finding, f.Models)
     reviews = counted(finding.reviews, "held-out review")
     said = []
     for each in found.models:
         if each.is_own and each.difference is not None and each.verdict is not None:
             by = figures(each.difference, "held-out review")
-            says = f"{_THAN[each.verdict]} FSRS-6 fitted to these reviews"
-            said.append(f"“{each.name}” predicts {says}: {by}.")
+            says = f"“{each.name}” predicts {_THAN[each.verdict]} FSRS-6 fitted to these reviews"
+            if each.verdict == "can't tell yet":
+                says = f"Can't tell yet whether {says.replace(_THAN[each.verdict], 'better than')}"
+            said.append(f"{says}: {by}.")
     best = found.models[0].log_loss
     assert best is not None
     said.append(f"“{found.says}” has the lowest log loss on the {reviews}, {best.estimate:.4f}.")
@@ -212,11 +204,11 @@ def models_sentences(finding: Finding) -> list[str]:
     return said
 
 
-def models_tables(finding: Finding) -> list[Table]:
+def models_tables(finding: f.Finding) -> list[Table]:
     """All models, the best first."""
     rows = tuple(
         (each.name, each.log_loss, each.rmse_bins, each.auc, each.difference, each.verdict or "")
-        for each in of(finding, Models).models
+        for each in f.of(finding, f.Models).models
     )
     columns = ("model", "log loss", "RMSE(bins)", "AUC", "minus optimized", "verdict")
     return [Table(f"{counted(finding.reviews, 'review')} that no fit had seen", columns, rows)]
@@ -227,14 +219,14 @@ def models_tables(finding: Finding) -> list[Table]:
 _WORDS = {"LogLoss": "log loss"}
 
 
-def standing_line(findings: Sequence[Finding]) -> str:
+def standing_line(findings: Sequence[f.Finding]) -> str:
     """ "FSRS predicts you better than 61 of 100 people with as many reviews"."""
     return standing_sentences(findings[0])[0].rstrip(".")
 
 
-def standing_sentences(finding: Finding) -> tuple[str, ...]:
+def standing_sentences(finding: f.Finding) -> tuple[str, ...]:
     """By log loss, and what the figures are of."""
-    less_well = of(finding, Standings).metrics[0].of_100
+    less_well = f.of(finding, f.Standings).metrics[0].of_100
     return (
         f"FSRS predicts you better than {less_well} of 100 people with as many reviews.",
         f"By log loss, FSRS-5 on your {counted(finding.reviews, 'evaluated review')} against "
@@ -243,9 +235,9 @@ def standing_sentences(finding: Finding) -> tuple[str, ...]:
     )
 
 
-def standing_tables(finding: Finding) -> tuple[Table, ...]:
+def standing_tables(finding: f.Finding) -> tuple[Table, ...]:
     """Each metric among those of the others."""
-    metrics = of(finding, Standings).metrics
+    metrics = f.of(finding, f.Standings).metrics
     levels = (f"{100 * level:.0f} %" for level, _ in metrics[0].quantiles)
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (

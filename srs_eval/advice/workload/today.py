@@ -107,6 +107,7 @@ class Today:
     interval: IntArray  # (n,) days
     ease: FloatArray  # (n,) 2.5 is SM-2's usual
     stored: FloatArray  # (2, n) stability and difficulty as Anki keeps them, or NaN
+    stored_fsrs7: FloatArray  # (2, n) FSRS-7's own stabilities, slow and fast, or NaN
     waits: np.ndarray  # (n,) bool: in its steps
     histories: Histories
     new: int
@@ -135,6 +136,7 @@ def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
         raise InputError(f"The cards of this preset {what}: there is no workload to tell of.")
     k = np.flatnonzero(active & (schedule.kind != NEW_CARD) & (schedule.queue != _PREVIEWED))
     in_days = (schedule.kind == REVIEW_CARD) | (schedule.queue == _LATER_STEP)
+    own = schedule.internal_stability, schedule.fast_stability
     settings = log.presets.get(preset)
     retention = None if settings is None else settings.historical_retention
     return Today(
@@ -143,6 +145,7 @@ def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
         interval=schedule.interval[k],
         ease=np.where(schedule.ease[k] > 0, schedule.ease[k], 2500) / 1000,
         stored=np.stack((schedule.stability[k], schedule.difficulty[k])),
+        stored_fsrs7=np.stack([np.full(len(k), np.nan) if s is None else s[k] for s in own]),
         waits=~in_days[k],
         histories=_histories(log, schedule.card_id[k], first_day),
         new=int((active & (schedule.kind == NEW_CARD)).sum()),
@@ -179,10 +182,11 @@ def _without_history(today: Today, memory: Memory) -> FloatArray:
     interval, desired = np.maximum(today.interval, 0.001), today.historical_retention
     known = ~np.isnan(today.stored[0])
     if memory.model == "FSRS-7":
-        s, d = today.stored
-        return _reaching(
-            np.where(known, s, interval), np.where(known, 0.9, desired), np.where(known, d, 5.0), w
-        )
+        s, d = np.where(known, today.stored, np.stack((interval, np.full(len(today), 5.0))))
+        made = _reaching(s, np.where(known, 0.9, desired), d, w)
+        own = ~np.isnan(today.stored_fsrs7).any(axis=0) & known
+        made[:2, own] = today.stored_fsrs7[:, own]
+        return made
     decay = w[20]
     s = interval * (math.expm1(-math.log(0.9) / decay) / math.expm1(-math.log(desired) / decay))
     growth = math.exp(w[8]) * s ** -w[9] * math.expm1((1.0 - desired) * w[10])

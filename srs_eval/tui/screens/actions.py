@@ -86,7 +86,7 @@ def bindings(actions: Iterable[Action]) -> list[Any]:
             action.name,
             action.label,
             show=action.footer,
-            key_display={"question_mark,f1": "?", "slash": "/", "enter,d": "Enter"}.get(action.key),
+            key_display=_SHOWN.get(action.key.partition(",")[0]),
             id=action.id,
         )
         for action in actions

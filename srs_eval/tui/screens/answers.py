@@ -14,7 +14,6 @@ from textual.containers import Horizontal
 from textual.widgets import Static
 
 from srs_eval.advice.overview import CANT_TELL, Line, Overview
-from srs_eval.advice.tables import FirstScreen
 from srs_eval.data.errors import counted
 from srs_eval.report import formats as words
 from srs_eval.report.panes import below, drawn
@@ -50,7 +49,7 @@ class AnswersScreen(AppScreen, actions="answers"):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown: FirstScreen | None = None
+        self._shown: tuple[object, ...] = ()
         self._progress_said = ""
 
     def content(self) -> ComposeResult:
@@ -71,14 +70,10 @@ class AnswersScreen(AppScreen, actions="answers"):
     def on_mount(self) -> None:
         self.query_one("#pane-1").focus()
         self.set_interval(0.5, self._progress)
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._repaint())
         self.update_now()
 
-    def on_unmount(self) -> None:
-        self.app.theme_changed_signal.unsubscribe(self)  # it would be kept for ever
-
     def on_resize(self, event: events.Resize) -> None:
-        self._repaint()
+        self.update_now()
 
     def _arrange(self, width: int, height: int) -> None:
         """Give each pane its lines; what stands above and below has one each."""
@@ -91,14 +86,8 @@ class AnswersScreen(AppScreen, actions="answers"):
         for box in boxes:
             box.give(lines[box.number])
 
-    def _repaint(self) -> None:
-        self._shown = None
-        for box in self.query(PaneBox):
-            box.refresh()
-        self.update_now()
-
     def on_screen_resume(self, event: events.ScreenResume) -> None:
-        self._repaint()
+        self.update_now()
 
     def show_protocol(self) -> None:
         show_basis(self)
@@ -107,14 +96,13 @@ class AnswersScreen(AppScreen, actions="answers"):
         """Show the answers so far."""
         if self.lacks("#progress"):
             return
-        found = self.overview.first_screen
-        if found != self._shown:
-            self._shown = found
+        found, size = self.overview.first_screen, self.app.size
+        if self._shown != (found, size, self.app.theme):
+            self._shown = found, size, self.app.theme
             for box, pane in zip(self.query(PaneBox), found.panes, strict=True):
                 box.show(pane)
-            width, height = self.app.size
-            self._arrange(width, height)
-            said = "\n".join(below(found, width, BELOW - 1))
+            self._arrange(*size)
+            said = "\n".join(below(found, size.width, BELOW - 1))
             self.query_one("#below", Static).update(Text(said, paint(self.app)["not yet"]))
         self._progress()
         self.refresh_bindings()
@@ -194,10 +182,9 @@ class AnswersScreen(AppScreen, actions="answers"):
         self._show(next(untold, None))
 
     def action_costs(self) -> None:
-        """Of the preset that the third pane speaks of."""
         from srs_eval.tui.screens.costs import CostsScreen
 
-        self.app.push_screen(CostsScreen(self.overview.first_screen.panes[2].subject or None))
+        self.app.push_screen(CostsScreen())
 
     def action_copy(self) -> None:
         copied = self.overview.first_screen.copied

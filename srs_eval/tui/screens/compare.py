@@ -58,12 +58,10 @@ class CompareScreen(AppScreen, actions="compare"):
         left, right = two_on_shared_reviews(*(results[name] for name in self.pair))
         graphs = [self.session.models.graph(result) for result in (left, right)]
         limits = axis_limits(graphs)
-        over = self.has_class("-overlay")
-        for side, letter, graph in zip(("left", "right"), "AB", graphs, strict=True):
-            shown = (graphs[0], limits, graphs[1]) if over else (graph, limits)
-            self.query_one(f"#{side}-chart", CalibrationChart).show(*shown)
+        for side, graph in zip(("left", "right"), graphs, strict=True):
+            self.query_one(f"#{side}-chart", CalibrationChart).show(graph, limits)
             off = f"off by {words.percent(graph.mae)} on average"
-            self.query_one(f"#{side}").border_subtitle = f"{letter}: {off}" if over else off
+            self.query_one(f"#{side}").border_subtitle = off
         self.query_one("#verdict", Static).update(self._verdict(left, right))
         self.query_one("#table", Static).update(self._figures(left, right))
 
@@ -108,8 +106,6 @@ class CompareScreen(AppScreen, actions="compare"):
                 cells.append(Text(fact.meaning, "dim"))
             rows.append([Text(fact.name), *cells])
         names = [in_words(result.configuration) for result in (left, right)]
-        if self.has_class("-overlay"):
-            names = [f"{letter}: {name}" for letter, name in zip("AB", names, strict=True)]
 
         def draw(width: int) -> Text:
             room = max((min(width, _TABLE) - 13) // 2 - 4, 12)
@@ -143,13 +139,5 @@ class CompareScreen(AppScreen, actions="compare"):
         self._choose("right")
 
     def action_table(self) -> None:
-        left, right = self.query(CalibrationChart)
-        left.as_table = not left.as_table
-        right.as_table = left.as_table or self.has_class("-overlay")
-
-    def action_overlay(self) -> None:
-        """One graph of both models, with a table of both beside it; or one graph each."""
-        self.toggle_class("-overlay")
-        left, right = self.query(CalibrationChart)
-        right.as_table = left.as_table or self.has_class("-overlay")
-        self.update_now()
+        for chart in self.query(CalibrationChart):
+            chart.as_table = not chart.as_table

@@ -1,4 +1,4 @@
-"""What a desired retention costs a preset; better known the longer one waits."""
+"""What a desired retention costs; better known the longer one waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Static
 
 from srs_eval.advice.workload.estimate import REVIEWS, Workload, beginning
@@ -30,11 +30,10 @@ _BEGINNING = "Your cards of today are reviewed day by day, at one desired retent
 
 
 class CostsScreen(AppScreen, actions="costs"):
-    """The cards of one preset, played forward day by day."""
+    """The cards there are, played forward day by day."""
 
-    def __init__(self, preset: str | None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.preset = preset
         self.found: Workload | None = None
         self._work: Background | None = None
 
@@ -53,7 +52,7 @@ class CostsScreen(AppScreen, actions="costs"):
         box.focus()
         box.border_subtitle = beginning()
 
-        coming, later = self.session.costs(self.preset), self.session.later
+        coming, later = self.session.costs(), self.session.later
         self._work = Background(
             lambda _: coming, partial(later, self._costed), partial(later, self._all_costed)
         ).start()
@@ -74,7 +73,7 @@ class CostsScreen(AppScreen, actions="costs"):
             head = Text(self.found.preset, "bold underline")
             shown = evidence(self.found.finding, paint(self.app))
             self.query_one("#all", Static).update(stacked([head, shown]))
-            self.query_one(CostsChart).show(self.found)
+            self.query_one(CostsChart).draw(self.found)
 
     def _all_costed(self, error: Exception | None) -> None:
         """It won't be known better, or can't be told."""
@@ -88,15 +87,14 @@ class CostsScreen(AppScreen, actions="costs"):
             self.query_one("#all", Static).update(Text(said))
 
 
-class CostsChart(Vertical):
+class CostsChart(plot.Plot):
     """Reviews a day by desired retention; a dot tells today's."""
 
-    def compose(self) -> ComposeResult:
-        yield Static(id="of-reviews", classes="said", markup=False)
-        yield plot.Plot(id="reviews")
-        yield Static(f"→ desired retention, %   {_NOW} today's", classes="said", markup=False)
+    def on_mount(self) -> None:
+        self.border_title = "Reviews a day, with 95 % ranges"
+        self.border_subtitle = f"→ desired retention, %   {_NOW} today's"
 
-    def show(self, found: Workload) -> None:
+    def draw(self, found: Workload) -> None:
         """In the colours of the theme."""
         self.add_class("-known")
         at = found.retentions
@@ -116,10 +114,7 @@ class CostsChart(Vertical):
         percents = [(p / 100, f"{p}") for p in range(70, 100, 5)]
         x_axis = plot.Axis(at[0] - 0.005, at[-1] + 0.005, percents)
         y_axis = plot.Axis(0.0, high, _ticks(high))
-        self.query_one(plot.Plot).show(plot.Graph(marks, x_axis, y_axis, faint))
-        self.query_one("#of-reviews", Static).update(
-            Text.assemble((f"{found.preset}: reviews a day", "bold"), ", with 95 % ranges")
-        )
+        self.show(plot.Graph(marks, x_axis, y_axis, faint))
 
 
 def _ticks(high: float) -> Sequence[tuple[float, str]]:

@@ -132,7 +132,7 @@ class ErrorsScreen(AppScreen, actions="errors"):
     def __init__(self, configuration: str) -> None:
         super().__init__()
         self.configuration = configuration
-        self._curves: list[tuple[CurvesChart, Static, Curves]] = []  # with the table below each
+        self._curves: list[tuple[CurvesChart, Curves]] = []
         self._other: str | None = None  # the model that is drawn over this one
 
     def content(self) -> ComposeResult:
@@ -140,7 +140,7 @@ class ErrorsScreen(AppScreen, actions="errors"):
             yield Static("Looking for where it errs …", id="looking")
 
     def update_now(self) -> None:
-        for chart, _, _ in self._curves:
+        for chart, _ in self._curves:
             chart.draw()
 
     def _title(self) -> str:
@@ -163,17 +163,15 @@ class ErrorsScreen(AppScreen, actions="errors"):
         parts: list[Widget] = []
         for table in tables:
             parts.append(Static(Text(table.heading, "bold")))
-            below = Static(stacked([drawn_table(table), Text("")]))
             if isinstance(table, Curves) and table.curves:
-                chart = CurvesChart(table)
-                parts.append(chart)
-                self._curves.append((chart, below, table))
-            parts.append(below)
+                self._curves.append((CurvesChart(table), table))
+                parts.append(self._curves[-1][0])
+            parts.append(Static(stacked([drawn_table(table), Text("")])))
         self.query_one("#looking").remove()
         self.query_one("#box").mount_all(parts)
 
     def action_overlay(self) -> None:
-        """Another model's curves over this one's, with a table of both; or this one's alone."""
+        """Another model's curves over this one's; or this one's alone."""
         if self._other is not None:
             self._other = None
             self._overlay({})
@@ -214,22 +212,6 @@ class ErrorsScreen(AppScreen, actions="errors"):
         box.border_title = escape(self._title() + over)
         if name is not None and self._curves:
             box.scroll_to_widget(self._curves[0][0], top=True, animate=False)
-        for chart, below, table in self._curves:
-            other = others.get(table.title)
-            if other is None or name is None:
-                chart.show()
-                below.update(stacked([drawn_table(table), Text("")]))
-            else:
-                names = this, models[name].configuration.words
-                chart.show(other, names)
-                below.update(stacked([drawn_table(_of_both(table, other, names)), Text("")]))
-
-
-def _of_both(table: Curves, other: Curves, names: tuple[str, str]) -> Table:
-    """What both models expected of the same reviews."""
-    place = table.columns.index("expected")
-    rows = tuple(
-        (*row[:place], *(f"{100 * float(str(each[place])):.1f} %" for each in (row, beside)))
-        for row, beside in zip(table.rows, other.rows, strict=True)
-    )
-    return Table(table.title, (*table.columns[:place], *names), rows)
+        for chart, table in self._curves:
+            names = (this, models[name].configuration.words) if name else ("", "")
+            chart.show(others.get(table.title), names)

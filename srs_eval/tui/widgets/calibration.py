@@ -62,7 +62,6 @@ class CalibrationChart(Vertical):
     def __init__(self, *, id: str | None = None, count_rows: int = 1) -> None:
         super().__init__(id=id, classes="-empty")
         self._graph: CalibrationGraph | None = None
-        self._other: CalibrationGraph | None = None
         self._limits: tuple[float, float] | None = None
         self._count_rows = count_rows
 
@@ -86,16 +85,10 @@ class CalibrationChart(Vertical):
         self._fill_table()
 
     def show(
-        self,
-        graph: CalibrationGraph | None,
-        limits: tuple[float, float] | None = None,
-        other: CalibrationGraph | None = None,
+        self, graph: CalibrationGraph | None, limits: tuple[float, float] | None = None
     ) -> None:
-        """Draw `graph`; `limits` of both axes where graphs are to be compared.
-
-        With an `other` of the same bins, both are drawn as A and B, without intervals.
-        """
-        self._graph, self._other = graph, other
+        """Draw `graph`; `limits` of both axes where graphs are to be compared."""
+        self._graph = graph
         self._limits = None if graph is None else limits or axis_limits([graph])
         self.set_class(graph is None, "-empty")
         self._fill_table()
@@ -110,18 +103,15 @@ class CalibrationChart(Vertical):
             return
         table: DataTable[Any] = self.query_one(DataTable)
         table.clear(columns=True)
-        graph, other, wide = self._graph, self._other, self.size.width >= 36
+        graph, wide = self._graph, self.size.width >= 36
         columns = [("pred. %", 8), ("rec. %", 8), ("95 %", 9), ("n", 8)]
-        if other is not None:
-            columns = [("bin", 7), ("A %", 6), ("n", 6), ("B %", 6), ("n", 6)]
-        elif not wide:
+        if not wide:
             columns = [("pred.", 5), ("rec.", 5), ("95 %", 7), ("n", 5)]
         for heading, width in columns:
             table.add_column(Text(heading, justify="right"), width=width)
         if graph is None:
             return
-        rows = _of_both(graph, other) if other is not None else _of_one(graph, int(wide))
-        for cells in rows:
+        for cells in _in_table(graph, int(wide)):
             table.add_row(*(Text(cell, justify="right") for cell in cells))
 
     def _draw(self) -> None:
@@ -132,11 +122,7 @@ class CalibrationChart(Vertical):
         primary, secondary, faint = chart_colours(self.app)
         wide = self.size.width >= 40
         marks: list[plot.Curve | plot.Points] = [plot.Curve([low, high], [low, high], faint)]
-        if self._other is None:
-            marks += self._marks(graph, low, wide, (primary, secondary, faint))
-        else:
-            marks += _lettered(graph, low, "A", primary)
-            marks += _lettered(self._other, low, "B", secondary)
+        marks += self._marks(graph, low, wide, (primary, secondary, faint))
         axis = plot.Axis(low, high, _percent_ticks(low, high, 8 if wide else 4))
         self.query_one(plot.Plot).show(plot.Graph(tuple(marks), axis, axis, faint))
         self.query_one(_CountBars).show(graph, self._limits)
@@ -157,7 +143,8 @@ class CalibrationChart(Vertical):
                 x = float(graph.predicted[place])
                 ends = [max(float(graph.low[place]), low), float(graph.high[place])]
                 yield plot.Curve([x, x], ends, faint)
-        yield _smooth(graph, low, secondary)
+        shown = (graph.smooth_p >= low) & (graph.smooth_y >= low)
+        yield plot.Curve(graph.smooth_p[shown].tolist(), graph.smooth_y[shown].tolist(), secondary)
         for bins, letter, style in (
             (inside & ~large, "∘", faint),
             (inside & large, "●" if wide else "•", primary),
@@ -166,7 +153,7 @@ class CalibrationChart(Vertical):
             yield plot.Points(*points, style, letter)
 
 
-def _of_one(graph: CalibrationGraph, places: int) -> Iterator[tuple[str, ...]]:
+def _in_table(graph: CalibrationGraph, places: int) -> Iterator[tuple[str, ...]]:
     """Rows of a model's table, all in percent but the number of reviews."""
     for row in graph.count.nonzero()[0].tolist():
         predicted, recalled, low, high = (
@@ -174,32 +161,6 @@ def _of_one(graph: CalibrationGraph, places: int) -> Iterator[tuple[str, ...]]:
         )
         shares = f"{predicted:.{places}f}", f"{recalled:.{places}f}"
         yield *shares, f"{low:.0f}–{high:.0f}", str(int(graph.count[row]))
-
-
-def _of_both(graph: CalibrationGraph, other: CalibrationGraph) -> Iterator[tuple[str, ...]]:
-    """Rows of two models' table."""
-    for row in (graph.count + other.count).nonzero()[0].tolist():
-        low, high = (100 * float(edge) for edge in graph.edges[row : row + 2])
-        cells = [f"{low:.0f}–{high:.0f}"]
-        for each in (graph, other):
-            number = int(each.count[row])
-            cells += [f"{100 * each.observed[row]:.0f}" if number else "", str(number)]
-        yield tuple(cells)
-
-
-def _smooth(graph: CalibrationGraph, low: float, style: str) -> plot.Curve:
-    drawn = (graph.smooth_p >= low) & (graph.smooth_y >= low)
-    return plot.Curve(graph.smooth_p[drawn].tolist(), graph.smooth_y[drawn].tolist(), style)
-
-
-def _lettered(
-    graph: CalibrationGraph, low: float, letter: str, style: str
-) -> Iterator[plot.Curve | plot.Points]:
-    """The smooth curve, and bins with 1 % of the reviews or more, all in one colour."""
-    yield _smooth(graph, low, style)
-    bins = (graph.count >= 0.01 * graph.count.sum()) & (graph.observed >= low)
-    bins &= graph.predicted >= low
-    yield plot.Points(graph.predicted[bins].tolist(), graph.observed[bins].tolist(), style, letter)
 
 
 def chart_colours(app: App[Any]) -> tuple[str, str, str]:

@@ -100,10 +100,9 @@ class PaneBox(Widget, can_focus=True):
         )
 
     def show(self, pane: Pane) -> None:
-        if pane != self.pane:
-            self.pane = pane
-            self._entitle()
-            self.refresh()
+        self.pane = pane
+        self._entitle()
+        self.refresh()
 
     def little(self, width: int) -> int:
         """The lines that it takes without a frame, if a sentence is all that it has to say."""

@@ -1,12 +1,15 @@
 """A graph of lines and points on two axes, in braille dots; estimates as dots with whiskers.
 
-A line of text holds four rows of two dots a column, so that a curve is finer than its letters. All
-is drawn when the widget is, in milliseconds, for a graph opens while models are at work.
+A line of text holds four rows of two dots a column, so that a curve is finer than its letters;
+half blocks take their place where a console's font has no braille. All is drawn when the widget is,
+in milliseconds, for a graph opens while models are at work.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -25,6 +28,7 @@ MARGIN = 4  # columns of the labels left of the vertical axis
 _ACROSS, _DOWN = 2, 4  # dots of a letter
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # Unicode's, by row and column
 _BRAILLE = 0x2800
+_UPPER, _LOWER = 0x1B, 0xE4  # the dots of a letter's halves
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,8 @@ def draw(graph: Graph, width: int, height: int) -> list[list[tuple[str, str]]]:
             for x, y in zip(mark.x, mark.y, strict=True):
                 place = rows - 1 - graph.y.place(y, rows), graph.x.place(x, columns)
                 cells[place] = mark.letter, mark.style
+    if not _has_braille():
+        cells = {place: (_as_block(letter), style) for place, (letter, style) in cells.items()}
     axes = graph.axes_style
     blank, across = (" ", ""), range(columns)
     lines = [
@@ -134,6 +140,20 @@ def draw(graph: Graph, width: int, height: int) -> list[list[tuple[str, str]]]:
             lines[rows + 1][start : start + len(label)] = [(letter, "") for letter in label]
             free = start + len(label) + 1
     return lines
+
+
+def _has_braille() -> bool:
+    """Neither Linux's own console has it nor, outside Windows Terminal, that of Windows."""
+    if sys.platform == "win32":
+        return "WT_SESSION" in os.environ or "TERM_PROGRAM" in os.environ
+    return os.environ.get("TERM") != "linux"
+
+
+def _as_block(letter: str) -> str:
+    dots = ord(letter) - _BRAILLE
+    if not 0 <= dots < 256:
+        return letter
+    return " ▀▄█"[bool(dots & _UPPER) + 2 * bool(dots & _LOWER)]
 
 
 def _dots(

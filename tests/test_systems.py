@@ -1,0 +1,244 @@
+"""What another system lacks or does otherwise, simulated on this one."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from srs_eval import app, batch
+from srs_eval.cli.main import main
+from srs_eval.data import paths
+from srs_eval.data.errors import InputError
+from srs_eval.data.readers import files
+from srs_eval.engine import workers
+from srs_eval.tui import background
+from srs_eval.tui.widgets import plot
+from tests.conftest import PATIENCE, REPOSITORY, made_collection
+
+
+@pytest.fixture
+def windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No signals but three, no fcntl, no resource, no set of cores, no nice."""
+    monkeypatch.setattr(sys, "platform", "win32")
+    for module, names in (
+        (os, ("sched_getaffinity", "nice")),
+        (signal, ("SIGHUP", "pthread_sigmask")),
+    ):
+        for name in names:
+            monkeypatch.delattr(module, name, raising=False)
+    for name in ("fcntl", "resource"):
+        monkeypatch.setitem(sys.modules, name, None)  # importing it fails
+
+
+def test_cores_without_a_set_of_them(windows: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    assert workers.cores() == 6
+
+
+def test_memory_is_not_known_on_windows(windows: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = builtins.open
+
+    def without_proc(file: Any, *rest: Any, **named: Any) -> Any:
+        if str(file).startswith("/proc"):
+            raise FileNotFoundError
+        return opened(file, *rest, **named)
+
+    monkeypatch.setattr(builtins, "open", without_proc)
+    batch._forget_peak()
+    assert batch._peak_mb() == 0.0
+
+
+def test_old_private_copies_go_by_age_on_windows(
+    windows: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
+    own = files._make_folder()
+    old, young = (tmp_path / f"{files._FOLDER}{name}" for name in ("old", "young"))
+    for folder in (old, young):
+        folder.mkdir()
+        (folder / files._COLLECTION).touch()
+    os.utime(old, (0, 0))
+    files.sweep_abandoned_copies()
+    assert [own.exists(), old.exists(), young.exists()] == [True, False, True]
+    files._remove_folder(own)
+    assert not own.exists()
+
+
+@pytest.mark.parametrize("refusals", [2, 100])
+def test_a_file_that_is_open_elsewhere_is_replaced_once_it_is_closed(
+    refusals: int, windows: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, waited = tmp_path / "ranking.csv", []
+    paths.write_folder(tmp_path, {path.name: b"old"})
+    replaces = os.replace
+
+    def refuse(source: Path, target: Path) -> None:
+        if target == path and len(waited) < refusals:
+            raise PermissionError(13, "The process cannot access the file")
+        replaces(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    monkeypatch.setattr(paths.time, "sleep", waited.append)
+    if refusals > 10:
+        with pytest.raises(InputError, match="cannot be written"):
+            paths.write_file(path, b"new")
+        assert sum(waited) < 1
+    else:
+        paths.write_file(path, b"new")
+    assert path.read_bytes() == (b"old" if refusals > 10 else b"new")
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_names_that_differ_in_case_may_be_one_file(tmp_path: Path) -> None:
+    """As on Windows and macOS, on whatever file system."""
+    collection = tmp_path / "Collection.anki2"
+    collection.touch()
+    with pytest.raises(InputError, match="is read, and is not overwritten"):
+        paths._refuse_what_is_read(tmp_path / "collection.ANKI2", [collection], "file")
+
+
+@pytest.mark.parametrize(
+    ("platform", "variables", "programs"),
+    [
+        ("darwin", {}, ["pbcopy"]),
+        ("win32", {}, ["clip"]),
+        ("linux", {"WSL_DISTRO_NAME": "Debian"}, ["clip.exe"]),
+        ("linux", {"WAYLAND_DISPLAY": "0", "DISPLAY": ":0"}, ["wl-copy", "xclip", "xsel"]),
+        ("linux", {}, []),
+    ],
+)
+def test_the_clipboard_of_each_system(
+    platform: str, variables: dict[str, str], programs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WSL_DISTRO_NAME", "WAYLAND_DISPLAY", "DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(background, "sys", SimpleNamespace(platform=platform))
+    assert [words[0] for words in background._clipboards()] == programs
+    monkeypatch.setattr(background.shutil, "which", lambda _: None)
+    assert not background.copy_to_system("w = 0.2, 1.3")
+
+
+@pytest.mark.parametrize(
+    ("platform", "variables", "has"),
+    [
+        ("linux", {"TERM": "xterm-256color"}, True),
+        ("linux", {"TERM": "linux"}, False),
+        ("darwin", {}, True),
+        ("win32", {}, False),
+        ("win32", {"WT_SESSION": "1"}, True),
+        ("win32", {"TERM_PROGRAM": "vscode"}, True),
+    ],
+)
+def test_graphs_without_braille_are_drawn_in_blocks(
+    platform: str, variables: dict[str, str], has: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TERM", "WT_SESSION", "TERM_PROGRAM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(plot, "sys", SimpleNamespace(platform=platform))
+    axis = plot.Axis(0.0, 1.0)
+    marks = (plot.Curve([0.0, 1.0], [0.0, 1.0], ""), plot.Points([0.5], [0.5], "", "●"))
+    drawn = plot.draw(plot.Graph(marks, axis, axis, ""), 17, 7)
+    letters = {letter for line in drawn for letter, _ in line} - set(" │└─●")
+    assert letters
+    assert all("\u2800" <= letter < "\u2900" for letter in letters) == has
+    assert (letters <= set("▀▄█")) != has
+
+
+def test_a_program_without_signals_of_posix(
+    windows: None, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture
+) -> None:
+    collection = made_collection(tmp_path_factory, 3, 300)
+    assert main(["run", str(collection), "--models", "AVG", "--json"]) == 0
+    assert '"AVG"' in capsys.readouterr().out
+
+
+async def test_the_app_runs_where_a_loop_takes_no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def refuse(_: object, number: int, *rest: object) -> None:
+        asked.append(number)
+        raise NotImplementedError
+
+    monkeypatch.setattr(type(asyncio.get_running_loop()), "add_signal_handler", refuse)
+    shown = app.SrsEvalApp()
+    async with shown.run_test():
+        await shown.action_quit()
+    assert signal.SIGTERM in asked
+    assert shown.return_code == 0
+
+
+CLOSED = """
+import socket, sys
+
+def refuse(*_, **__):
+    raise AssertionError("the network is used")
+
+class Closed(socket.socket):
+    def connect(self, address):
+        refuse() if self.family != getattr(socket, "AF_UNIX", None) else super().connect(address)
+    connect_ex = bind = connect
+
+socket.socket = Closed
+socket.create_connection = socket.getaddrinfo = socket.gethostbyname = refuse
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("doctor",),
+        ("demo", "--models", "AVG,HLR", "--jobs", "2", "--json", "-"),
+        ("compare", "FILE", "--json", "-"),
+        ("workload", "FILE", "--json", "-"),
+        ("state", "FILE", "--json", "-"),
+        ("inspect", "FILE", "--json", "-"),
+        ("export", "FILE", "--models", "AVG,FSRS-6", "--html", "PAGE"),
+        ("models", "weights"),
+        ("batch", "--dataset", "DATA", "--models", "AVG", "--jobs", "2", "--out", "OUT"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_with_sockets_closed(
+    words: tuple[str, ...], simulated_collection: Path, simulated_dataset: Path, tmp_path: Path
+) -> None:
+    """In worker processes, too: Python runs sitecustomize in each."""
+    (tmp_path / "sitecustomize.py").write_text(CLOSED, encoding="utf-8")
+    meant = {"FILE": simulated_collection, "DATA": simulated_dataset}
+    meant |= {name: tmp_path / name.lower() for name in ("PAGE", "OUT")}
+    search = os.pathsep.join([str(tmp_path), str(REPOSITORY)])
+    done = subprocess.run(
+        [sys.executable, "-m", "srs_eval", *(str(meant.get(word, word)) for word in words)],
+        env={**os.environ, "PYTHONPATH": search},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the network is used" not in done.stderr
+
+
+def test_closed_sockets_are_noticed(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(CLOSED, encoding="utf-8")
+    script = "import socket; socket.create_connection(('localhost', 1))"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert "the network is used" in done.stderr
