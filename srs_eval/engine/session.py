@@ -441,7 +441,7 @@ def _result_key(log_fingerprint: str, configuration: Configuration, context: Con
         "protocol": asdict(configuration.protocol),
         "model": [model.name, model.version, model.file and model.file.digest],
         "settings": context.settings(),
-        "packages": _versions(model.name, model.needs == "torch"),
+        "packages": _versions(*model.packages, *("torch",) * (model.needs == "torch")),
     }
     if model.weights is not None:
         parts["weights"] = model.weights(context)
@@ -449,12 +449,11 @@ def _result_key(log_fingerprint: str, configuration: Configuration, context: Con
 
 
 @cache
-def _versions(model: str, uses_torch: bool) -> list[str]:
-    """Versions of the packages that this model's figures come from."""
+def _versions(*packages: str) -> list[str]:
+    """Versions of the packages that a model's figures come from."""
     from importlib.metadata import version
 
-    names = (["torch"] if uses_torch else []) + (["fsrs-rs-python"] if model == "FSRS-rs" else [])
-    return [f"{name} {version(name)}" for name in names]
+    return [f"{name} {version(name)}" for name in packages]
 
 
 def _load(key: str) -> _Stored | None:

@@ -88,6 +88,8 @@ class Model:
     """When kernels have to be compiled, if they are not on disk yet."""
     needs: str = ""
     """A module of `srs_eval.data.errors.EXTRAS` that it cannot do without, "" for none."""
+    packages: tuple[str, ...] = ()
+    """Whose versions its figures depend on, as pip names them; torch is known by `needs`."""
     weights: Callable[[Context], str] | None = None
     """Digest of files of the person's own that it cannot do without, "" where there are none: it
     is not part of a group then."""

@@ -102,7 +102,8 @@ def sklearn_model(
         return np.clip(np.asarray(p, np.float64), _NEAREST, 1 - _NEAREST)
 
     flags = ANY_FLAG if weighted else ANY_FLAG - {"recency"}
-    return _model(name, fit, predict, hyperparameters=settings, **{"flags": flags, **about})
+    about = {"flags": flags, "packages": ("scikit-learn",), **about}
+    return _model(name, fit, predict, hyperparameters=settings, **about)
 
 
 def padded_histories(trials: Trials, index: IntArray) -> tuple[NDArray[Any], ...]:

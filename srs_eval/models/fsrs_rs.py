@@ -78,6 +78,7 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
 MODELS = (
     Model(
         name="FSRS-rs",
+        packages=("fsrs-rs-python",),
         family="fsrs",
         inputs="IL, G, SR",
         parameters=21,
