@@ -223,7 +223,7 @@ async def test_broken_file_is_said_kindly_and_another_opens(tmp_path: Path) -> N
         await until(pilot, on(app, "Refusal"))
         await until(pilot, lambda: "Can't read this file" in text_of(app))
         shown = text_of(app)
-        assert "is damaged" in " ".join(shown.split())
+        assert "damaged" in shown
         assert "Your file was not changed." in shown
         assert "Traceback" not in shown
         await pilot.click(Button)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -88,7 +88,7 @@ class SimulatedLearner:
                 entries_read=len(self.entries),
                 fsrs_enabled=self.scheduler == "fsrs",
             ),
-            entries=self.entries,
+            entries=replace(self.entries, interval=self.last_interval),
             cards=Cards(
                 self.cards.card_id[kept],
                 self.cards.note_id[kept],
