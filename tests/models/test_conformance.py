@@ -232,7 +232,8 @@ print(json.dumps(found))
 
 
 def with_untrained() -> list[Configuration]:
-    trained = [each.model.name for each in CONFIGURATIONS.values() if each.model.trained]
+    models = [each.model for each in CONFIGURATIONS.values()]
+    trained = [model.name for model in models if model.trained and model.parameters]
     untrained = [each for name in trained for each in resolve(f"{name}-dry-run", _PROTOCOL)]
     return [*CONFIGURATIONS.values(), *untrained]
 
