@@ -217,7 +217,8 @@ def _trained(
     for epoch in range(epochs):
         context.tick(epoch / epochs)
         network.train()
-        for rows in rest[torch.randperm(len(rest))].split(batch_size):
+        # Batches of about equal size: of a single row no mean can be taken off.
+        for rows in rest[torch.randperm(len(rest))].tensor_split(-(-len(rest) // batch_size)):
             optimiser.zero_grad()
             loss(rows).backward()
             optimiser.step()

@@ -181,3 +181,13 @@ def test_columns_tell_cards_of_one_note_and_deck(simulated_collection: Path) -> 
     assert (rows.card_id[trials.history_review_th - 1] == trials.history_card_id).all()
     with pytest.raises(ValueError, match="no column 'grade'; there are note_id, deck_id"):
         trials.columns("grade")
+
+
+def test_no_batch_is_a_single_row(trials: Trials) -> None:
+    def normalised() -> Any:
+        from torch import nn
+
+        return nn.Sequential(nn.BatchNorm1d(len(CARD_FEATURES)), nn.Linear(len(CARD_FEATURES), 1))
+
+    trained = len(trials.folds[-1].train) * 4 // 5
+    _fitted(torch_model("NORMALISED", normalised, batch_size=trained - 1, epochs=2), trials)
