@@ -29,7 +29,7 @@ from srs_eval.training.hyperparameters import Context
 
 REFERENCE = "FSRS-6-recency"
 FSRS7 = "FSRS-7-short-secs-recency-equalize_test_with_non_secs"
-SHIPPED = (FSRS7, "BLEND", "STATE-FSRS-6+7")
+SHIPPED = (FSRS7, "GradientBoosting", "BLEND", "STATE-FSRS-6+7")
 WITH_RWKV = ("RWKV-Curve", "RWKV-Instant", "BLEND+RWKV-Curve", "STATE-FSRS-6+7+RWKV")
 CANDIDATES = (REFERENCE, FSRS7, "GRU-P-short", "GRU-P", "DASH", "DASH-short", "GRU-503", "LSTM")
 SIZES = (2, 3, 4)
