@@ -211,6 +211,11 @@ def _reviews(
                 f"{log.import_summary.path} has no times of answers: name reviews by "
                 "review_th, their number in the file's order (`Results.predictions` has it)."
             )
+        if log.is_narrowed:
+            raise InputError(
+                f'"{path.name}": review_th numbers the reviews of the whole file: leave out '
+                "--deck and --preset."
+            )
         return whole("review_th"), None, "review_th"
     if "review_id" in columns:
         return whole("review_id"), None, "review_id"
