@@ -13,15 +13,19 @@ import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.advice import shown
+from srs_eval.advice.questions import compare
 from srs_eval.app import Options
 from srs_eval.cli.main import main
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Given, ReviewLog
+from srs_eval.data.rows import select_rows
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import Group, with_baselines
 from srs_eval.engine.run import Run, Skipped
 from srs_eval.engine.shared import with_given
 from srs_eval.metrics import log_losses
+from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.tui.screens.compare import CompareScreen
 from tests.conftest import made_collection
@@ -121,6 +125,41 @@ def test_who_shares_no_review_stands_apart(log: ReviewLog) -> None:
     shared = [each for each in run_of(replace(log, given=given)).groups() if each.is_shared]
     of_given = [sorted(names(each) & given.keys()) for each in shared if not each.learns]
     assert sorted(of_given) == [["early"], ["late"]]
+
+
+def test_few_reviews_of_one_leave_the_others_theirs(log: ReviewLog) -> None:
+    assert log.entries is not None
+    place = np.arange(len(log.entries))
+    evaluated = run_of(replace(log, given={})).results()["AVG"].review_th
+    last = select_rows(log).entry_index[evaluated[-1] - 1]
+    given = {
+        "most": Given(np.where(place % 10, 0.85, np.nan), ""),
+        "one": Given(np.where(place == last, 0.85, np.nan), ""),
+        "half": Given(np.where(place % 2, 0.85, np.nan), ""),
+    }
+    log = replace(log, given=given)
+    shared = [each for each in run_of(log).groups() if each.is_shared and not each.learns]
+    sizes = {frozenset(names(each) & given.keys()): each.reviews for each in shared}
+    assert sizes[frozenset({"one"})] == 1
+    assert sizes[frozenset({"most", "half"})] > 500
+    models = srs_eval.compare(log, "models")
+    assert [each.reviews for each in models] == [*sizes.values()]
+    assert models[1].subject == "reviews with one"
+    for finding in models:
+        shown.sentences(finding)
+        shown.tables(finding)
+
+
+def test_predictions_named_like_a_candidate_stand_beside_it(log: ReviewLog) -> None:
+    assert log.entries is not None
+    p = np.full(len(log.entries), 0.5)
+    ours = ("optimized", "recency", "defaults", "params 1")
+    log = replace(log, given={name: Given(p, "of mine.csv") for name in ours})
+    found = compare(log, questions=["models"], parameters={"params 1": fsrs6.DEFAULT})
+    figures = {row["model"]: row["log loss"] for row in shown.tables(found[0])[0].records()}
+    for name in ours:
+        assert figures[f"{name} (file)"] == pytest.approx(np.log(2))
+        assert figures[name] < np.log(2)
 
 
 def test_what_cannot_be_used_is_skipped_with_its_sentence(log: ReviewLog) -> None:
