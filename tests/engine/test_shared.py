@@ -17,6 +17,7 @@ from srs_eval.advice import shown
 from srs_eval.advice.questions import compare
 from srs_eval.app import Options
 from srs_eval.cli.main import main
+from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Given, ReviewLog
 from srs_eval.data.rows import select_rows
@@ -141,6 +142,7 @@ def test_few_reviews_of_one_leave_the_others_theirs(log: ReviewLog) -> None:
     shared = [each for each in run_of(log).groups() if each.is_shared and not each.learns]
     sizes = {frozenset(names(each) & given.keys()): each.reviews for each in shared}
     assert sizes[frozenset({"one"})] == 1
+    assert "Evaluated on 1 review " in " ".join(each.title for each in shared)
     assert sizes[frozenset({"most", "half"})] > 500
     models = srs_eval.compare(log, "models")
     assert [each.reviews for each in models] == [*sizes.values()]
@@ -244,6 +246,16 @@ def test_a_file_that_cannot_be_used_is_refused(
     path.write_text(content)
     assert main([command, str(collection), "--predictions", str(path)]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_what_is_refused_is_spelled_as_in_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "x", "--clock", "nix"]) == 2
+    assert "is not one of seconds, study-days, days." in capsys.readouterr().err
+
+
+def test_a_file_without_a_name_is_refused(log: ReviewLog) -> None:
+    with pytest.raises(InputError, match="name one"):
+        srs_eval.compare(log, "models", predictions="")
 
 
 async def test_the_app_ranks_on_shared_reviews(

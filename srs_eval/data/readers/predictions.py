@@ -174,6 +174,8 @@ def with_predictions(log: ReviewLog, path: Path, known: Callable[[str], str]) ->
     file's name is the model's; one that is `known` as a model here gets "(file)" behind it. Raises
     InputError for what is not there, unreadable, no probability, of no review, or ambiguous.
     """
+    if path == Path():
+        raise InputError("Predictions are read from a file: name one.")
     columns = _columns(path)
     review, card_id, what = _reviews(log, path, columns)
     p = np.array(_numbers(path, columns, "p", float), np.float64)
