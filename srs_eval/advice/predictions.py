@@ -7,22 +7,26 @@ and parameters of one's own. All are evaluated on the same held-out reviews.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from srs_eval.advice.candidates import Learner
+from srs_eval.advice import findings as f
+from srs_eval.advice.candidates import CONFIGURATIONS, Learner
 from srs_eval.advice.findings import ALL_REVIEWS, OPTIMIZED, Finding, Model, Models
 from srs_eval.advice.parameters import OTHER_MODELS, compared
 from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.readers.predictions import unlike
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import rmse_bin_ids
+from srs_eval.engine.shared import sharing
 from srs_eval.metrics import auc, rmse_bins
 from srs_eval.models import all_models
 from srs_eval.models.configurations import resolve
 from srs_eval.models.rwkv import found_weights
 
 _REFERENCE = OPTIMIZED
+_CANDIDATES = {*CONFIGURATIONS, f.NOW, f.SM2, f.POOLED, f.TOGETHER, f.ALONE}
 
 
 def which_predicts_best(
@@ -30,12 +34,29 @@ def which_predicts_best(
     lines: Mapping[str, Sequence[float]],
     given: Mapping[str, FloatArray],
     equivalence: float,
-) -> Finding:
-    """One finding over all reviews.
+) -> Iterator[Finding]:
+    """A finding over all reviews, or one for each of the sets in which `given` share reviews.
 
     `lines` are FSRS-6 parameters of one's own, by name; `given` others' probabilities for the
     held-out reviews (k,), NaN where there is none. Evaluated are reviews with a prediction by all.
     """
+    covered = {name: np.flatnonzero(np.isfinite(p)) for name, p in given.items()}
+    everywhere = {name for name, index in covered.items() if len(index) == len(given[name])}
+    some = {name: index for name, index in covered.items() if len(index)}
+    sets = sharing({name: index for name, index in some.items() if name not in everywhere})
+    for number, (_, members) in enumerate(sets or [(None, [])]):
+        here = {name: p for name, p in given.items() if name in everywhere or name in members}
+        subject = f"reviews with {', '.join(members)}" if number else ALL_REVIEWS
+        yield _on_shared(learner, lines, here, equivalence, subject)
+
+
+def _on_shared(
+    learner: Learner,
+    lines: Mapping[str, Sequence[float]],
+    given: Mapping[str, FloatArray],
+    equivalence: float,
+    subject: str,
+) -> Finding:
     everything = learner.trials.test_index
     given = {_in_words(name): each for name, each in {**given, **_by_rwkv(learner)}.items()}
     p = {}
@@ -70,7 +91,7 @@ def which_predicts_best(
         for name in found.ordered
     )
     evidence = Models(models[0].name, models, len(everything) - len(index))
-    return Finding("models", ALL_REVIEWS, reviews=len(index), evidence=evidence)
+    return Finding("models", subject, reviews=len(index), evidence=evidence)
 
 
 def _in_words(name: str) -> str:
@@ -87,17 +108,19 @@ def _by_rwkv(learner: Learner) -> dict[str, FloatArray]:
     return {each.model.name: learner.session.run(each, learner.context).p for each in rwkv}
 
 
-def given_to(learner: Learner) -> dict[str, FloatArray]:
+def given_to(learner: Learner, lines: Collection[str] = ()) -> dict[str, FloatArray]:
     """Others' predictions for the held-out reviews, by name; NaN where there is none.
 
-    Whoever has none for any review that those before it have is left out.
+    Whoever has none for any of them is left out. One that is named like a candidate, such as
+    `lines`, has "(file)" behind its name.
     """
     place = learner.source_place[learner.trials.test_index]
-    found, shared = dict[str, FloatArray](), np.ones(len(place), np.bool_)
+    taken = {*_CANDIDATES, *lines, *learner.log.predictions}
+    found = dict[str, FloatArray]()
     for name, given in learner.log.given.items():
-        both = shared & np.isfinite(given.p[place])
-        if both.any():
-            found[name], shared = given.p[place], both
+        if np.isfinite(given.p[place]).any():
+            beside = {*taken, *found, *(learner.log.given.keys() - {name})}
+            found[unlike(name, beside.__contains__)] = given.p[place]
     return found
 
 

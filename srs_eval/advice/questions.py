@@ -108,16 +108,19 @@ class Asked:
 
         Raises InputError where they cover none.
         """
-        found, everything = given_to(learner), len(learner.trials.test_index)
-        of_file = [name for name in self.log.given if not meant_by(name)]
-        for name in of_file:
-            if name not in found:
+        place = learner.source_place[learner.trials.test_index]
+        of_file = {
+            name: np.isfinite(each.p[place])
+            for name, each in self.log.given.items()
+            if not meant_by(name)
+        }
+        for name, there in of_file.items():
+            if not there.any():
                 raise InputError(
-                    f'The predictions of "{name}" cover 0 of the {everything:,} held-out reviews '
-                    f"(--rows {learner.trials.protocol.rows}, five folds), or of those that other "
-                    "predictions cover."
+                    f'The predictions of "{name}" cover 0 of the {len(place):,} held-out reviews '
+                    f"(--rows {learner.trials.protocol.rows}, five folds)."
                 )
-        return all(np.isfinite(found[name]).all() for name in of_file)
+        return all(there.all() for there in of_file.values())
 
     def _costs(self) -> Iterator[Finding]:
         with contextlib.suppress(InputError):  # nobody knows how the cards are scheduled
@@ -138,7 +141,11 @@ class Asked:
 
     def _parameters(self) -> Iterator[Finding]:
         learner = self.over_all
-        whole = {name: p for name, p in given_to(learner).items() if np.isfinite(p).all()}
+        whole = {
+            name: p
+            for name, p in given_to(learner, self.lines or ()).items()
+            if np.isfinite(p).all()
+        }
         given = brought_along(learner) | whole
         yield from what_is_left_out(self.log)
         yield from are_my_parameters_good(
@@ -146,8 +153,8 @@ class Asked:
         )
 
     def _models(self) -> Iterator[Finding]:
-        given = brought_along(self.whole) | given_to(self.whole)
-        yield which_predicts_best(self.whole, self.lines or {}, given, self.equivalence)
+        given = brought_along(self.whole) | given_to(self.whole, self.lines or ())
+        yield from which_predicts_best(self.whole, self.lines or {}, given, self.equivalence)
 
 
 _Of = Callable[[Learner, Sequence[int], float], Iterator[Finding]]

@@ -129,6 +129,9 @@ def _end_of(given: list[str]) -> int:
         if message is None:
             raise
         sentence = str(message()).rstrip(".").replace("Value error, ", "")
+        said, one_of, _ = sentence.partition(" is not one of ")
+        if one_of and (choices := getattr(getattr(error, "param", None), "metavar", None)):
+            sentence = f"{said}{one_of}{', '.join(choices.split('|'))}"  # spelled as in --help
         return _refuse(f"{sentence}. `srs-eval --help` lists what there is.")
 
 

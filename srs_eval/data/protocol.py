@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 Clock = Literal["seconds", "study-days", "days"]
 """What intervals are with `secs`: seconds / 86,400 (srs-benchmark); study days with fractions, each
 from one local roll-over to the next (ts-fsrs, fsrs-rs); whole days."""
+
+Partitions = Literal["none", "deck", "preset"]
 
 EQUIVALENT = 0.002
 """Differences in log loss within this are too small to matter, unless a person says otherwise."""
@@ -23,7 +25,7 @@ class Protocol:
     clock: Clock = "seconds"  # FSRS-7
     two_buttons: bool = False  # Hard and Easy count as Good
     recency: bool = False  # newer reviews weigh more in training
-    partitions: Literal["none", "deck", "preset"] = "none"
+    partitions: Partitions = "none"
     fallback_user: bool = False
     """A partition with too little to train on gets what fits the whole user (upstream 2026)."""
     train_equals_test: bool = False
@@ -40,6 +42,12 @@ class Protocol:
     """Drop reviews whose card or deck is gone, as upstream does for SM-2 and Ebisu."""
     later_days_only: bool = False
     """With `secs`: evaluate and train on reviews of later days only (upstream until 2025)."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a clock or partitions that there are not."""
+        for name, choices in (("clock", get_args(Clock)), ("partitions", get_args(Partitions))):
+            if (value := getattr(self, name)) not in choices:
+                raise ValueError(f"{name} is one of {', '.join(choices)}, not {value!r}")
 
     def evaluated_rows(self) -> Protocol:
         """What decides which reviews are evaluated; every other flag at its default.

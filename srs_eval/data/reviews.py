@@ -272,6 +272,7 @@ class ReviewLog(ReadOnly):
     one for each entry (or row), NaN where there is none."""
     given: Mapping[str, Given] = field(default_factory=dict)
     """Others' predictions that stand in the ranking, by name: of a file, of the person's Anki."""
+    is_narrowed: bool = False  # to some cards of those that the source has
 
     def __post_init__(self) -> None:
         if (self.entries is None) == (self.rows is None):

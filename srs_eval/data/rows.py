@@ -364,6 +364,7 @@ def _of_cards(log: ReviewLog, keeps: Callable[[IntArray], np.ndarray]) -> Review
         schedule=kept(log.schedule),
         predictions={name: column[staying] for name, column in log.predictions.items()},
         given={name: replace(each, p=each.p[staying]) for name, each in log.given.items()},
+        is_narrowed=True,
     )
 
 

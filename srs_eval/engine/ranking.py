@@ -121,7 +121,7 @@ class Group:
     @property
     def title(self) -> str:
         """ "Evaluated on 2,143 reviews of later days"."""
-        title = f"Evaluated on {self.reviews:,} {self.rows}"
+        title = f"Evaluated on {counted(self.reviews, 'review')}{self.rows.removeprefix('reviews')}"
         title += " that all have a prediction for" if self.is_shared else ""
         return f"{title}: online models" if self.learns else title
 

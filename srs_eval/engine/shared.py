@@ -81,23 +81,41 @@ def of_given(
     return Result(name, summary, tests, None, p, notes=notes, lacks=lacks)
 
 
-def on_shared_reviews(pairs: Iterable[_Pair], others: Sequence[_Pair]) -> list[list[_Pair]]:
-    """Those that lack reviews beside `others`, each set on the reviews that all of it have.
+_KEEPS = 0.1
 
-    `others` are evaluated on all held-out reviews. Who shares no review with the first, which have
-    the most, makes another set.
+
+def sharing(reviews: Mapping[str, IntArray]) -> list[tuple[IntArray, list[str]]]:
+    """Names in sets, each with the reviews that all of it have; `reviews` are those of a name.
+
+    Who has the most makes the first set. Others join a set as long as it keeps at least a tenth of
+    the reviews that it began with, so that few of one leave the others theirs; else they make one.
     """
-    sets: list[tuple[IntArray, list[_Pair]]] = []
-    for pair in sorted(pairs, key=lambda pair: (pair[1].lacks, pair[0].name)):
+    sets: list[tuple[IntArray, list[str]]] = []
+    most = list[int]()
+    for name in sorted(reviews, key=lambda name: (-len(reviews[name]), name)):
         for number, (shared, members) in enumerate(sets):
-            both = np.intersect1d(shared, pair[1].review_th)
-            if len(both):
-                sets[number] = both, [*members, pair]
+            both = np.intersect1d(shared, reviews[name])
+            if len(both) and len(both) >= _KEEPS * most[number]:
+                sets[number] = both, [*members, name]
                 break
         else:
-            sets.append((pair[1].review_th, [pair]))
+            sets.append((reviews[name], [name]))
+            most.append(len(reviews[name]))
+    return sets
+
+
+def on_shared_reviews(pairs: Iterable[_Pair], others: Sequence[_Pair]) -> list[list[_Pair]]:
+    """Those that lack reviews beside `others`, each of the sets that are `sharing`.
+
+    `others` are evaluated on all held-out reviews.
+    """
+    lacking = {each.name: (each, result) for each, result in pairs}
+    sets = sharing({name: result.review_th for name, (_, result) in lacking.items()})
     return [
-        [(each, _on(result, shared)) for each, result in (*members, *others)]
+        [
+            (each, _on(result, shared))
+            for each, result in (*(lacking[name] for name in members), *others)
+        ]
         for shared, members in sets
     ]
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srs_eval.data.errors import InputError, require
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import ReviewLog
+from srs_eval.data.reviews import IntArray, ReviewLog
+from srs_eval.data.rows import select_rows
 from srs_eval.engine.evaluate import evaluate as engine_evaluate
 from srs_eval.engine.ranking import REFERENCE, Group, with_baselines
 from srs_eval.engine.run import Event, Run
@@ -44,6 +45,8 @@ class Results(Mapping[str, Result]):
     results: Mapping[str, Result]
     failed: Mapping[str, str]
     skipped: Mapping[str, str]
+    review_id: Mapping[str, IntArray] = field(default_factory=dict)
+    """Anki's ids of the evaluated reviews, by name; empty where a source has no times."""
 
     def __getitem__(self, name: str) -> Result:
         """By canonical name or alias, in any case. Raises KeyError for what has no result."""
@@ -86,16 +89,19 @@ class Results(Mapping[str, Result]):
                     "log_loss_half_width": line.log_loss.half_width,
                 }
                 intervals = {name: getattr(line, name) for name in DIFFERENCES}
-                for end, field in (("", "estimate"), ("_half_width", "half_width")):
+                for end, figure in (("", "estimate"), ("_half_width", "half_width")):
                     for name, each in intervals.items():
-                        row[f"{name}{end}"] = math.nan if each is None else getattr(each, field)
+                        row[f"{name}{end}"] = math.nan if each is None else getattr(each, figure)
                 rows.append(row)
         if not rows:
             return pd.DataFrame()
         return pd.DataFrame(rows).set_index("configuration").astype({"place": "Int64"})
 
     def predictions(self) -> pandas.DataFrame:
-        """One row for each evaluated review and configuration: review_th, fold, y and p."""
+        """One row for each evaluated review and configuration: review_th, fold, y and p.
+
+        And review_id, where the source has times.
+        """
         require("pandas", "A frame")
         import pandas as pd
 
@@ -103,6 +109,7 @@ class Results(Mapping[str, Result]):
         parts = [
             pd.DataFrame(
                 {"configuration": name, **{each: getattr(result, each) for each in columns}}
+                | ({"review_id": self.review_id[name]} if name in self.review_id else {})
             )
             for name, result in self.results.items()
         ]
@@ -187,6 +194,16 @@ def evaluate(
         run.apply(event)
     asked = {each.name for each in configurations}
     groups = run.groups()
+    review_id = dict[str, IntArray]()
+    if log.entries is not None:
+        kinds = {each.protocol.rows for each in evaluated}
+        time_ms = {rows: log.entries.time_ms[select_rows(log, rows).entry_index] for rows in kinds}
+        review_id = {
+            line.configuration.name: time_ms[line.configuration.protocol.rows][
+                line.result.review_th - 1
+            ]
+            for line in run.ranked()
+        }
     return Results(
         groups,
         {
@@ -196,4 +213,5 @@ def evaluate(
         },
         {name: model.reason for name, model in run.failed.items() if name in asked},
         {name: model.reason for name, model in run.skipped.items() if name in asked},
+        review_id,
     )

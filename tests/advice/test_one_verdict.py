@@ -30,7 +30,8 @@ def verdicts_of(learner: Learner, equivalence: float) -> list[dict[str, str]]:
     groups = list(learner.groups)
     fit = how_well(learner, equivalence).evidence
     (health,) = (each.evidence for each in is_fsrs_right_for_me(learner, groups, equivalence))
-    models = which_predicts_best(learner, {}, {}, equivalence).evidence
+    (found,) = which_predicts_best(learner, {}, {}, equivalence)
+    models = found.evidence
     (preset,) = (
         each.evidence for each in are_my_parameters_good(learner, groups, {}, {}, equivalence)
     )

@@ -16,7 +16,11 @@ from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import Models
 from srs_eval.advice.questions import compare
 from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.readers.predictions import with_predictions
 from srs_eval.data.reviews import ReviewLog
+from srs_eval.data.rows import RowKind
+from srs_eval.engine.shared import with_file
 from srs_eval.models import fsrs6
 from tools.simulated import simulate_learner, write_dataset
 
@@ -95,6 +99,61 @@ def test_predictions_that_are_not_there(log: ReviewLog, tmp_path: Path) -> None:
         srs_eval.compare(log, "parameters", predictions=tmp_path / "none.csv")
 
 
+def test_what_a_run_predicted_can_be_compared(log: ReviewLog, tmp_path: Path) -> None:
+    path = tmp_path / "again.csv"
+    kinds: tuple[RowKind, ...] = ("anki", "benchmark")
+    for rows in kinds:
+        results = srs_eval.evaluate(
+            log, ["FSRS-6-dry-run"], Protocol(rows=rows, short=True), use_cache=False
+        )
+        name = next(iter(results))
+        frame = results.predictions().assign(model="again")
+        frame.to_csv(path, index=False)  # with review_th, which is of `rows`
+        given = with_predictions(log, path, lambda name: "").given["again"].p
+        assert log.entries is not None
+        there = np.isfinite(given)
+        assert log.entries.time_ms[there].tolist() == sorted(results.review_id[name].tolist())
+
+
+def test_reviews_with_times_have_no_numbers(log: ReviewLog, tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("review_th,p\n1,0.5\n")
+    with pytest.raises(InputError, match="name reviews by review_id"):
+        srs_eval.compare(log, "parameters", predictions=path)
+
+
+def test_names_of_predictions_stay_apart(log: ReviewLog, tmp_path: Path) -> None:
+    assert log.entries is not None
+    review = log.entries.time_ms[0]
+    path = tmp_path / "mine.csv"
+    for names in (("x" * 45, "x" * 46), ("AVG", "AVG (file)")):
+        path.write_text("review_id,p,model\n" + "".join(f"{review},0.5,{each}\n" for each in names))
+        with pytest.raises(InputError, match="rename one of them"):
+            with_file(log, path)
+
+
+def test_cards_may_share_a_time(log: ReviewLog, tmp_path: Path) -> None:
+    assert log.entries is not None
+    time_ms = log.entries.time_ms.copy()
+    time_ms[1] = time_ms[0]
+    card_id = log.entries.card_id.copy()
+    card_id[1] = card_id[0] + 1
+    entries = replace(log.entries, time_ms=time_ms, card_id=card_id)
+    both = replace(log, entries=entries)
+    path = tmp_path / "mine.csv"
+    pairs = "".join(f"{card_id[k]},{time_ms[k]},0.{k + 5}\n" for k in (0, 1))
+    path.write_text("card_id,time_ms,p\n" + pairs)
+    assert with_file(both, path).given["mine"].p[:3].tolist() == pytest.approx(
+        [0.5, 0.6, np.nan], nan_ok=True
+    )
+    path.write_text("card_id,time_ms,p\n" + pairs + pairs)
+    with pytest.raises(InputError, match="twice"):
+        with_file(both, path)
+    path.write_text(f"review_id,p\n{time_ms[0]},0.5\n")
+    with pytest.raises(InputError, match="by card_id and time_ms"):
+        with_file(both, path)
+
+
 # Logs without presets
 
 
@@ -141,6 +200,16 @@ def test_predictions_of_a_file_for_reviews_without_times(
     path.write_text("review_id,p\n1,0.5\n")
     with pytest.raises(InputError, match="name reviews by review_th"):
         compare(supermemo, predictions=path)
+
+
+def test_numbers_of_reviews_are_those_of_the_whole_file(
+    supermemo: ReviewLog, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("review_th,p\n1,0.5\n")
+    narrowed = replace(supermemo, is_narrowed=True)
+    with pytest.raises(InputError, match="leave out --deck and --preset"):
+        compare(narrowed, predictions=path)
 
 
 def test_supermemo_against_fsrs_on_histories_of_people() -> None:

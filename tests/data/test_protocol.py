@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -300,3 +301,10 @@ def test_what_is_derived_belongs_to_its_columns() -> None:
 
     others = replace(trials, folds=(), protocol=replace(trials.protocol, batch_size=3))
     assert others._derived is trials._derived
+
+
+@pytest.mark.parametrize("name", ["clock", "partitions"])
+def test_a_flag_takes_its_choices_only(name: str) -> None:
+    flags: dict[str, Any] = {name: "nix"}
+    with pytest.raises(ValueError, match=f"{name} is one of .*, not 'nix'"):
+        Protocol(**flags)

@@ -13,15 +13,20 @@ import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.advice import shown
+from srs_eval.advice.questions import compare
 from srs_eval.app import Options
 from srs_eval.cli.main import main
+from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Given, ReviewLog
+from srs_eval.data.rows import select_rows
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import Group, with_baselines
 from srs_eval.engine.run import Run, Skipped
 from srs_eval.engine.shared import with_given
 from srs_eval.metrics import log_losses
+from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.tui.screens.compare import CompareScreen
 from tests.conftest import made_collection
@@ -123,6 +128,42 @@ def test_who_shares_no_review_stands_apart(log: ReviewLog) -> None:
     assert sorted(of_given) == [["early"], ["late"]]
 
 
+def test_few_reviews_of_one_leave_the_others_theirs(log: ReviewLog) -> None:
+    assert log.entries is not None
+    place = np.arange(len(log.entries))
+    evaluated = run_of(replace(log, given={})).results()["AVG"].review_th
+    last = select_rows(log).entry_index[evaluated[-1] - 1]
+    given = {
+        "most": Given(np.where(place % 10, 0.85, np.nan), ""),
+        "one": Given(np.where(place == last, 0.85, np.nan), ""),
+        "half": Given(np.where(place % 2, 0.85, np.nan), ""),
+    }
+    log = replace(log, given=given)
+    shared = [each for each in run_of(log).groups() if each.is_shared and not each.learns]
+    sizes = {frozenset(names(each) & given.keys()): each.reviews for each in shared}
+    assert sizes[frozenset({"one"})] == 1
+    assert "Evaluated on 1 review " in " ".join(each.title for each in shared)
+    assert sizes[frozenset({"most", "half"})] > 500
+    models = srs_eval.compare(log, "models")
+    assert [each.reviews for each in models] == [*sizes.values()]
+    assert models[1].subject == "reviews with one"
+    for finding in models:
+        shown.sentences(finding)
+        shown.tables(finding)
+
+
+def test_predictions_named_like_a_candidate_stand_beside_it(log: ReviewLog) -> None:
+    assert log.entries is not None
+    p = np.full(len(log.entries), 0.5)
+    ours = ("optimized", "recency", "defaults", "params 1")
+    log = replace(log, given={name: Given(p, "of mine.csv") for name in ours})
+    found = compare(log, questions=["models"], parameters={"params 1": fsrs6.DEFAULT})
+    figures = {row["model"]: row["log loss"] for row in shown.tables(found[0])[0].records()}
+    for name in ours:
+        assert figures[f"{name} (file)"] == pytest.approx(np.log(2))
+        assert figures[name] < np.log(2)
+
+
 def test_what_cannot_be_used_is_skipped_with_its_sentence(log: ReviewLog) -> None:
     assert log.entries is not None
     given = {"RWKV-Anki": Given(np.full(len(log.entries), np.nan), "the file is damaged")}
@@ -205,6 +246,16 @@ def test_a_file_that_cannot_be_used_is_refused(
     path.write_text(content)
     assert main([command, str(collection), "--predictions", str(path)]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_what_is_refused_is_spelled_as_in_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "x", "--clock", "nix"]) == 2
+    assert "is not one of seconds, study-days, days." in capsys.readouterr().err
+
+
+def test_a_file_without_a_name_is_refused(log: ReviewLog) -> None:
+    with pytest.raises(InputError, match="name one"):
+        srs_eval.compare(log, "models", predictions="")
 
 
 async def test_the_app_ranks_on_shared_reviews(

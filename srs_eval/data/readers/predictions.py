@@ -24,7 +24,6 @@ from srs_eval.data.errors import InputError, counted, printable, require
 from srs_eval.data.readers import files
 from srs_eval.data.readers.collection import harden
 from srs_eval.data.reviews import Entries, FloatArray, Given, IntArray, ReviewLog, run_begins
-from srs_eval.data.rows import select_rows
 
 _RWKV = "RWKV-Anki"
 _TABLES = {
@@ -157,7 +156,14 @@ def _about(by_role: dict[str, int], unknown: int) -> str:
 
 # A file of one's own
 
-_KEYS = ("review_th", "review_id", "time_ms")  # of a review; the last one with its card
+_MOST_LETTERS = 40  # of a model's name
+
+
+def unlike(name: str, taken: Callable[[str], object]) -> str:
+    """The name of predictions of a file, with "(file)" behind it as long as it is `taken`."""
+    while taken(name):
+        name += " (file)"
+    return name
 
 
 def with_predictions(log: ReviewLog, path: Path, known: Callable[[str], str]) -> ReviewLog:
@@ -166,63 +172,97 @@ def with_predictions(log: ReviewLog, path: Path, known: Callable[[str], str]) ->
     Columns are review_id (or card_id and time_ms), p, model. review_id is that of Anki's revlog;
     where a source has no times, review_th is the position among its reviews. Without `model` the
     file's name is the model's; one that is `known` as a model here gets "(file)" behind it. Raises
-    InputError for what is not there, unreadable, no probability, or of no review.
+    InputError for what is not there, unreadable, no probability, of no review, or ambiguous.
     """
+    if path == Path():
+        raise InputError("Predictions are read from a file: name one.")
     columns = _columns(path)
-    by = next((name for name in _KEYS if name in columns), "review_id")
-    key = np.array(_numbers(path, columns, by, int), np.int64)
-    is_card_s = by == "time_ms"
-    card_id = np.array(_numbers(path, columns, "card_id", int), np.int64) if is_card_s else None
+    review, card_id, what = _reviews(log, path, columns)
     p = np.array(_numbers(path, columns, "p", float), np.float64)
     if not len(p):
         raise InputError(f'"{path.name}" holds no predictions.')
     if not (p.min() >= 0 and p.max() <= 1):  # also true for NaN
         raise InputError(f'"{path.name}": p must be probabilities between 0 and 1.')
     models = np.array(columns.get("model", [path.stem] * len(p)), np.str_)
-    given = {}
+    given = dict[str, Given]()
     for model in np.unique(models).tolist():
         mine = models == model
+        name = unlike(
+            printable(model, _MOST_LETTERS) or printable(path.stem, _MOST_LETTERS),
+            lambda name: known(name) or name in log.given,
+        )
+        if name in given:
+            raise InputError(f'"{path.name}": two models are "{name}" here; rename one of them.')
         cards = None if card_id is None else card_id[mine]
-        name = printable(model, 40) or path.stem
-        name = f"{name} (file)" if known(name) or name in log.given else name
-        found = _of_reviews(log, model, key[mine], by == "review_th", cards, p[mine])
+        found = _of_reviews(log, model, review[mine], cards, p[mine], what)
         given[name] = Given(found, f"of {printable(path.name, 60)}")
     return replace(log, given={**log.given, **given})
+
+
+def _reviews(
+    log: ReviewLog, path: Path, columns: Mapping[str, list[object]]
+) -> tuple[IntArray, IntArray | None, str]:
+    """What names the reviews of a file: times or numbers (n,), with the cards' ids or None."""
+
+    def whole(name: str) -> IntArray:
+        return np.array(_numbers(path, columns, name, int), np.int64)
+
+    if log.entries is None:
+        if "review_th" not in columns:
+            raise InputError(
+                f"{log.import_summary.path} has no times of answers: name reviews by "
+                "review_th, their number in the file's order (`Results.predictions` has it)."
+            )
+        if log.is_narrowed:
+            raise InputError(
+                f'"{path.name}": review_th numbers the reviews of the whole file: leave out '
+                "--deck and --preset."
+            )
+        return whole("review_th"), None, "review_th"
+    if "review_id" in columns:
+        return whole("review_id"), None, "review_id"
+    if "time_ms" in columns:
+        return whole("time_ms"), whole("card_id"), "time_ms"
+    if "review_th" in columns:
+        raise InputError(
+            f'"{path.name}": review_th is for sources without times of answers; here name reviews '
+            "by review_id (`Results.predictions` has it), or by card_id and time_ms."
+        )
+    return whole("review_id"), None, "review_id"
 
 
 def _of_reviews(
     log: ReviewLog,
     model: str,
-    key: IntArray,
-    numbered: bool,
+    review: IntArray,
     card_id: IntArray | None,
     p: FloatArray,
+    what: str,
 ) -> FloatArray:
     """One model's for each entry or row, NaN where there is none."""
     reviews = log.entries if log.entries is not None else log.rows
     assert reviews is not None
-    if numbered:
-        places = select_rows(log, "benchmark").entry_index
-        wanted = np.zeros(len(reviews), np.int64)
-        wanted[places] = np.arange(1, len(places) + 1)
-    elif log.entries is None:
-        raise InputError(
-            f"{log.import_summary.path} has no times of answers: name reviews by "
-            "review_th, their number in the file's order (`Results.predictions` has it)."
-        )
+    wanted = np.arange(1, len(reviews) + 1) if log.entries is None else log.entries.time_ms
+    if card_id is None:
+        cards, of_card = np.zeros_like(reviews.card_id), np.zeros_like(review)
     else:
-        wanted = log.entries.time_ms
-    order = np.argsort(key, kind="stable")
-    known = key[order]
-    if (np.diff(known) == 0).any():
+        cards, of_card = reviews.card_id, card_id
+    order = np.lexsort((of_card, review))
+    if not (run_begins(review[order]) | run_begins(of_card[order])).all():
         raise InputError(f'The predictions of "{model}" name a review twice; keep one of them.')
-    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    found = known[place] == wanted
-    if card_id is not None:
-        found &= card_id[order][place] == reviews.card_id
-    if not found.any():
+    p_of = dict(zip(zip(of_card.tolist(), review.tolist(), strict=True), p.tolist(), strict=True))
+    found = np.array(
+        [p_of.get(each, np.nan) for each in zip(cards.tolist(), wanted.tolist(), strict=True)]
+    )
+    there = np.isfinite(found)
+    if what == "review_id" and (np.diff(wanted[there]) == 0).any():
+        raise InputError(
+            f'The predictions of "{model}" name several reviews by one review_id, for cards share '
+            "times here; name reviews by card_id and time_ms."
+        )
+    if not there.any():
         raise InputError(f'The predictions of "{model}" cover 0 of the {len(reviews):,} reviews.')
-    return np.where(found, p[order][place], np.nan)
+    return found
 
 
 def _columns(path: Path) -> Mapping[str, list[object]]:
