@@ -452,6 +452,7 @@ class Check:
     of: int = 0  # the cards or answers among which these are
     minutes: float | None = None  # that overdue cards take
     since: str | None = None  # the day of the last review, if none came for long
+    until: str | None = None  # the day on which the longest gap ended, if dates are known
     recalled: Interval | None = None  # of old cards, or at the review after a button
     expected: float | None = None  # of these, by FSRS
     subject: str = ""  # the preset, of old cards and steps

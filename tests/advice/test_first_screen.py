@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
@@ -21,6 +22,7 @@ from srs_eval.advice.findings import (
     Finding,
     Fit,
     Missing,
+    Months,
     OfPreset,
     Part,
     Retention,
@@ -272,3 +274,44 @@ def test_the_file_says_which_version_is_known() -> None:
     gone = first_screen(unknown[:2], rows="benchmark", gone="All is lost.").panes
     assert [gone[2].short.text, gone[3].short.text] == ["All is lost."] * 2
     assert "All is lost. This is about how it was." in text_of(FirstScreen(gone[:1], ()))
+
+
+def test_too_few_is_said_of_what_more_reviews_can_tell() -> None:
+    def below(subject: str, missing: Missing | None) -> str:
+        found = Finding("time", subject, missing=missing, evidence=Months("can't tell", ()))
+        return " ".join(line.text for line in first_screen([found]).below)
+
+    month = time.strftime("%Y-%m")
+    assert "how the latest month went" in below(month, Missing(reviews=90))
+    assert below("2020-01", Missing(reviews=90)) == ""
+    assert below(month, None) == ""
+
+
+def test_with_too_few_reviews_nothing_is_called_as_good() -> None:
+    def act(reviews: int) -> list[str]:
+        found = []
+        for each in changed(OF_PRESETS, act=KEEP, probability=0.8):
+            if isinstance(each.evidence, OfPreset):
+                held_out = each.evidence.held_out[0]
+                assert held_out.log_loss is not None
+                few = replace(held_out, log_loss=replace(held_out.log_loss, reviews=reviews))
+                none = tuple(replace(e, difference=None) for e in each.evidence.candidates)
+                each = replace(
+                    each, evidence=replace(each.evidence, candidates=none, held_out=(few,))
+                )
+            found.append(each)
+        pane = first_screen(found).panes[0]
+        return [each.text for each in pane.items if isinstance(each, Line)]
+
+    assert act(999) == ["Change nothing: too few reviews to judge.", "  Go on reviewing."]
+    assert act(1_000)[0] == "Change nothing."
+
+
+def test_too_few_remembered_is_said_in_short() -> None:
+    (finding,) = (each for each in make_answers() if isinstance(each.evidence, Retention))
+    assert isinstance(finding.evidence, Retention)
+    (part,) = finding.evidence.parts
+    few = replace(part, recalled=replace(part.recalled, reviews=11))
+    found = replace(finding, evidence=replace(finding.evidence, parts=(few,)))
+    said = first_screen([found]).panes[1].short.text
+    assert said.startswith("11 reviews, too few to go by: of 100 reviews you remember 85")

@@ -326,6 +326,8 @@ def remembered(
     other = f"{whole_of_100(whole.expected)} were expected"
     other = other if desired is None else f"you asked for {whole_of_100(desired)}"
     said = f"of 100 reviews you remember {whole_of_100(whole.recalled.estimate)}; {other}."
+    if whole.recalled.reviews < f.FEWEST_SHOWN:
+        said = f"{counted(whole.recalled.reviews, 'review')}, too few to go by: {said}"
     return Line(said), tuple(items)
 
 
