@@ -32,7 +32,7 @@ from srs_eval.advice.findings import (
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import OF_PRESETS
 from srs_eval.advice.shown.first_screen import first_screen
-from srs_eval.advice.tables import FirstScreen, Line, Row
+from srs_eval.advice.tables import Bar, FirstScreen, Line, Row
 from srs_eval.advice.workload.estimate import TooFew
 from srs_eval.report.panes import as_text, drawn
 from srs_eval.stats.intervals import Interval
@@ -315,3 +315,22 @@ def test_too_few_remembered_is_said_in_short() -> None:
     found = replace(finding, evidence=replace(finding.evidence, parts=(few,)))
     said = first_screen([found]).panes[1].short.text
     assert said.startswith("11 reviews, too few to go by: of 100 reviews you remember 85")
+
+
+@pytest.mark.parametrize("desired", [None, 0.9])
+def test_few_reviews_are_marked_in_every_row(desired: float | None) -> None:
+    (finding,) = (each for each in make_answers() if isinstance(each.evidence, Retention))
+    assert isinstance(finding.evidence, Retention)
+
+    def notes(of_all: int, of_old: int) -> list[str]:
+        parts = (
+            Part("all", Interval(0.80, 0.02, of_all, 60), 0.9),
+            Part("mature cards", Interval(0.97, 0.02, of_old, 60), 0.87),
+        )
+        evidence = replace(finding.evidence, parts=parts, desired=desired)
+        found = first_screen([replace(finding, evidence=evidence)]).panes[1].items
+        return [each.note for each in found if isinstance(each, Bar)]
+
+    assert notes(200, 32) == ["too few", "too few"]
+    assert notes(2_000, 32) == ["" if desired is None else "◀ look", "too few"]
+    assert notes(2_000, 900)[1] == ""
