@@ -31,6 +31,7 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import OF_PRESETS
+from srs_eval.advice.shown import line
 from srs_eval.advice.shown.first_screen import first_screen
 from srs_eval.advice.tables import Bar, FirstScreen, Line, Row
 from srs_eval.advice.workload.estimate import TooFew
@@ -334,3 +335,11 @@ def test_few_reviews_are_marked_in_every_row(desired: float | None) -> None:
     assert notes(200, 32) == ["too few", "too few"]
     assert notes(2_000, 32) == ["" if desired is None else "◀ look", "too few"]
     assert notes(2_000, 900)[1] == ""
+
+
+def test_while_fsrs_is_off_a_preset_has_no_sureness_of_its_own() -> None:
+    finding = next(each for each in make_answers() if isinstance(each.evidence, OfPreset))
+    assert isinstance(finding.evidence, OfPreset)
+    assert line([finding]).startswith("●")
+    is_off = replace(finding, evidence=replace(finding.evidence, fsrs_is_off=True))
+    assert line([replace(is_off, probability=0.1)]) == "once FSRS is on"

@@ -63,10 +63,12 @@ def named(candidate: str) -> str:
 
 
 def in_line(findings: Sequence[f.Finding]) -> str:
-    """ "●●●●○ likely, 88 of 100"."""
+    """ "●●●●○ likely, 88 of 100"; while FSRS is off, how sure that is is told of turning it on."""
     (finding,) = findings[:1]
     if finding.probability is None:
         return sentences(finding)[0]
+    if isinstance(finding.evidence, f.OfPreset) and finding.evidence.fsrs_is_off:
+        return "once FSRS is on"
     return f"{dots(finding.probability)} {of_100(finding.probability)}"
 
 
