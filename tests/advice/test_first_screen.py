@@ -31,7 +31,7 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import OF_PRESETS
-from srs_eval.advice.shown import line
+from srs_eval.advice.shown import line, tables
 from srs_eval.advice.shown.first_screen import first_screen
 from srs_eval.advice.tables import Bar, FirstScreen, Line, Row
 from srs_eval.advice.workload.estimate import TooFew
@@ -343,3 +343,21 @@ def test_while_fsrs_is_off_a_preset_has_no_sureness_of_its_own() -> None:
     assert line([finding]).startswith("●")
     is_off = replace(finding, evidence=replace(finding.evidence, fsrs_is_off=True))
     assert line([replace(is_off, probability=0.1)]) == "once FSRS is on"
+
+
+def test_where_all_is_suspended_nothing_is_in_force() -> None:
+    finding = next(each for each in make_answers() if isinstance(each.evidence, OfPreset))
+    assert isinstance(finding.evidence, OfPreset)
+
+    def first_row(gone: str) -> object:
+        evidence = replace(finding.evidence, stored=False, gone=gone)
+        return tables(replace(finding, evidence=evidence))[0].rows[0][0]
+
+    assert first_row("") == "FSRS's defaults, in force"
+    assert first_row("suspended") == "FSRS's defaults"
+    how = next(
+        each
+        for each in first_screen(make_answers(), gone="Gone.").panes[0].items
+        if isinstance(each, Line) and "how it was" in each.text
+    )
+    assert how.spare == 0

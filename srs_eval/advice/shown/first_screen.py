@@ -147,7 +147,7 @@ def _what_to_do(known: _Known) -> tuple[Pane, f.Finding | None]:
     elif fit is not None and fit.act == "turn on":
         items.append(Line("  Deck options › FSRS"))
     if known.gone:
-        items.append(Line(f"  {known.gone} This is about how it was.", "look", spare=1))
+        items.append(Line(f"  {known.gone} This is about how it was.", "look"))
     subject = "" if off else (chosen or presets[0]).subject
     first = questions[1:] if off else questions
     return _pane(1, items, *first, subject=subject), chosen
