@@ -166,7 +166,16 @@ def _told_by_others(findings: Sequence[f.Finding]) -> Iterator[f.Check]:
             wrong = [each for each in said if each.says != "as it is"]
             level: f.Level = "look" if wrong else "fine" if said else "not yet"
             says = f"{wrong[0].says} after {wrong[0].situation}" if wrong else ""
-            yield f.Check("steps", level, subject=finding.subject, says=says)
+            best = _best_delay(wrong[0]) if wrong else None
+            yield f.Check("steps", level, minutes=best, subject=finding.subject, says=says)
+
+
+def _best_delay(step: f.Step) -> float | None:
+    """In minutes; None where it lies beyond all delays so far."""
+    if step.delay is None or step.seen is None:
+        return None
+    estimate, low, high = step.delay
+    return None if high < step.seen[0] or low > step.seen[1] else estimate
 
 
 # Leeches

@@ -194,6 +194,9 @@ def test_other_findings_tell_of_old_cards_steps_and_hard(log: ReviewLog) -> None
     assert (named["old cards"].subject, named["old cards"].level) == ("B", "look")
     assert check_line(named["old cards"]) == "old cards forgotten twice as often as expected"
     assert check_line(named["steps"]) == "steps should be shorter after first Again"
+    known = replace(step, delay=(288.0, 200.0, 400.0), seen=(1.0, 900.0))
+    (told,) = together([replace(others[2], evidence=Steps("shorter", 0.9, (known,)))])
+    assert check_line(told) == "shorter step after first Again: 4.8 h"
     assert check_line(named["hard"]) == "Hard is pressed for what you have forgotten"
     (better,) = together([remembered("A", 0.96)])
     assert (better.level, check_line(better)) == (

@@ -8,6 +8,7 @@ from datetime import date
 
 from srs_eval.advice.findings import Check, Checks, Finding, Level, of
 from srs_eval.advice.sentences import overdue
+from srs_eval.advice.shown.habits import duration
 from srs_eval.advice.tables import Table
 from srs_eval.data.errors import counted
 
@@ -76,6 +77,9 @@ def check_line(check: Check) -> str:
             return f"{of_all} {counted(check.of, 'card')} suspended"
         case "suspended":
             return "no card is suspended"
+        case "steps" if check.says and check.minutes is not None:
+            longer, _, situation = check.says.partition(" ")
+            return f"{longer} step {situation}: {duration(check.minutes)}"
         case "steps" if check.says:
             return f"steps should be {check.says}"
         case "steps":
