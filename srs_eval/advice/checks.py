@@ -47,6 +47,8 @@ _SHOWN = 10  # leeches, the worst ones
 def is_anything_wrong(log: ReviewLog, learner: Learner | None) -> f.Finding:
     """One finding over all reviews; without a learner there are too few to predict any."""
     checks = [*_of_cards(log), *_of_days(log), *_of_answers(learner)]
+    if any(each.since for each in checks):  # that none waited on the last day says nothing of now
+        checks = [each for each in checks if each.name != "overdue" or each.count]
     levels = {each.level for each in checks}
     says: Literal["look", "fine", "can't tell"] = f.OPEN
     if levels & {"look", "fine"}:
@@ -102,8 +104,11 @@ def _of_days(log: ReviewLog) -> Iterator[f.Check]:
         days = log.rows.day_offset
     if len(days) and since is None:
         lately = np.unique(days[days >= days[-1] - _YEAR])
-        longest = int(np.diff(lately).max(initial=1)) - 1
-        yield f.Check("gap", "look" if longest >= _LONG else "fine", longest)
+        gaps = np.diff(lately)
+        longest, until = int(gaps.max(initial=1)) - 1, None
+        if log.entries is not None and len(gaps):
+            until = str(lately[int(gaps.argmax()) + 1].astype("datetime64[D]"))
+        yield f.Check("gap", "look" if longest >= _LONG else "fine", longest, until=until)
 
 
 # Answers
@@ -161,7 +166,16 @@ def _told_by_others(findings: Sequence[f.Finding]) -> Iterator[f.Check]:
             wrong = [each for each in said if each.says != "as it is"]
             level: f.Level = "look" if wrong else "fine" if said else "not yet"
             says = f"{wrong[0].says} after {wrong[0].situation}" if wrong else ""
-            yield f.Check("steps", level, subject=finding.subject, says=says)
+            best = _best_delay(wrong[0]) if wrong else None
+            yield f.Check("steps", level, minutes=best, subject=finding.subject, says=says)
+
+
+def _best_delay(step: f.Step) -> float | None:
+    """In minutes; None where it lies beyond all delays so far."""
+    if step.delay is None or step.seen is None:
+        return None
+    estimate, low, high = step.delay
+    return None if high < step.seen[0] or low > step.seen[1] else estimate
 
 
 # Leeches

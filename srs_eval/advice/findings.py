@@ -450,8 +450,9 @@ class Check:
     level: Level
     count: int = 0  # of cards or answers; the longest gap in days
     of: int = 0  # the cards or answers among which these are
-    minutes: float | None = None  # that overdue cards take
+    minutes: float | None = None  # that overdue cards take; the best step
     since: str | None = None  # the day of the last review, if none came for long
+    until: str | None = None  # the day on which the longest gap ended, if dates are known
     recalled: Interval | None = None  # of old cards, or at the review after a button
     expected: float | None = None  # of these, by FSRS
     subject: str = ""  # the preset, of old cards and steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -60,9 +61,12 @@ def seen_at(monkeypatch: pytest.MonkeyPatch, log: ReviewLog, days: int) -> dict[
 # Cards and days
 
 
-def test_overdue_cards_are_those_of_the_workload_and_cost_minutes(collection: Path) -> None:
+def test_overdue_cards_are_those_of_the_workload_and_cost_minutes(
+    collection: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = srs_eval.load(collection)
     assert log.schedule is not None
+    seen_at(monkeypatch, log, 1)
     found = checked(log)["overdue"]
     late = replace(log.schedule, due_day=log.schedule.due_day - 40_000)
     more = checked(replace(log, schedule=late))["overdue"]
@@ -89,6 +93,9 @@ def test_overdue_cards_are_those_of_the_workload_and_cost_minutes(collection: Pa
         assert 10 < found.minutes < 60
         assert (found.level, found.minutes > 15) == (level, level == "look")
     assert "overdue" not in checked(replace(log, schedule=None))
+    none = replace(log, schedule=replace(log.schedule, due_day=log.schedule.due_day + 40_000))
+    assert seen_at(monkeypatch, none, 1)["overdue"].count == 0
+    assert "overdue" not in seen_at(monkeypatch, none, 90)
 
 
 def test_days_without_reviews(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +110,10 @@ def test_days_without_reviews(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -
     pause = seen_at(monkeypatch, paused, 1)["gap"]
     assert pause.level == "look"
     assert 49 <= pause.count <= 55
-    assert check_line(pause) == f"{pause.count} days without a review in the last year"
+    until = np.datetime64(int(log.entries.time_ms[4_000]), "ms").item()
+    day = f"{until.day} {calendar.month_abbr[until.month]} {until.year}"
+    assert check_line(pause) == f"a break of {pause.count} days, until {day}"
+    assert check_line(replace(pause, until=None)).endswith("days, in the last year")
 
 
 def test_suspended_cards(log: ReviewLog) -> None:
@@ -184,7 +194,15 @@ def test_other_findings_tell_of_old_cards_steps_and_hard(log: ReviewLog) -> None
     assert (named["old cards"].subject, named["old cards"].level) == ("B", "look")
     assert check_line(named["old cards"]) == "old cards forgotten twice as often as expected"
     assert check_line(named["steps"]) == "steps should be shorter after first Again"
+    known = replace(step, delay=(288.0, 200.0, 400.0), seen=(1.0, 900.0))
+    (told,) = together([replace(others[2], evidence=Steps("shorter", 0.9, (known,)))])
+    assert check_line(told) == "shorter step after first Again: 4.8 h"
     assert check_line(named["hard"]) == "Hard is pressed for what you have forgotten"
+    (better,) = together([remembered("A", 0.96)])
+    assert (better.level, check_line(better)) == (
+        "fine",
+        "old cards: remembered better than expected",
+    )
     levels = [list(MARKS).index(each.level) for each in found]
     assert levels == sorted(levels)
     assert together(()) == ()
@@ -260,14 +278,17 @@ def test_leeches_of_a_collection(log: ReviewLog) -> None:
 # Wherever it is asked
 
 
-def test_it_is_answered_of_anything(log: ReviewLog, tmp_path: Path) -> None:
+def test_it_is_answered_of_anything(
+    log: ReviewLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen_at(monkeypatch, log, 1)
     every = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
     suspended = replace(log, cards=every)
     five, bare = with_first(log, 5), replace(log, decks={}, presets={}, cards=Cards.empty())
     bare = replace(bare, schedule=None)
     gone = replace(without_presets(log, (100, 101)), entries=log.entries)
     for each, names in (
-        (five, {"overdue", "gap", "suspended", "again", "hard", "easy", "leeches"}),
+        (five, {"gap", "suspended", "again", "hard", "easy", "leeches"}),
         (suspended, {"overdue", "gap", "suspended", "again", "hard", "easy", "leeches"}),
         (bare, {"gap", "again", "hard", "easy", "leeches"}),
         (gone, {"gap", "again", "hard", "easy", "leeches"}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
@@ -21,6 +22,7 @@ from srs_eval.advice.findings import (
     Finding,
     Fit,
     Missing,
+    Months,
     OfPreset,
     Part,
     Retention,
@@ -29,8 +31,9 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import OF_PRESETS
+from srs_eval.advice.shown import line, tables
 from srs_eval.advice.shown.first_screen import first_screen
-from srs_eval.advice.tables import FirstScreen, Line, Row
+from srs_eval.advice.tables import Bar, FirstScreen, Line, Row
 from srs_eval.advice.workload.estimate import TooFew
 from srs_eval.report.panes import as_text, drawn
 from srs_eval.stats.intervals import Interval
@@ -272,3 +275,89 @@ def test_the_file_says_which_version_is_known() -> None:
     gone = first_screen(unknown[:2], rows="benchmark", gone="All is lost.").panes
     assert [gone[2].short.text, gone[3].short.text] == ["All is lost."] * 2
     assert "All is lost. This is about how it was." in text_of(FirstScreen(gone[:1], ()))
+
+
+def test_too_few_is_said_of_what_more_reviews_can_tell() -> None:
+    def below(subject: str, missing: Missing | None) -> str:
+        found = Finding("time", subject, missing=missing, evidence=Months("can't tell", ()))
+        return " ".join(line.text for line in first_screen([found]).below)
+
+    month = time.strftime("%Y-%m")
+    assert "how the latest month went" in below(month, Missing(reviews=90))
+    assert below("2020-01", Missing(reviews=90)) == ""
+    assert below(month, None) == ""
+
+
+def test_with_too_few_reviews_nothing_is_called_as_good() -> None:
+    def act(reviews: int) -> list[str]:
+        found = []
+        for each in changed(OF_PRESETS, act=KEEP, probability=0.8):
+            if isinstance(each.evidence, OfPreset):
+                held_out = each.evidence.held_out[0]
+                assert held_out.log_loss is not None
+                few = replace(held_out, log_loss=replace(held_out.log_loss, reviews=reviews))
+                none = tuple(replace(e, difference=None) for e in each.evidence.candidates)
+                each = replace(
+                    each, evidence=replace(each.evidence, candidates=none, held_out=(few,))
+                )
+            found.append(each)
+        pane = first_screen(found).panes[0]
+        return [each.text for each in pane.items if isinstance(each, Line)]
+
+    assert act(999) == ["Change nothing: too few reviews to judge.", "  Go on reviewing."]
+    assert act(1_000)[0] == "Change nothing."
+
+
+def test_too_few_remembered_is_said_in_short() -> None:
+    (finding,) = (each for each in make_answers() if isinstance(each.evidence, Retention))
+    assert isinstance(finding.evidence, Retention)
+    (part,) = finding.evidence.parts
+    few = replace(part, recalled=replace(part.recalled, reviews=11))
+    found = replace(finding, evidence=replace(finding.evidence, parts=(few,)))
+    said = first_screen([found]).panes[1].short.text
+    assert said.startswith("11 reviews, too few to go by: of 100 reviews you remember 85")
+
+
+@pytest.mark.parametrize("desired", [None, 0.9])
+def test_few_reviews_are_marked_in_every_row(desired: float | None) -> None:
+    (finding,) = (each for each in make_answers() if isinstance(each.evidence, Retention))
+    assert isinstance(finding.evidence, Retention)
+
+    def notes(of_all: int, of_old: int) -> list[str]:
+        parts = (
+            Part("all", Interval(0.80, 0.02, of_all, 60), 0.9),
+            Part("mature cards", Interval(0.97, 0.02, of_old, 60), 0.87),
+        )
+        evidence = replace(finding.evidence, parts=parts, desired=desired)
+        found = first_screen([replace(finding, evidence=evidence)]).panes[1].items
+        return [each.note for each in found if isinstance(each, Bar)]
+
+    assert notes(200, 32) == ["too few", "too few"]
+    assert notes(2_000, 32) == ["" if desired is None else "◀ look", "too few"]
+    assert notes(2_000, 900)[1] == ""
+
+
+def test_while_fsrs_is_off_a_preset_has_no_sureness_of_its_own() -> None:
+    finding = next(each for each in make_answers() if isinstance(each.evidence, OfPreset))
+    assert isinstance(finding.evidence, OfPreset)
+    assert line([finding]).startswith("●")
+    is_off = replace(finding, evidence=replace(finding.evidence, fsrs_is_off=True))
+    assert line([replace(is_off, probability=0.1)]) == "once FSRS is on"
+
+
+def test_where_all_is_suspended_nothing_is_in_force() -> None:
+    finding = next(each for each in make_answers() if isinstance(each.evidence, OfPreset))
+    assert isinstance(finding.evidence, OfPreset)
+
+    def first_row(gone: str) -> object:
+        evidence = replace(finding.evidence, stored=False, gone=gone)
+        return tables(replace(finding, evidence=evidence))[0].rows[0][0]
+
+    assert first_row("") == "FSRS's defaults, in force"
+    assert first_row("suspended") == "FSRS's defaults"
+    how = next(
+        each
+        for each in first_screen(make_answers(), gone="Gone.").panes[0].items
+        if isinstance(each, Line) and "how it was" in each.text
+    )
+    assert how.spare == 0

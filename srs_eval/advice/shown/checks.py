@@ -8,11 +8,13 @@ from datetime import date
 
 from srs_eval.advice.findings import Check, Checks, Finding, Level, of
 from srs_eval.advice.sentences import overdue
+from srs_eval.advice.shown.habits import duration
 from srs_eval.advice.tables import Table
 from srs_eval.data.errors import counted
 
 MARKS: Mapping[Level, str] = {"look": "!", "fine": "✓", "not yet": "?"}
 _FAR = 1.75  # times as often as expected that is "twice"
+_MORE = 0.02  # recalled than expected is no matter up to here
 
 
 def in_line(findings: Sequence[Finding]) -> str:
@@ -75,6 +77,9 @@ def check_line(check: Check) -> str:
             return f"{of_all} {counted(check.of, 'card')} suspended"
         case "suspended":
             return "no card is suspended"
+        case "steps" if check.says and check.minutes is not None:
+            longer, _, situation = check.says.partition(" ")
+            return f"{longer} step {situation}: {duration(check.minutes)}"
         case "steps" if check.says:
             return f"steps should be {check.says}"
         case "steps":
@@ -103,18 +108,24 @@ def _more(check: Check) -> str:
 
 def _days_without(check: Check) -> str:
     if check.since is not None:
-        day = date.fromisoformat(check.since)
-        return f"no review since {day.day} {calendar.month_abbr[day.month]} {day.year}"
+        return f"no review since {_day(check.since)}"
     if check.level == "look":
-        return f"{check.count} days without a review in the last year"
+        when = "in the last year" if check.until is None else f"until {_day(check.until)}"
+        return f"a break of {check.count} days, {when}"
     return f"longest pause of the last year: {counted(check.count, 'day')}"
+
+
+def _day(iso: str) -> str:
+    """ "17 May 2023"."""
+    day = date.fromisoformat(iso)
+    return f"{day.day} {calendar.month_abbr[day.month]} {day.year}"
 
 
 def _old_cards(check: Check) -> str:
     if check.level == "not yet":
         return f"old cards: {_open(check)}"
     if check.level == "fine":
-        return "old cards: remembered as expected"
+        return f"old cards: {_as_expected(check)}"
     assert check.recalled is not None
     assert check.expected is not None
     if 1 - check.recalled.estimate >= _FAR * (1 - check.expected):
@@ -133,7 +144,15 @@ def _button(check: Check) -> str:
         return f"{share}: too many"
     if check.level == "look":
         return f"after {name}: {_of_100(check)}"
-    return f"after {name}: {'remembered as expected' if check.level == 'fine' else _open(check)}"
+    return f"after {name}: {_as_expected(check) if check.level == 'fine' else _open(check)}"
+
+
+def _as_expected(check: Check) -> str:
+    assert check.recalled is not None
+    assert check.expected is not None
+    gap = check.recalled.estimate - check.expected
+    is_better = gap > max(_MORE, check.recalled.half_width)
+    return f"remembered {'better than' if is_better else 'as'} expected"
 
 
 def _open(check: Check) -> str:

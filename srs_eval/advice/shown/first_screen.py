@@ -6,6 +6,7 @@ same ones out. Numbers are "of 100" or minutes; what a pane leads to tells log l
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -135,19 +136,29 @@ def _what_to_do(known: _Known) -> tuple[Pane, f.Finding | None]:
     else:
         either = [each for each in presets if each.act != f.KEEP]
         chance = min(each.probability or 0.0 for each in either or presets)
-        said = "Your parameters are as good as others would be."
+        do, said = "Change nothing.", "Your parameters are as good as others would be."
         if either:
             said = "Pressing Optimize may help or not; neither is a mistake."
-        items = [_sure("Change nothing.", chance), Line(f"  {said}", spare=1)]
+        elif all(map(_is_unjudged, presets)):
+            do, said = "Change nothing: too few reviews to judge.", "Go on reviewing."
+        items = [_sure(do, chance), Line(f"  {said}", spare=1)]
     if chosen is not None:
         items += [_where(chosen, len(presets)), *_same(chosen, presets)]
     elif fit is not None and fit.act == "turn on":
         items.append(Line("  Deck options › FSRS"))
     if known.gone:
-        items.append(Line(f"  {known.gone} This is about how it was.", "look", spare=1))
+        items.append(Line(f"  {known.gone} This is about how it was.", "look"))
     subject = "" if off else (chosen or presets[0]).subject
     first = questions[1:] if off else questions
     return _pane(1, items, *first, subject=subject), chosen
+
+
+def _is_unjudged(finding: f.Finding) -> bool:
+    """Whether nothing of the learner's own speaks for a preset's parameters."""
+    evidence = f.of(finding, f.OfPreset)
+    held_out = evidence.held_out[0].log_loss if evidence.held_out else None
+    few = held_out is None or held_out.reviews < FEWEST_REVIEWS
+    return few and all(each.difference is None for each in evidence.candidates)
 
 
 def _sure(act: str, chance: float | None) -> Line:
@@ -329,7 +340,16 @@ def _below(known: _Known) -> Iterable[Line]:
         for question, words in _UNTOLD.items()
         if known.of(question)
         and not known.open(question)
-        and all(each.says in (f.OPEN, "no answer") for each in known.of(question))
+        and all(map(_needs_reviews, known.of(question)))
     ]
     if untold:
         yield Line(f"Too few reviews to say yet: {' · '.join(untold)}", "not yet")
+
+
+def _needs_reviews(finding: f.Finding) -> bool:
+    """Whether it can be told with more reviews alone: a month that is over gets none."""
+    if isinstance(finding.evidence, f.Unanswered):
+        return True
+    is_over = finding.question == "time" and finding.subject != time.strftime("%Y-%m")
+    is_lacking = finding.missing is not None and finding.missing != f.Missing()
+    return finding.says == f.OPEN and is_lacking and not is_over

@@ -305,13 +305,15 @@ def remembered(
     are_old_off = any(each.name == "old cards" and each.level == "look" for each in checks)
     if are_old_off and "mature cards" in marks:
         marks["mature cards"] = "look"
+    if marks["all"] == "few":  # what is too few in all is too few in part
+        marks = {name: mark and "few" for name, mark in marks.items()}
     columns = ("you", "expected") if desired is None else ("you", "asked", "expected")
     items: list[Item] = [
         Heading("of 100 reviews", columns),
         *(_bar(_ROWS[name], parts[name], desired, marks[name]) for name in rows),
     ]
     why = _why(asked, whole, marks["all"], short, desired)
-    if not why.text and are_old_off and "mature cards" in parts:
+    if not why.text and marks.get("mature cards") == "look":
         why = _why_old(parts["mature cards"])
     if whole.recalled.reviews < f.FEWEST_SHOWN:
         few = counted(whole.recalled.reviews, "review")
@@ -326,11 +328,16 @@ def remembered(
     other = f"{whole_of_100(whole.expected)} were expected"
     other = other if desired is None else f"you asked for {whole_of_100(desired)}"
     said = f"of 100 reviews you remember {whole_of_100(whole.recalled.estimate)}; {other}."
+    if whole.recalled.reviews < f.FEWEST_SHOWN:
+        said = f"{counted(whole.recalled.reviews, 'review')}, too few to go by: {said}"
     return Line(said), tuple(items)
 
 
 def _mark(part: f.Part, desired: float | None) -> str:
     """Whether too little is remembered of what was asked for: "look", or "few" to say so by."""
+    aim = part.expected if desired is None else desired
+    if part.recalled.reviews < f.FEWEST_SHOWN and abs(_short_of(part, aim)) >= _POINTS:
+        return "few"
     if desired is None or _short_of(part, desired) < _POINTS:
         return ""
     return "look" if part.recalled.high < desired else "few"

@@ -63,10 +63,12 @@ def named(candidate: str) -> str:
 
 
 def in_line(findings: Sequence[f.Finding]) -> str:
-    """ "●●●●○ likely, 88 of 100"."""
+    """ "●●●●○ likely, 88 of 100"; while FSRS is off, how sure that is is told of turning it on."""
     (finding,) = findings[:1]
     if finding.probability is None:
         return sentences(finding)[0]
+    if isinstance(finding.evidence, f.OfPreset) and finding.evidence.fsrs_is_off:
+        return "once FSRS is on"
     return f"{dots(finding.probability)} {of_100(finding.probability)}"
 
 
@@ -150,7 +152,8 @@ def tables(finding: f.Finding) -> tuple[Table, ...]:
     made, told_above = [], set()
     if isinstance(evidence, f.OfPreset):
         in_force = "current" if evidence.stored else "FSRS's defaults, in force"
-        names = {f.NOW: "FSRS's defaults" if evidence.fsrs_is_off else in_force}
+        is_run = not (evidence.fsrs_is_off or evidence.gone)
+        names = {f.NOW: in_force if is_run else "FSRS's defaults"}
         rows: list[tuple[Cell, ...]] = []
         for each in evidence.candidates:
             if each.name == f.DEFAULTS and not evidence.stored:
