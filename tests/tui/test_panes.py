@@ -94,3 +94,16 @@ async def test_evidence_begins_with_the_panes_own_lines(tmp_path: Path) -> None:
             await pilot.press("escape")
             await until(pilot, on(app, "AnswersScreen"))
     app.session.shut_down()
+
+
+async def test_what_is_said_stays_on_its_screen(tmp_path: Path) -> None:
+    app = make_app(tmp_path, Path("collection.anki2"))
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen.query("Toast"))
+        assert app.screen.query("Toast").first().region.y > 12
+        await pilot.press("1")
+        await until(pilot, on(app, "EvidenceScreen"))
+        await until(pilot, lambda: not app.screen.query("Toast"))
+    app.session.shut_down()
