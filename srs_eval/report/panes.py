@@ -89,14 +89,7 @@ def drawn(
 
     `airy`: as in the app, which has keys and fills its room.
     """
-    kept = list(pane.items)
-    while True:
-        blocks = _blocks(kept, width, height, paint, airy)
-        spare = max((each.spare for each in kept), default=0)
-        if not spare or sum(map(len, blocks)) <= height:
-            break
-        last = max(place for place, each in enumerate(kept) if each.spare == spare)
-        del kept[last]
+    kept, blocks = _kept(pane, width, height, paint, airy)
     lines: list[Text] = []
     for item, block in zip(kept, blocks, strict=True):
         left = height - len(lines)
@@ -104,6 +97,32 @@ def drawn(
             block = _line(item, width, paint, left)
         lines += block[:left]
     return lines
+
+
+def left_out(pane: Pane, width: int, height: int) -> int:
+    """How many items of a pane `drawn` in the app have no room."""
+    kept, blocks = _kept(pane, width, height, PLAIN, airy=True)
+    begins = (sum(map(len, blocks[:place])) for place in range(len(blocks)))
+    return len(pane.items) - len(kept) + sum(each >= height for each in begins)
+
+
+def needed(pane: Pane, width: int) -> int:
+    """The least lines in the app that leave nothing out."""
+    return sum(map(len, _blocks(pane.items, width, 0, PLAIN, airy=True)))
+
+
+def _kept(
+    pane: Pane, width: int, height: int, paint: Mapping[str, str], airy: bool
+) -> tuple[list[Item], list[list[Text]]]:
+    """The items there is room for, each with its lines."""
+    kept = list(pane.items)
+    while True:
+        blocks = _blocks(kept, width, height, paint, airy)
+        spare = max((each.spare for each in kept), default=0)
+        if not spare or sum(map(len, blocks)) <= height:
+            return kept, blocks
+        last = max(place for place, each in enumerate(kept) if each.spare == spare)
+        del kept[last]
 
 
 def _blocks(
@@ -233,7 +252,7 @@ def _row(row: Row, rows: Sequence[Row], width: int, paint: Mapping[str, str]) ->
     name = min(max(cell_len(each.cells[0]) for each in rows), room)
     shown = Text.assemble(_cut(row.cells[0], name))
     for number, (cell, size) in enumerate(zip(row.cells[1:], others, strict=True), start=2):
-        style = paint[row.level] if number == len(row.cells) else ""
+        style = "bold" if row.level and number == len(row.cells) else ""
         shown.append("   ").append(set_cell_size(cell, size), style)
     return shown
 

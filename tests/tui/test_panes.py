@@ -9,7 +9,7 @@ import pytest
 
 from srs_eval.advice.shown.first_screen import first_screen
 from srs_eval.advice.tables import Line, Pane
-from srs_eval.report.panes import below, drawn, without_frame
+from srs_eval.report.panes import below, drawn, left_out, needed, without_frame
 from srs_eval.tui.widgets.panes import PaneBox, heights
 from tests.tui.app_world import make_answers, make_app, on, text_of, until
 
@@ -70,4 +70,40 @@ async def test_evidence_stands_below_its_question(tmp_path: Path) -> None:
             assert app.screen.query_one("#box").border_title == title
             await pilot.press("escape")
             await until(pilot, on(app, "AnswersScreen"))
+    app.session.shut_down()
+
+
+def test_what_has_no_room_is_counted() -> None:
+    items = (LINE, Line("a", spare=1), Line("b", spare=2))
+    pane = replace(PANE, items=items)
+    least = needed(pane, 60)
+    assert least == len(drawn(replace(pane, items=(LINE,)), 60, 9)) + 2
+    assert [left_out(pane, 60, least - less) for less in range(3)] == [0, 1, 2]
+
+
+async def test_evidence_begins_with_the_panes_own_lines(tmp_path: Path) -> None:
+    app = make_app(tmp_path, Path("collection.anki2"))
+    async with app.run_test(size=(80, 40)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        for pane in (1, 2, 4):
+            await pilot.press(str(pane))
+            await until(pilot, on(app, "EvidenceScreen"))
+            shown = drawn(app.session.overview.first_screen.panes[pane - 1], 75, 99, airy=False)
+            first = shown[0].plain.partition("  ")[0].rstrip()
+            assert first in text_of(app).splitlines()[2]
+            await pilot.press("escape")
+            await until(pilot, on(app, "AnswersScreen"))
+    app.session.shut_down()
+
+
+async def test_what_is_said_stays_on_its_screen(tmp_path: Path) -> None:
+    app = make_app(tmp_path, Path("collection.anki2"))
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen.query("Toast"))
+        assert app.screen.query("Toast").first().region.y > 12
+        await pilot.press("1")
+        await until(pilot, on(app, "EvidenceScreen"))
+        await until(pilot, lambda: not app.screen.query("Toast"))
     app.session.shut_down()

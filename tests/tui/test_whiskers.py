@@ -92,3 +92,9 @@ def test_intervals_without_room_beside_their_table_are_drawn_below_it() -> None:
     assert narrow[-1].startswith("pooled  ")
     assert "●" in narrow[-1]
     assert max(map(len, narrow)) <= 40
+
+
+def test_one_value_has_one_label() -> None:
+    scale = common_scale([Interval(0.7272, math.nan)], 40)
+    assert scale is not None
+    assert axis(scale, None, "").plain.split() == [".73"]

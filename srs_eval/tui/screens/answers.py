@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import ClassVar
 
 from rich.text import Text
@@ -14,9 +13,10 @@ from textual.containers import Horizontal
 from textual.widgets import Static
 
 from srs_eval.advice.overview import CANT_TELL, Line, Overview
+from srs_eval.advice.shown import first_screen
 from srs_eval.data.errors import counted
 from srs_eval.report import formats as words
-from srs_eval.report.panes import below, drawn
+from srs_eval.report.panes import below, needed
 from srs_eval.tui.screens.base import AppScreen, ProtocolLine
 from srs_eval.tui.widgets.panes import BELOW, PaneBox, heights, paint
 
@@ -79,9 +79,8 @@ class AnswersScreen(AppScreen, actions="answers"):
         """Give each pane its lines; what stands above and below has one each."""
         boxes = self.query(PaneBox)
         little = {box.number: box.little(width) for box in boxes if box.little(width)}
-        act = boxes.first().pane
-        act = replace(act, items=tuple(each for each in act.items if not each.spare))
-        beside, lines = heights(width, height - 2, little, len(drawn(act, width - 4, 3)))
+        act = needed(boxes.first().pane, width - 4)
+        beside, lines = heights(width, height - 2, little, act)
         self.set_class(not beside, "-stacked")
         for box in boxes:
             box.give(lines[box.number])
@@ -160,13 +159,19 @@ class AnswersScreen(AppScreen, actions="answers"):
         self.query_one(f"#pane-{number}").focus()
         pane = self.overview.first_screen.panes[number - 1]
         lines = [line for line in self.overview.lines if line.answers]
-        for question in pane.questions:
+        if pane.short == first_screen.WAITING:
+            self._show(None)
+            return
+        from srs_eval.tui.screens.evidence import EvidenceScreen
+
+        untold = pane.items == (pane.short,) and pane.short.level == "not yet"
+        for question in pane.questions[: 1 if untold else None]:
             for line in lines:
                 of = [each for each in line.answers if each.question == question]
                 if of and (not pane.subject or pane.subject in {each.subject for each in of}):
-                    self._show(line)
+                    self.app.push_screen(EvidenceScreen(line.question, line.title, number))
                     return
-        self._show(None)
+        self.app.push_screen(EvidenceScreen("", pane.title, number))
 
     def _show(self, line: Line | None) -> None:
         if line is None or not line.answers:

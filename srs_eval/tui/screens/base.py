@@ -180,6 +180,10 @@ class AppScreen(Forgetful, Screen[Any]):
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         self.show_protocol()
 
+    def on_screen_suspend(self, event: events.ScreenSuspend) -> None:
+        """What was said of this screen does not cover the next one."""
+        self.app.clear_notifications()
+
     def show_protocol(self) -> None:
         session = self.session
         if self.lacks("ProtocolLine"):

@@ -9,6 +9,8 @@ from textual.widgets import Static
 
 from srs_eval.advice.overview import CANT_TELL, Line
 from srs_eval.advice.questions import OF_PRESETS, REGISTRY
+from srs_eval.advice.workload.estimate import Workload
+from srs_eval.report.panes import drawn
 from srs_eval.tui.screens.answers import show_basis
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.widgets.evidence import evidence, parameters_to_paste
@@ -17,11 +19,12 @@ from srs_eval.tui.widgets.panes import paint
 
 
 class EvidenceScreen(AppScreen, actions="evidence"):
-    """The answers of one line, one below another."""
+    """The answers of one line, one below another; above them the `pane` that led here."""
 
-    def __init__(self, question: str, title: str) -> None:
+    def __init__(self, question: str, title: str, pane: int | None = None) -> None:
         super().__init__()
         self._key = question, title
+        self._pane = pane
 
     def content(self) -> ComposeResult:
         box = VerticalScroll(id="box")
@@ -43,23 +46,37 @@ class EvidenceScreen(AppScreen, actions="evidence"):
 
     def update_now(self) -> None:
         """Show the answers of the line."""
-        line = self.line()
-        if line is None or not self.query("#box"):
+        line, colours = self.line(), paint(self.app)
+        if (line is None and self._pane is None) or not self.query("#box"):
             return
-        by_name = line.question in (OF_PRESETS, CANT_TELL)
-        title = line.title if by_name else REGISTRY[line.question].title
-        self.query_one("#box").border_title = title
+        question, title = self._key
+        answers = () if line is None else line.answers
+        if question not in ("", OF_PRESETS, CANT_TELL):
+            title = REGISTRY[question].title
         parts: list[Text | WidthDependent] = []
-        for answer in line.answers:
+        if self._pane is not None:
+            pane = self.session.overview.first_screen.panes[self._pane - 1]
+            if question == CANT_TELL:  # the others of that line are not this pane's
+                title = pane.title
+                answers = tuple(each for each in answers if each.question in pane.questions)
+            if not any(isinstance(each.evidence, Workload) for each in answers):  # has its bars
+                parts = [
+                    WidthDependent(
+                        lambda width: Text("\n").join(drawn(pane, width, 99, colours, airy=False))
+                    ),
+                    Text(""),
+                ]
+        self.query_one("#box").border_title = title
+        for answer in answers:
             about = REGISTRY[answer.question]
-            if about.is_beside or line.question == CANT_TELL:
+            if about.is_beside or question == CANT_TELL:
                 parts.append(Text(about.title, "bold underline"))
-            elif len(line.answers) > 1 and line.question != OF_PRESETS:
+            elif len(answers) > 1 and question != OF_PRESETS:
                 parts.append(Text(answer.subject, "bold underline"))
-            parts.append(evidence(answer, paint(self.app)))
+            parts.append(evidence(answer, colours))
         self.query_one("#all", Static).update(stacked(parts))
         paste = self.query_one("#paste", Static)
-        copied = next((each for each in line.answers if each.parameters), None)
+        copied = next((each for each in answers if each.parameters), None)
         paste.display = copied is not None
         if copied is not None:
             paste.update(parameters_to_paste(copied))
@@ -70,7 +87,7 @@ class EvidenceScreen(AppScreen, actions="evidence"):
         keys = [(each.question, each.title) for each in lines]
         place = keys.index(self._key) + step if self._key in keys else 0
         if 0 <= place < len(keys):
-            self._key = keys[place]
+            self._key, self._pane = keys[place], None
             self.update_now()
             self.query_one("#box").scroll_home(animate=False)
 

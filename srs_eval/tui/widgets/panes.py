@@ -16,11 +16,12 @@ from textual.widget import Widget
 
 from srs_eval.advice.shown import first_screen
 from srs_eval.advice.tables import Pane
-from srs_eval.report.panes import drawn, without_frame
+from srs_eval.report.panes import drawn, left_out, without_frame
 
 BELOW = 3  # lines under the panes, which keep their places while answers come
 _NOTHING: Mapping[int, int] = {}
 _NO_FRAME = 2  # lines of a pane that has none, at most
+_ROOMY = 30  # lines from which all of what to do is shown
 _BESIDE = (96, 23)  # columns and lines from which panes stand beside each other
 _LEAST = {2: 6, 3: 6, 4: 5, 5: 5}  # lines of a pane in its frame
 _MOST = {1: 5, 2: 14, 3: 11, 4: 9, 5: 9}
@@ -37,7 +38,7 @@ def heights(
     to spare; what to do needs `act` lines.
     """
     left = height - BELOW
-    first = 2 + min(max(act, 2), 3)
+    first = 2 + min(max(act, 2), 3 if height < _ROOMY else 6)
     if width >= _BESIDE[0] and height >= _BESIDE[1]:
         lower = min((9 * (left - first)) // 20, 13)
         upper = left - first - lower
@@ -118,6 +119,11 @@ class PaneBox(Widget, can_focus=True):
 
     def _entitle(self) -> None:
         self.border_title = f"{self.number} {self.pane.title}"
+        more = 0 if self.has_class("-line") else left_out(self.pane, *self.size)
+        self.border_subtitle = f"{more} more: Enter" if more and self.size.height else ""
+
+    def on_resize(self) -> None:
+        self._entitle()
 
     def render(self) -> RenderResult:
         width, height = self.size

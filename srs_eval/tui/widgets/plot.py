@@ -28,6 +28,7 @@ MARGIN = 4  # columns of the labels left of the vertical axis
 _ACROSS, _DOWN = 2, 4  # dots of a letter
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # Unicode's, by row and column
 _BRAILLE = 0x2800
+_ONE_VALUE = 1e-5  # spans of a scale below which its labels would be the same
 _UPPER, _LOWER = 0x1B, 0xE4  # the dots of a letter's halves
 
 
@@ -256,12 +257,15 @@ def axis(scale: Scale, line: float | None, line_style: str) -> Text:
     step = even_step(span * 5.5 / scale.width)  # a label and some room
     places = max(0, -math.floor(math.log10(step) + 1e-9))
     cells = [" "] * scale.width
-    value = math.ceil(scale.low / step) * step
+    value, free = math.ceil(scale.low / step) * step, 0
+    if span < _ONE_VALUE:
+        value, places, step = (scale.low + scale.high) / 2, 2, span
     while value <= scale.high:
         label = f"{value:.{places}f}".replace("0.", ".", 1) if places else f"{value:.0f}"
         start = scale.column(value) - len(label) // 2
-        if start >= 0 and start + len(label) <= scale.width:
+        if start >= free and start + len(label) <= scale.width:
             cells[start : start + len(label)] = label
+            free = start + len(label) + 1
         value += step
     text = Text("".join(cells), "dim")
     if line is not None and 0 <= scale.column(line) < scale.width:
