@@ -131,7 +131,9 @@ def _end_of(given: list[str]) -> int:
         sentence = str(message()).rstrip(".").replace("Value error, ", "")
         said, one_of, _ = sentence.partition(" is not one of ")
         if one_of and (choices := getattr(getattr(error, "param", None), "metavar", None)):
-            sentence = f"{said}{one_of}{', '.join(choices.split('|'))}"  # spelled as in --help
+            sentence = (
+                f"{said}{one_of}{', '.join(map(repr, choices.split('|')))}"  # spelled as in --help
+            )
         return _refuse(f"{sentence}. `srs-eval --help` lists what there is.")
 
 

@@ -250,7 +250,7 @@ def test_a_file_that_cannot_be_used_is_refused(
 
 def test_what_is_refused_is_spelled_as_in_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "x", "--clock", "nix"]) == 2
-    assert "is not one of seconds, study-days, days." in capsys.readouterr().err
+    assert "is not one of 'seconds', 'study-days', 'days'." in capsys.readouterr().err
 
 
 def test_a_file_without_a_name_is_refused(log: ReviewLog) -> None:
