@@ -16,7 +16,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -75,8 +74,7 @@ def main() -> int:
     once = build(REPOSITORY, asked.out, epoch)
     with tempfile.TemporaryDirectory() as folder:
         (sdist,) = asked.out.glob("*.tar.gz")
-        with tarfile.open(sdist) as packed:
-            packed.extractall(folder, filter="data")
+        shutil.unpack_archive(sdist, folder)
         (source,) = Path(folder).iterdir()
         wrong += differences(asked.out, build(source, Path(folder) / "dist", epoch), once)
     for name, digest in once.items():
