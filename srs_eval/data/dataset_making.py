@@ -1,0 +1,115 @@
+"""Logs of several people as a data set in the layout of anki-revlogs-10k; its ids say nothing."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from srs_eval.data.errors import InputError, csv_text, printable
+from srs_eval.data.paths import check_outputs
+from srs_eval.data.reviews import MISSING, IntArray, ReviewLog
+from srs_eval.data.rows import select_rows
+
+
+def make_dataset(logs: Iterable[tuple[Path, ReviewLog]], out: Path) -> tuple[int, Path]:
+    """Write the logs of some files as users 1, 2 ... of a new folder; reviews, and a mapping file.
+
+    The mapping file lies beside the folder, as OUT-mapping.csv: each user's file, and what the
+    numbers of cards, notes, decks and presets stand for. Raises InputError where either is there
+    already, where a file cannot be used, and where two hold the same reviews; then nothing is left.
+    """
+    mapping = out.with_name(f"{out.name}-mapping.csv")
+    for path in (out, mapping):
+        if path.exists():
+            raise InputError(f'"{path}" is there already: name a new folder with --out.')
+    check_outputs([mapping])
+    lines: list[tuple[object, ...]] = [("user", "kind", "number", "original")]
+    seen, reviews = dict[str, Path](), 0
+    try:
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".srs-eval-") as place:
+            made = Path(place, "made")
+            for user, (path, log) in enumerate(logs, start=1):
+                same = seen.setdefault(log.fingerprint(), path)
+                if len(seen) < user:
+                    raise InputError(
+                        f'"{printable(path)}" and "{printable(same)}" hold the same reviews: '
+                        "leave one of them out."
+                    )
+                lines.append((user, "file", None, str(path)))
+                written, known = write_user(made, user, log)
+                if not written:
+                    raise InputError(
+                        f'"{printable(path)}" has no review that counts: leave it out.'
+                    )
+                reviews += written
+                for kind, ids in known.items():
+                    lines += ((user, kind, number, each) for number, each in enumerate(ids))
+            Path(place, "mapping").write_text(csv_text(lines), encoding="utf-8")
+            Path(place, "mapping").rename(mapping)
+            made.rename(out)
+    except OSError as error:
+        raise InputError(f'"{out}" cannot be written ({error.strerror or error}).') from None
+    return reviews, mapping
+
+
+def write_user(folder: Path, user: int, log: ReviewLog) -> tuple[int, Mapping[str, list[int]]]:
+    """Write `{revlogs,cards,decks}/user_id=N/data.parquet`; reviews, what 0, 1, 2 ... stand for.
+
+    Rows are chosen by the data-set builder's rule (`data.rows`), and no moment, name or setting is
+    written. As there, filtered decks are left out and a deck without a parent has parent -1.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    rows, cards = select_rows(log, "benchmark").rows, log.cards
+    decks = [deck for deck in log.decks.values() if not deck.filtered]
+    of_decks = ((deck.id, deck.parent_id, deck.preset_id) for deck in decks)
+    told = [[MISSING if each is None else each for each in deck] for deck in of_decks]
+    deck_id, parent_id, preset_id = np.array(told, np.int64).reshape(-1, 3).T
+    known = {
+        "card": _known(rows.card_id, cards.card_id),
+        "note": _known(cards.note_id),
+        "deck": _known(cards.deck_id, deck_id, parent_id),
+        "preset": _known(preset_id),
+    }
+    tables = {
+        "revlogs": {
+            "card_id": _numbers(rows.card_id, known["card"]),
+            "day_offset": rows.day_offset,
+            "rating": rows.rating,
+            "state": rows.state,
+            "duration": rows.duration_ms,
+            "elapsed_days": rows.elapsed_days,
+            "elapsed_seconds": rows.elapsed_seconds,
+        },
+        "cards": {
+            "card_id": _numbers(cards.card_id, known["card"]),
+            "note_id": _numbers(cards.note_id, known["note"]),
+            "deck_id": _numbers(cards.deck_id, known["deck"]),
+        },
+        "decks": {
+            "deck_id": _numbers(deck_id, known["deck"]),
+            "parent_id": _numbers(parent_id, known["deck"]),
+            "preset_id": _numbers(preset_id, known["preset"]),
+        },
+    }
+    for name, table in tables.items():
+        if name == "revlogs" or log.knows_decks:
+            target = folder / name / f"user_id={user}"
+            target.mkdir(parents=True, exist_ok=True)
+            pyarrow.parquet.write_table(pyarrow.table(table), target / "data.parquet")
+    return len(rows), {kind: ids.tolist() for kind, ids in known.items()}
+
+
+def _known(*ids: IntArray) -> IntArray:
+    """What occurs, ascending."""
+    found = np.unique(np.concatenate(ids))
+    return found[found != MISSING]
+
+
+def _numbers(ids: IntArray, known: IntArray) -> IntArray:
+    """The place of each id among the known ones; MISSING stays as it is."""
+    return np.where(ids == MISSING, MISSING, np.searchsorted(known, ids))
