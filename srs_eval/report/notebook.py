@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from srs_eval.data.errors import InputError, require
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import IntArray, ReviewLog
+from srs_eval.data.reviews import Given, IntArray, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.engine.evaluate import evaluate as engine_evaluate
 from srs_eval.engine.ranking import REFERENCE, Group, with_baselines
 from srs_eval.engine.run import Event, Run
 from srs_eval.engine.session import Result
 from srs_eval.engine.shared import with_file, with_given
+from srs_eval.models import MADE_HERE, Model, add_model
 from srs_eval.models.configurations import resolve
 from srs_eval.report.export import DIFFERENCES
 from srs_eval.stats.intervals import EQUIVALENT
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
     import pandas
 
     from srs_eval.advice.findings import Finding
+
+
+_Models = str | Model | Iterable[str | Model]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,16 +144,22 @@ def compare(
     *,
     parameters: Mapping[str, Sequence[float]] | None = None,
     predictions: str | Path | None = None,
+    models: _Models = (),
     equivalence: float = EQUIVALENT,
     context: Context | None = None,
 ) -> list[Finding]:
     """Answers to questions about presets, each with sentences and frames (`advice.questions`).
 
     `parameters` are lists of one's own to compare, by name, `predictions` a CSV or parquet file
-    with others' predictions. Raises InputError and
-    NotEnoughData (srs_eval.data.errors).
+    with others' predictions; `models`, as `evaluate` takes them, are evaluated and compared as
+    such, too. Raises InputError and NotEnoughData (srs_eval.data.errors).
     """
     from srs_eval.advice import questions as presets
+
+    if names := _names(models):
+        log = replace(
+            log, given={**log.given, **_given(log, evaluate(log, names, context=context))}
+        )
 
     if isinstance(questions, str):
         questions = presets.questions_for(log) if questions == "all" else (questions,)
@@ -161,9 +173,27 @@ def compare(
     )
 
 
+def _given(log: ReviewLog, results: Results) -> dict[str, Given]:
+    """Predictions of results as those that a log was given: one for each entry."""
+    place = select_rows(log, "benchmark").entry_index
+    given = {}
+    for name, result in results.items():
+        p = np.full(len(log.entries or log.rows or ()), np.nan)
+        p[place[result.review_th - 1]] = result.p
+        given[name] = Given(p, "evaluated in this notebook")
+    return given
+
+
+def _names(models: _Models) -> list[str]:
+    """Of models as `resolve` takes them; objects are added to those it knows."""
+    listed = models.split(",") if isinstance(models, str) else models
+    listed = [listed] if isinstance(listed, Model) else listed
+    return [add_model(each) if isinstance(each, Model) else each for each in listed]
+
+
 def evaluate(
     log: ReviewLog,
-    models: str | Iterable[str] = "fast",
+    models: _Models = "fast",
     protocol: Protocol | None = None,
     *,
     jobs: int = 0,
@@ -173,15 +203,21 @@ def evaluate(
     on_event: Callable[[Event], None] | None = None,
     predictions: str | Path | None = None,
 ) -> Results:
-    """Evaluate models (names, aliases or groups) on a review log, beside `predictions` of a file.
+    """Evaluate models on a review log, beside `predictions` of a file.
 
-    AVG is evaluated along as the baseline. `reference` is the configuration that others are
-    held against besides the best.
+    `models` are names, aliases, groups, and objects such as those of `srs_eval.models.adapters`.
+    AVG is evaluated along as the baseline. `reference` is the configuration that others are held
+    against besides the best.
 
     `jobs` worker processes, 0 for none; scripts that set it need the usual
     `if __name__ == "__main__":` guard of multiprocessing.
     """
-    configurations = resolve(models, protocol)
+    configurations = resolve(_names(models), protocol)
+    if jobs and any(each.model.file == MADE_HERE for each in configurations):
+        raise InputError(
+            "A model made in a notebook cannot be sent to worker processes: leave `jobs` out, or "
+            "write it to a file and take what srs_eval.models.load_model_file returns."
+        )
     log = with_file(log, None if predictions is None else Path(predictions))
     configurations = with_given(configurations, log, protocol or Protocol())
     evaluated = with_baselines(configurations, leaves_out=log.leaves_out)
