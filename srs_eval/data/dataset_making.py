@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from srs_eval.data.datasets import ROW_COLUMNS
 from srs_eval.data.errors import InputError, csv_text, printable
 from srs_eval.data.paths import check_outputs
 from srs_eval.data.reviews import MISSING, IntArray, ReviewLog
@@ -64,52 +65,32 @@ def write_user(folder: Path, user: int, log: ReviewLog) -> tuple[int, Mapping[st
     import pyarrow
     import pyarrow.parquet
 
-    rows, cards = select_rows(log, "benchmark").rows, log.cards
-    decks = [deck for deck in log.decks.values() if not deck.filtered]
-    of_decks = ((deck.id, deck.parent_id, deck.preset_id) for deck in decks)
-    told = [[MISSING if each is None else each for each in deck] for deck in of_decks]
-    deck_id, parent_id, preset_id = np.array(told, np.int64).reshape(-1, 3).T
-    known = {
-        "card": _known(rows.card_id, cards.card_id),
-        "note": _known(cards.note_id),
-        "deck": _known(cards.deck_id, deck_id, parent_id),
-        "preset": _known(preset_id),
+    rows = select_rows(log, "benchmark").rows
+    decks = ((d.id, d.parent_id, d.preset_id) for d in log.decks.values() if not d.filtered)
+    told = [[MISSING if each is None else each for each in deck] for deck in decks]
+    columns = np.array(told, np.int64).reshape(-1, 3).T
+    tables: dict[str, dict[str, IntArray]] = {
+        "revlogs": dict(zip(ROW_COLUMNS, vars(rows).values(), strict=False)),
+        "cards": {name: getattr(log.cards, name) for name in ("card_id", "note_id", "deck_id")},
+        "decks": dict(zip(("deck_id", "parent_id", "preset_id"), columns, strict=True)),
     }
-    tables = {
-        "revlogs": {
-            "card_id": _numbers(rows.card_id, known["card"]),
-            "day_offset": rows.day_offset,
-            "rating": rows.rating,
-            "state": rows.state,
-            "duration": rows.duration_ms,
-            "elapsed_days": rows.elapsed_days,
-            "elapsed_seconds": rows.elapsed_seconds,
-        },
-        "cards": {
-            "card_id": _numbers(cards.card_id, known["card"]),
-            "note_id": _numbers(cards.note_id, known["note"]),
-            "deck_id": _numbers(cards.deck_id, known["deck"]),
-        },
-        "decks": {
-            "deck_id": _numbers(deck_id, known["deck"]),
-            "parent_id": _numbers(parent_id, known["deck"]),
-            "preset_id": _numbers(preset_id, known["preset"]),
-        },
-    }
+    known = {}
+    for kind in ("card", "note", "deck", "preset"):
+        ids = [
+            (table, name)
+            for table in tables.values()
+            for name in table
+            if name == f"{kind}_id" or (kind, name) == ("deck", "parent_id")
+        ]
+        found = np.unique(np.concatenate([table[name] for table, name in ids]))
+        found = found[found != MISSING]
+        for table, name in ids:
+            number = np.searchsorted(found, table[name])
+            table[name] = np.where(table[name] == MISSING, MISSING, number)
+        known[kind] = found.tolist()
     for name, table in tables.items():
         if name == "revlogs" or log.knows_decks:
             target = folder / name / f"user_id={user}"
             target.mkdir(parents=True, exist_ok=True)
             pyarrow.parquet.write_table(pyarrow.table(table), target / "data.parquet")
-    return len(rows), {kind: ids.tolist() for kind, ids in known.items()}
-
-
-def _known(*ids: IntArray) -> IntArray:
-    """What occurs, ascending."""
-    found = np.unique(np.concatenate(ids))
-    return found[found != MISSING]
-
-
-def _numbers(ids: IntArray, known: IntArray) -> IntArray:
-    """The place of each id among the known ones; MISSING stays as it is."""
-    return np.where(ids == MISSING, MISSING, np.searchsorted(known, ids))
+    return len(rows), known
