@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,7 +25,7 @@ def make_dataset(logs: Iterable[tuple[Path, ReviewLog]], out: Path) -> tuple[int
     """
     mapping = out.with_name(f"{out.name}-mapping.csv")
     for path in (out, mapping):
-        if path.exists():
+        if os.path.lexists(path):
             raise InputError(f'"{path}" is there already: name a new folder with --out.')
     check_outputs([mapping])
     lines: list[tuple[object, ...]] = [("user", "kind", "number", "original")]
