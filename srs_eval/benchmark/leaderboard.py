@@ -164,11 +164,12 @@ def compare(
 
     Means of `metrics` are over the users that all files of a set have ("common"), or over each
     file's own ("each"); pairs, sizes and confidence sets always are over common users. Models
-    that learn while they are evaluated stand apart.
+    that learn while they are evaluated stand apart, those whose figures mean nothing each alone.
     """
     found = []
     shown = tuple(dict.fromkeys(("LogLoss", metric, *metrics)))
-    for members, shared in evaluated_alike((each, each.rows, each.by_user()) for each in files):
+    alike = evaluated_alike((each, each.rows, each.by_user()) for each in files if not each.mark)
+    for members, shared in (*alike, *(([each], each.by_user()) for each in files if each.mark)):
         rows = min((each.rows_in_words for each in members), key=len)
         common = np.array(sorted(shared))
         sizes = np.array([shared[user] for user in common.tolist()], dtype=float)
@@ -209,7 +210,7 @@ def _tables(
         lines = tuple(
             Standing(
                 file=file,
-                place=place,
+                place=None if file.mark else place,
                 users=len(over[k]),
                 means=means[k],
                 undefined=dict(zip(metrics, np.isnan(over[k]).sum(0).tolist(), strict=True)),
