@@ -38,7 +38,6 @@ from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData, missing
 from srs_eval.data.paths import refuse_nested
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.doubts import doubts
 from srs_eval.engine.evaluate import attempt, in_words
 from srs_eval.engine.run import Failed, Finished, Skipped
 from srs_eval.engine.session import Result, Session
@@ -99,9 +98,6 @@ def run_batch(
     jobs = cores() if jobs is None else max(1, jobs)
     fingerprint, sizes = survey(dataset)
     setup = {**make_setup(dataset, fingerprint, configurations, context), "names": names}
-    found = doubts(each.model for each in configurations)
-    for each in setup["configurations"].values():
-        each |= {"check": found[each["model"]]} if each["model"] in found else {}
     on_device = _on_device(configurations, context)
     with (
         # The device is tried before the folder is touched.

@@ -17,7 +17,7 @@ import msgspec
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.paths import VERSION, write_atomically
-from srs_eval.engine.doubts import in_words
+from srs_eval.engine.doubts import doubts, in_words
 from srs_eval.models.configurations import Configuration, Names, meant_by, resolve
 from srs_eval.models.published import spelled
 from srs_eval.training.compile import program_digest
@@ -30,8 +30,8 @@ _LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-pytho
 def make_setup(
     dataset: Dataset, fingerprint: str, configurations: Sequence[Configuration], context: Context
 ) -> dict[str, Any]:
-    """What figures depend on, as `OUT/setup.json` holds it."""
-    options = context.settings()
+    """What figures depend on, as `OUT/setup.json` holds it; looks at models of somebody's own."""
+    options, found = context.settings(), doubts(each.model for each in configurations)
     del options["user"]  # each unit has its own
     return {
         "srs_eval": VERSION,
@@ -46,6 +46,7 @@ def make_setup(
                 "model": each.model.name,
                 "model_version": each.model.version,
                 **({"model_file": each.model.file.digest} if each.model.file else {}),
+                **({"check": found[each.model.name]} if each.model.file else {}),
                 **({"weights": each.model.weights(context)} if each.model.weights else {}),
                 "fit": each.fit,
                 **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
