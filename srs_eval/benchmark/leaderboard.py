@@ -164,10 +164,11 @@ def compare(
 
     Means of `metrics` are over the users that all files of a set have ("common"), or over each
     file's own ("each"); pairs, sizes and confidence sets always are over common users. Models
-    that learn while they are evaluated stand apart, those whose figures mean nothing each alone.
+    that learn while they are evaluated stand apart.
     """
     found = []
     shown = tuple(dict.fromkeys(("LogLoss", metric, *metrics)))
+    # Each alone are those whose figures mean nothing.
     alike = evaluated_alike((each, each.rows, each.by_user()) for each in files if not each.mark)
     for members, shared in (*alike, *(([each], each.by_user()) for each in files if each.mark)):
         rows = min((each.rows_in_words for each in members), key=len)

@@ -46,12 +46,12 @@ def make_setup(
                 "model": each.model.name,
                 "model_version": each.model.version,
                 **({"model_file": each.model.file.digest} if each.model.file else {}),
-                **({"check": found[each.model.name]} if each.model.file else {}),
                 **({"weights": each.model.weights(context)} if each.model.weights else {}),
                 "fit": each.fit,
                 **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
                 **({"ledger": each.ledger} if each.ledger else {}),
                 "protocol": asdict(each.protocol),
+                **({"check": found[each.model.name]} if each.model.file else {}),
             }
             for each in configurations
         },
