@@ -4,7 +4,8 @@
 
 Opens one history after the other, each for at most `--seconds`, in a copy of its own: presses keys
 at random, writes reports, changes the terminal's size and kills worker processes (Linux). Ends
-with 1 where something is raised, where memory grew by more than 300 MB since the first opening, where a history or its folder changed, or where files of the program stay behind.
+with 1 where something is raised, where memory grew by more than 300 MB since the first opening,
+where a history or its folder changed, or where files of the program stay behind.
 """
 
 from __future__ import annotations
