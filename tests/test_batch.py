@@ -32,6 +32,7 @@ from srs_eval.benchmark.store import Unit
 from srs_eval.data.dataset_hub import check as verify
 from srs_eval.data.datasets import absent_users, open_dataset, select_users, shard_of
 from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
@@ -613,10 +614,10 @@ def test_a_shard_without_users_is_no_mistake(dataset: Path, tmp_path: Path) -> N
 def test_another_set_up_is_refused(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(undisturbed, out)
-    refused = here(dataset, out, "--n_splits", "4")
+    refused = here(dataset, out, "--sm2-target", "0.8")
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1
-    assert "n_splits 5 and has 4" in refused.stderr
+    assert "sm2_target was 0.9 and is 0.8 now" in refused.stderr
     assert results(out) == results(undisturbed)
     data = tmp_path / "data"
     shutil.copytree(dataset, data)
@@ -627,6 +628,41 @@ def test_another_set_up_is_refused(dataset: Path, undisturbed: Path, tmp_path: P
     fresh = here(data, out, "--fresh", models="AVG")
     assert fresh.returncode == 0, fresh.stderr
     assert sorted(results(out)) == ["result/AVG.jsonl", "skipped/AVG.jsonl"]
+
+
+def test_a_set_up_shows_in_names_and_in_a_report(dataset: Path, tmp_path: Path) -> None:
+    """Numbers go to those that depend on them; a folder from before names had them goes on."""
+    sweep = tmp_path / "sweep"
+    for flags in ((), ("--gamma", "0.5"), ("--gamma", "0.5", "--label", "weak pull")):
+        done = here(dataset, sweep, "--users", "1,2", *flags, models="AVG,FSRS-6-recency")
+        assert done.returncode == 0, done.stderr
+    names = ["AVG", "FSRS-6-recency", "FSRS-6-recency-gamma-0.5", "FSRS-6-recency-weak-pull"]
+    assert sorted(path.stem for path in (sweep / "result").iterdir()) == names
+    plain, other, weak = (
+        lines(sweep / "result" / f"{name}.jsonl")[1]["metrics"]["LogLoss"] for name in names[1:]
+    )
+    assert plain != other == weak
+    # As folders had it: the plain name, whatever the set-up.
+    old, configurations = tmp_path / "old", resolve("FSRS-6-recency", Protocol(gamma=0.5))
+    list(run_batch(open_dataset(dataset), configurations, old, users=[1], jobs=1))
+    again = here(dataset, old, "--users", "1,2", "--gamma", "0.5", models="FSRS-6-recency")
+    assert "1 unit to evaluate (1 are there)" in again.stderr
+    assert [path.stem for path in (old / "result").iterdir()] == ["FSRS-6-recency"]
+    read = read_folders([sweep, old])
+    assert sorted(file.label for folder in read for file in folder.files) == [
+        "FSRS-6 recency",
+        "FSRS-6 recency gamma 0.5 (old)",
+        "FSRS-6 recency gamma 0.5 (sweep)",
+        "FSRS-6 recency weak pull",
+        "average",
+    ]
+    said = main_here("report", sweep, "--md", "-").stdout
+    assert "FSRS-6 recency weak pull: gamma 0.5" in said
+    assert "nothing is wrong" in main_here("results", "check", sweep).stdout
+    for label, words in (("a/b", "--label takes letters"), ("dry-run", "means something else")):
+        refused = here(dataset, sweep, "--label", label, models="FSRS-6-recency")
+        assert refused.returncode == 2
+        assert words in refused.stderr
 
 
 def test_parts_of_a_cluster_merge(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:

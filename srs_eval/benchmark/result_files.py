@@ -22,6 +22,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 import msgspec
 import numpy as np
 
+from srs_eval.benchmark import labels
 from srs_eval.benchmark.setup import named_by, read_setup
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
@@ -211,7 +212,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     known = dict.fromkeys(metric for line in lines.values() for metric in line["metrics"])
     return ResultFile(
         name=name,
-        label=configuration.words if configuration else name,
+        label=_in_words(configuration) if configuration else name,
         configuration=configuration,
         rows=rows,
         path=path,
@@ -245,15 +246,25 @@ def configuration_of(
         if setup is None:
             return published(name, names)
         name = named_by(name, setup) or name
-        (found,) = resolved([untuned(name)])
+        entry = setup["configurations"].get(name, {})
+        label = entry.get("label", "")
+        tuned = labels.without(name, label)
+        (found,) = resolved([untuned(tuned)])
     except InputError:
         return None
-    flags = setup["configurations"].get(name, {}).get("protocol", {})
-    return replace(
+    flags = entry.get("protocol", {})
+    found = replace(
         found,
-        name=name if untuned(name) != name else found.name,
+        name=tuned if untuned(tuned) != tuned else found.name,
         protocol=replace(found.protocol, **{key: flags[key] for key in flags if key in _FLAGS}),
     )
+    return labels.labelled(found, label)
+
+
+def _in_words(configuration: Configuration) -> str:
+    """Its words, and its settings where an older batch has left them out of its name."""
+    settings = {} if configuration.label else labels.settings_of(configuration)
+    return f"{configuration.words} {labels.in_words(settings)}".rstrip()
 
 
 def _evaluated_rows(name: str) -> Protocol:

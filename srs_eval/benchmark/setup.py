@@ -49,6 +49,7 @@ def make_setup(
                 "fit": each.fit,
                 **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
                 **({"ledger": each.ledger} if each.ledger else {}),
+                **({"label": each.label} if each.label else {}),
                 "protocol": asdict(each.protocol),
             }
             for each in configurations

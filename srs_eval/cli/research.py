@@ -52,11 +52,13 @@ def batch(
     engine: str = "local",
     shard: str | None = None,
     names: Names = "2025",
+    label: str = "",
     fresh: bool = False,
     merge: list[Path] | None = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
     from srs_eval.batch import run_batch
+    from srs_eval.benchmark.labels import with_labels
     from srs_eval.benchmark.plan import Ended, Planned, UnitDone, is_engine
     from srs_eval.benchmark.result_files import raw_parquet, raw_table
     from srs_eval.data.datasets import shard_of
@@ -73,7 +75,8 @@ def batch(
     if not is_engine(engine):
         raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")
     chosen = _users_chosen(opened, users, max_user_id)
-    configurations = _on_a_data_set(flags, models)
+    parts = [] if fresh else [out, *(merge or ())]
+    configurations = with_labels(_on_a_data_set(flags, models), label, parts)
     if shard is not None and not (chosen := shard_of(chosen, shard)):
         say(f"No user falls to shard {shard}: nothing to do.")
         return FINE

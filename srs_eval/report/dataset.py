@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from srs_eval.benchmark import labels
 from srs_eval.benchmark.audit import Audit, Ranking, Tuned
 from srs_eval.benchmark.leaderboard import WEIGHTINGS, Change, Comparison, Standing, compare
 from srs_eval.benchmark.result_files import ResultFile, ResultFolder, read_folders
@@ -285,6 +286,11 @@ def _to_know(folder: ResultFolder, role: str) -> str:
         known += [
             f"{key} {value}" for key, value in folder.setup["options"].items() if value is not None
         ]
+    known += [
+        f"{file.label}: {labels.in_words(settings)}"
+        for file in folder.files
+        if file.configuration and (settings := labels.settings_of(file.configuration))
+    ]
     known += folder.unread
     known += [
         f"{file.label}: {counted(file.repeated, 'line')} of a user who had one before"
