@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from srs_eval.benchmark.others import Others
 from srs_eval.benchmark.plan import (
     BatchEvent,
     Ended,
@@ -79,7 +80,7 @@ def run_batch(
     context: Context | None = None,
     names: Names = "2025",
     publish_seconds: float = _PUBLISH_SECONDS,
-    session: _SessionMaker = Session,
+    session: _SessionMaker | Others = Session,
 ) -> Generator[BatchEvent, None, None]:
     """Evaluate what is missing in `out` of users x configurations.
 
@@ -89,15 +90,16 @@ def run_batch(
     `users` are the same for all configurations, or by their names. `merge` names batch folders with
     the same set-up, whose units are taken over first. `engine` is that of `plan.open_place`.
     `keep` makes files of units besides their figures, by kind, also of units that were done
-    without. `names` is how the files are spelled. `session` makes what evaluates a user. Raises
-    InputError for an unusable set-up or device.
+    without. `names` is how the files are spelled. `session` makes what evaluates a user, or brings
+    what others predicted. Raises InputError for an unusable set-up or device.
     """
     context, makers, happenings = context or Context(), keep or {}, TaskEvents()
     refuse_audits(out)
     refuse_nested(out, dataset.folder)
     jobs = cores() if jobs is None else max(1, jobs)
     fingerprint, sizes = survey(dataset)
-    setup = {**make_setup(dataset, fingerprint, configurations, context), "names": names}
+    given = session if isinstance(session, Others) else None
+    setup = {**make_setup(dataset, fingerprint, configurations, context, given), "names": names}
     on_device = _on_device(configurations, context)
     with (
         # The device is tried before the folder is touched.
@@ -340,7 +342,11 @@ def _evaluate_unit(
                 configuration.name,
                 user,
                 "done",
-                line={**result.to_upstream(), "user": user},
+                line={
+                    **result.to_upstream(),
+                    "user": user,
+                    **({"lacks": result.lacks} if result.lacks else {}),
+                },
                 seconds=time.perf_counter() - start,
                 peak_mb=_peak_mb(),
                 notes=tuple(result.notes),

@@ -26,6 +26,7 @@ from srs_eval import batch, metrics
 from srs_eval.batch import _evaluate_user, run_batch
 from srs_eval.benchmark import plan as places
 from srs_eval.benchmark.check import check
+from srs_eval.benchmark.leaderboard import compare
 from srs_eval.benchmark.plan import Ended, Place, Planned, is_engine
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.store import Unit
@@ -663,6 +664,84 @@ def test_a_set_up_shows_in_names_and_in_a_report(dataset: Path, tmp_path: Path) 
         refused = here(dataset, sweep, "--label", label, models="FSRS-6-recency")
         assert refused.returncode == 2
         assert words in refused.stderr
+
+
+def test_predictions_made_elsewhere(dataset: Path, tmp_path: Path) -> None:
+    """The same figures as of the model that made them, on those reviews that have some."""
+    made = tmp_path / "made"
+    here(dataset, made, "--users", "1-3", "--raw", models="FSRS-6-dry-run")
+    rows = pandas.read_parquet(made / "raw" / "FSRS-6-dry-run")[["user", "review_th", "p"]]
+    there = rows[(rows.user == 1) | ((rows.user == 2) & (rows.review_th % 3 > 0))]
+    files = {"full": rows, "parquet": there, "csv": there}
+    for kind, table in files.items():
+        to_file = table.to_csv if kind == "csv" else table.to_parquet
+        to_file(tmp_path / f"file.{kind}", index=False)
+
+    def evaluated(kind: str, out: str, *more: str) -> Path:
+        flags = ("--predictions", tmp_path / f"file.{kind}", "--name", "Mine", "--users", "1-3")
+        done = here(dataset, tmp_path / out, *flags, "--jobs", "1", *more, models="FSRS-6-dry-run")
+        assert done.returncode == 0, done.stderr
+        return tmp_path / out
+
+    def figures(out: Path, name: str) -> dict[int, dict]:
+        of_users = lines(out / "result" / f"{name}.jsonl")
+        return {user: {**line, "parameters": None} for user, line in of_users.items()}
+
+    full = evaluated("full", "full")
+    assert figures(full, "Mine") == figures(full, "FSRS-6-dry-run")
+    (folder,) = read_folders([tmp_path / "full"])
+    assert [file.label for file in folder.files] == ["average", "FSRS-6 defaults", "Mine"]
+    some = evaluated("parquet", "some")
+    mine = figures(some, "Mine")
+    assert figures(some, "FSRS-6-dry-run-on-Mine") == mine
+    whole = figures(some, "FSRS-6-dry-run")
+    assert mine[1] == whole[1]
+    assert mine[2]["size"] + mine[2]["lacks"] == whole[2]["size"]
+    assert 3 not in mine
+    alike, of_all = compare(read_folders([some])[0].files)
+    assert alike.users.tolist() == [1, 2]
+    assert {file.label for file in alike.files} == {
+        *("Mine", "FSRS-6 defaults on Mine", "average on Mine"),
+    }
+    assert {file.label for file in of_all.files} == {"FSRS-6 defaults", "average"}
+    said = main_here("report", some, "--md", "-").stdout
+    assert f"Mine: no prediction for {mine[2]['lacks']} of" in said
+    assert "nothing is wrong" in main_here("results", "check", some).stdout
+    changed = here(
+        *(dataset, some, "--predictions", tmp_path / "file.full", "--name", "Mine"), models="90%"
+    )
+    assert changed.returncode == 2
+    assert "Mine had predictions" in changed.stderr
+    for out, kind, more in (
+        ("two", "csv", ("--jobs", "2")),
+        ("dask", "parquet", ("--engine", "dask-local")),
+    ):
+        text = evaluated(kind, out, *more)
+        expected = {
+            name: each.replace(b"parquet", kind.encode()) for name, each in results(some).items()
+        }
+        assert results(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "words"),
+    [
+        ("review_th,p\n1,0.5\n", "Mine", "has no column user"),
+        ("user,p\n1,0.5\n", "Mine", "has no column review_th"),
+        ("user,review_th,p\n1,1,0.5\n", "", "--name NAME"),
+        ("user,review_th,p\n1,1,0.5\n", "avg", "AVG is computed here"),
+        ("user,review_th,p\n1,1,0.5\n", "a/b", "--name takes letters"),
+    ],
+)
+def test_predictions_that_cannot_be_used(
+    dataset: Path, tmp_path: Path, content: str, name: str, words: str
+) -> None:
+    (tmp_path / "file.csv").write_text(content)
+    flags = ("--predictions", tmp_path / "file.csv", "--name", name)
+    refused = main_here("batch", "--dataset", dataset, "--out", tmp_path / "out", *flags)
+    assert refused.returncode == 2
+    assert words in refused.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_parts_of_a_cluster_merge(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:

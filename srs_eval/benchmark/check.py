@@ -219,7 +219,9 @@ def _sizes(
         configuration = configuration_of(spelled(path), setup, year_of(of_users.values()))
         if configuration is not None:  # a model that is not here tells nothing of its rows
             for user, line in of_users.items():
-                evaluated[configuration.protocol.evaluated_rows()][user][path] = line["size"]
+                evaluated[configuration.protocol.evaluated_rows()][user][path] = line[
+                    "size"
+                ] + line.get("lacks", 0)
     different: dict[Path, list[tuple[int, str]]] = defaultdict(list)
     for of_rows in evaluated.values():
         for user, sizes in of_rows.items():

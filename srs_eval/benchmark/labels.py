@@ -58,6 +58,15 @@ def _suffix(label: str) -> str:
     return "".join(f"-{word}" for word in label.split())
 
 
+def check_name(option: str, name: str) -> None:
+    """Raises InputError for what cannot be part of a file's name."""
+    if not re.fullmatch(r"([\w.+=]+([ -][\w.+=]+)*)?", name) or len(name) > _LONGEST:
+        raise InputError(
+            f"{option} takes letters, digits and . _ + = -, {_LONGEST} at most, "
+            f'not "{cut(harmless(name))}".'
+        )
+
+
 def with_labels(
     configurations: Sequence[Configuration], label: str, folders: Sequence[Path] = ()
 ) -> list[Configuration]:
@@ -68,14 +77,10 @@ def with_labels(
     depend on are as by default. What one of these batch folders holds under its plain name keeps
     it. Raises InputError for a label that cannot be, or that makes the name of another.
     """
-    if not re.fullmatch(r"([\w.+=]+([ -][\w.+=]+)*)?", label) or len(label) > _LONGEST:
-        raise InputError(
-            f"--label takes letters, digits and . _ + = -, {_LONGEST} at most, "
-            f'not "{cut(harmless(label))}".'
-        )
+    check_name("--label", label)
     before: dict[str, Any] = {}
     for folder in folders:
-        with suppress(InputError):  # whoever opens a damaged one tells of it
+        with suppress(InputError, OSError):  # whoever opens a damaged one tells of it
             before |= (read_setup(folder) or {}).get("configurations", {})
     found = []
     for each in configurations:

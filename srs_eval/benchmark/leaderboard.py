@@ -168,7 +168,8 @@ def compare(
     """
     found = []
     shown = tuple(dict.fromkeys(("LogLoss", metric, *metrics)))
-    for members, shared in evaluated_alike((each, each.rows, each.by_user()) for each in files):
+    of_all = ((each, (each.rows, each.others), each.by_user()) for each in files)
+    for members, shared in evaluated_alike(of_all):
         rows = min((each.rows_in_words for each in members), key=len)
         common = np.array(sorted(shared))
         sizes = np.array([shared[user] for user in common.tolist()], dtype=float)

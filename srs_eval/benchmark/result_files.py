@@ -24,7 +24,7 @@ import numpy as np
 
 from srs_eval.benchmark import labels
 from srs_eval.benchmark.setup import named_by, read_setup
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.engine.ranking import rows_of
@@ -40,6 +40,7 @@ from srs_eval.models.configurations import (
 )
 from srs_eval.models.configurations import resolve as resolved
 from srs_eval.models.configurations import rows_in_words as words_of_rows
+from srs_eval.models.given import OF_FILE
 from srs_eval.models.published import left_open, published
 
 ENDINGS = (".jsonl", ".jsonl.gz")
@@ -54,6 +55,7 @@ class _Line(TypedDict):
     user: _Count
     size: _Count
     metrics: dict[str, Any]
+    lacks: NotRequired[_Count]
     parameters: NotRequired[list[_Number] | dict[str, list[_Number]] | None]
 
 
@@ -72,6 +74,8 @@ class ResultFile:
     parameters: FloatArray | None  # (m, p) fitted ones, a row for each user and partition
     seconds_per_10k: float | None  # of one core, by timing/
     repeated: int = 0  # lines of users who had one before: the last counts
+    lacks: IntArray | None = None  # held-out reviews without a prediction; None where none lacks
+    others: str = ""  # digest of the predictions that lack some, "?" for unknown ones
     left_open: str = ""  # what its name does not decide, in words
 
     @property
@@ -92,7 +96,20 @@ class ResultFile:
     @property
     def rows_in_words(self) -> str:
         """Which reviews it is evaluated on."""
-        return words_of_rows(self.rows)
+        words = words_of_rows(self.rows)
+        return words if self.lacks is None else f"{words} that others have predicted"
+
+    @property
+    def lacks_in_words(self) -> str:
+        """How many predictions there are not, or ""."""
+        if self.lacks is None:
+            return ""
+        missing, users = int(self.lacks.sum()), int((self.lacks > 0).sum())
+        return (
+            f"{self.label}: no prediction for {missing:,} of "
+            f"{missing + int(self.sizes.sum()):,} reviews, of {users:,} of "
+            f"{counted(len(self.users), 'user')}"
+        )
 
     @property
     def parameter_count(self) -> int | None:
@@ -181,11 +198,18 @@ def _read_folder(path: Path) -> ResultFolder:
             "has written."
         )
     read = {each.name: _read_file(each, path, setup) for each in found}
-    files = tuple(filter(None, read.values()))
+    files = [file for file in read.values() if file is not None]
     if not files:
         raise InputError(f'"{path}": all result files are empty.')
-    empty = tuple(f"{name} is empty" for name, file in read.items() if file is None)
-    return ResultFolder(path, files, setup, empty)
+    unread = [f"{name} is empty" for name, file in read.items() if file is None]
+    names = {file.name for file in files}
+    for file in list(files):
+        label = file.configuration.label if file.configuration else ""
+        on, others = label.rpartition("on ")[1:]
+        if on and file.lacks is None and labels.without(file.name, on + others) in names:
+            files.remove(file)
+            unread.append(f"{file.label} is left out: {others} lacks no review")
+    return ResultFolder(path, tuple(files), setup, tuple(unread))
 
 
 def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> ResultFile | None:
@@ -210,6 +234,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     else:
         name = file_name
     known = dict.fromkeys(metric for line in lines.values() for metric in line["metrics"])
+    lacks = [lines[user].get("lacks", 0) for user in users]
     return ResultFile(
         name=name,
         label=_in_words(configuration) if configuration else name,
@@ -225,6 +250,8 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         parameters=_parameters(lines[user].get("parameters") for user in users),
         seconds_per_10k=_seconds(folder / "timing" / f"{file_name}.jsonl"),
         repeated=len(read) - len(users),
+        lacks=np.array(lacks) if any(lacks) else None,
+        others=_entry(file_name, setup).get("predictions", "?") if any(lacks) else "",
         left_open=left_open(file_name, year) if setup is None else "",
     )
 
@@ -245,20 +272,27 @@ def configuration_of(
     try:
         if setup is None:
             return published(name, names)
-        name = named_by(name, setup) or name
-        entry = setup["configurations"].get(name, {})
+        name, entry = named_by(name, setup) or name, _entry(name, setup)
         label = entry.get("label", "")
         tuned = labels.without(name, label)
-        (found,) = resolved([untuned(tuned)])
+        (found,) = resolved([OF_FILE if entry.get("model") == OF_FILE else untuned(tuned)])
     except InputError:
         return None
     flags = entry.get("protocol", {})
     found = replace(
         found,
-        name=tuned if untuned(tuned) != tuned else found.name,
+        name=tuned if found.model.given or untuned(tuned) != tuned else found.name,
         protocol=replace(found.protocol, **{key: flags[key] for key in flags if key in _FLAGS}),
     )
     return labels.labelled(found, label)
+
+
+def _entry(file_name: str, setup: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """What a batch's set-up says of the configuration of a file."""
+    found: Mapping[str, Any] = {}
+    if setup is not None:
+        found = setup["configurations"].get(named_by(file_name, setup) or file_name, found)
+    return found
 
 
 def _in_words(configuration: Configuration) -> str:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
@@ -22,12 +22,19 @@ from srs_eval.models.published import spelled
 from srs_eval.training.compile import program_digest
 from srs_eval.training.hyperparameters import Context, Value, setup_in_words
 
+if TYPE_CHECKING:
+    from srs_eval.benchmark.others import Others
+
 SETUP = "setup.json"
 _LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
 
 
 def make_setup(
-    dataset: Dataset, fingerprint: str, configurations: Sequence[Configuration], context: Context
+    dataset: Dataset,
+    fingerprint: str,
+    configurations: Sequence[Configuration],
+    context: Context,
+    others: Others | None = None,
 ) -> dict[str, Any]:
     """What figures depend on, as `OUT/setup.json` holds it."""
     options = context.settings()
@@ -50,6 +57,7 @@ def make_setup(
                 **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
                 **({"ledger": each.ledger} if each.ledger else {}),
                 **({"label": each.label} if each.label else {}),
+                **({"predictions": others.digest} if others and others.concerns(each) else {}),
                 "protocol": asdict(each.protocol),
             }
             for each in configurations

@@ -26,6 +26,7 @@ from srs_eval.report.console import BatchProgress, console_for, document_text, s
 
 if TYPE_CHECKING:
     from srs_eval.benchmark.audit import Audit
+    from srs_eval.benchmark.others import Others
     from srs_eval.benchmark.plan import BatchEvent
     from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.datasets import Dataset
@@ -45,7 +46,9 @@ def batch(
     dataset: str | None = None,
     users: str | None = None,
     max_user_id: int | None = None,
-    models: str = "all",
+    models: str | None = None,
+    predictions: Path | None = None,
+    name: str = "",
     setup: Path | None = None,
     out: Path = Path("results"),
     jobs: int | None = None,
@@ -62,10 +65,11 @@ def batch(
     from srs_eval.benchmark.plan import Ended, Planned, UnitDone, is_engine
     from srs_eval.benchmark.result_files import raw_parquet, raw_table
     from srs_eval.data.datasets import shard_of
+    from srs_eval.engine.session import Session
     from srs_eval.models.rwkv import with_rwkv
     from srs_eval.report.pictures import calibration_png
 
-    models = with_rwkv(models, context)
+    models = with_rwkv(models or ("" if predictions else "all"), context)
     flags = flags.set_up_by(setup, models)
     if dataset is None:
         raise InputError("Which data set? Name its folder with --dataset.")
@@ -75,8 +79,11 @@ def batch(
     if not is_engine(engine):
         raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")
     chosen = _users_chosen(opened, users, max_user_id)
-    parts = [] if fresh else [out, *(merge or ())]
-    configurations = with_labels(_on_a_data_set(flags, models), label, parts)
+    configurations = _on_a_data_set(flags, models, predictions is None) if models else []
+    configurations = with_labels(configurations, label, [] if fresh else [out, *(merge or ())])
+    others = _others(flags, predictions, name, label)
+    if others is not None:
+        configurations = others.beside(configurations)
     if shard is not None and not (chosen := shard_of(chosen, shard)):
         say(f"No user falls to shard {shard}: nothing to do.")
         return FINE
@@ -91,6 +98,7 @@ def batch(
         merge=merge or (),
         context=context,
         names=names,
+        session=others or Session,
     )
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
     for event in _followed(events):
@@ -112,6 +120,20 @@ def batch(
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
     _print_leaderboards(out, {each.name for each in configurations}, set(chosen))
     return SOME_FAILED if failed else FINE
+
+
+def _others(flags: Flags, predictions: Path | None, name: str, label: str) -> Others | None:
+    """Predictions of a file, if there is one; raises InputError."""
+    from srs_eval.benchmark.labels import with_labels
+    from srs_eval.benchmark.others import others_in
+    from srs_eval.models.given import OF_FILE
+
+    if predictions is None:
+        if name:
+            raise InputError("--name is for --predictions FILE: name the file, too.")
+        return None
+    (of_file,) = with_labels(flags.resolve(OF_FILE), label)
+    return others_in(predictions, name, of_file)
 
 
 def _followed(events: Generator[_Event]) -> Iterator[_Event]:
@@ -221,14 +243,17 @@ def _opened(dataset: str, flags: Flags) -> Dataset:
     return opened
 
 
-def _on_a_data_set(flags: Flags, models: str) -> list[Configuration]:
-    """What is named, with the averages that several are compared to; raises InputError."""
+def _on_a_data_set(flags: Flags, models: str, alone: bool = True) -> list[Configuration]:
+    """What is named, with the averages that several are compared to; raises InputError.
+
+    Whoever is not `alone` is compared to others that are not named here.
+    """
     from srs_eval.engine.ranking import with_baselines
 
     configurations = [each for each in flags.resolve(models) if each.fit != "own"]
     if not configurations:
         raise InputError("A data set holds no parameters of presets: evaluate a collection.")
-    if len(configurations) == 1:
+    if alone and len(configurations) == 1:
         return configurations
     # What is compared stands on the average. AVG-known_decks has to be named: most users
     # have no deleted cards, and srs-benchmark knows no such file.

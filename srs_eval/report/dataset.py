@@ -99,7 +99,10 @@ def leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[Section
         if file.name in names and there.any():
             metrics = {name: values[there] for name, values in file.metrics.items()}
             users_there, sizes = file.users[there], file.sizes[there]
-            files.append(replace(file, users=users_there, sizes=sizes, metrics=metrics))
+            lacks = None if file.lacks is None else file.lacks[there]
+            files.append(
+                replace(file, users=users_there, sizes=sizes, metrics=metrics, lacks=lacks)
+            )
     return list(map(leaderboard, compare(files)))
 
 
@@ -291,6 +294,7 @@ def _to_know(folder: ResultFolder, role: str) -> str:
         for file in folder.files
         if file.configuration and (settings := labels.settings_of(file.configuration))
     ]
+    known += [file.lacks_in_words for file in folder.files if file.lacks is not None]
     known += folder.unread
     known += [
         f"{file.label}: {counted(file.repeated, 'line')} of a user who had one before"
