@@ -355,7 +355,7 @@ def test_a_raising_model_is_recorded_and_tried_again(
     assert list(lines(tmp_path / "result" / "90%.jsonl")) == [1, 2, 3, 4]
     assert "1 unit to" in batch(raises=False).stderr
     assert list(lines(tmp_path / "result" / "AVG.jsonl")) == [1, 2, 3, 4]
-    assert not list((tmp_path / "failed").iterdir())
+    assert not (tmp_path / "failed").exists()
     before = results(tmp_path)
     assert batch("--raw", raises=True).returncode == 1
     assert results(tmp_path) == before
@@ -964,3 +964,4 @@ def test_golden(tmp_path: Path) -> None:
                 assert ours[user]["metrics"][metric] == pytest.approx(value, abs=2e-6)
         assert ours[112]["metrics"]["AUC"] is None  # never fails
         assert list(lines(tmp_path / "skipped" / f"{name}.jsonl")) == [109]
+    assert "Left out of the means: 1 user (111): deleted cards are left out by SM2" in done.stdout

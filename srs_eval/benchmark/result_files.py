@@ -216,9 +216,12 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     file_name = spelled(path)
     read = read_lines(path)
     if None in read:
+        mend = "take the line out, or evaluate again"
+        if setup is not None:
+            mend = f"`srs-eval results check --repair {folder}` mends it"
         raise InputError(
             f'"{path}", line {read.index(None) + 1}: not a result of srs-eval or srs-benchmark; '
-            "take the line out, or evaluate again."
+            f"{mend}."
         )
     lines: dict[int, dict[str, Any]] = {line["user"]: line for line in read if line is not None}
     if not lines:

@@ -14,7 +14,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
@@ -229,6 +229,8 @@ class ResultStore:
             content = "".join(f"{line}\n" for line in lines).encode()
             if not lines:
                 path.unlink(missing_ok=True)
+                with suppress(OSError):  # where others are in it, or none was
+                    path.parent.rmdir()
             elif not path.exists() or path.read_bytes() != content:
                 write_atomically(path, content)
 

@@ -103,7 +103,19 @@ def leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[Section
             files.append(
                 replace(file, users=users_there, sizes=sizes, metrics=metrics, lacks=lacks)
             )
-    return list(map(leaderboard, compare(files)))
+    return [
+        replace(section, blocks=(*section.blocks, *map(_left_out, each.left_out.items())))
+        for each in compare(files)
+        for section in [leaderboard(each)]
+    ]
+
+
+def _left_out(found: tuple[tuple[str, Sequence[str]], Sequence[int]]) -> str:
+    (cause, names), users = found
+    some = ", ".join(map(str, users[:5])) + ", ..." * (len(users) > 5)
+    return (
+        f"Left out of the means: {counted(len(users), 'user')} ({some}): {cause} {listed(names)}."
+    )
 
 
 def _named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> str:
