@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -76,6 +76,7 @@ def run_batch(
     engine: str = "local",
     keep: Mapping[str, _Keeper] | None = None,
     fresh: bool = False,
+    redo: Collection[str] | None = None,
     merge: Sequence[Path] = (),
     context: Context | None = None,
     names: Names = "2025",
@@ -89,6 +90,7 @@ def run_batch(
     exception such as KeyboardInterrupt, ends all workers; what they had finished is kept.
     `users` are the same for all configurations, or by their names. `merge` names batch folders with
     the same set-up, whose units are taken over first. `engine` is that of `plan.open_place`.
+    `redo` names configurations whose results are deleted first, `fresh` deletes all.
     `keep` makes files of units besides their figures, by kind, also of units that were done
     without. `names` is how the files are spelled. `session` makes what evaluates a user, or brings
     what others predicted. Raises InputError for an unusable set-up or device.
@@ -104,7 +106,7 @@ def run_batch(
     with (
         # The device is tried before the folder is touched.
         _lane(context, happenings) if on_device and engine == "local" else nullcontext() as lane,
-        ResultStore(out, setup, fresh=fresh) as store,
+        ResultStore(out, setup, fresh=fresh, redo=redo) as store,
         ExitStack() as stack,
     ):
         try:

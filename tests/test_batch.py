@@ -744,6 +744,40 @@ def test_predictions_that_cannot_be_used(
     assert not (tmp_path / "out").exists()
 
 
+def test_one_configuration_of_a_folder_is_renewed(dataset: Path, tmp_path: Path) -> None:
+    """An own model that is edited; what else is in the folder stays as it is."""
+    model, out = tmp_path / "mine.py", tmp_path / "out"
+    flags = ("--users", "1,2", "--raw", "--jobs", "1", "--model-file", str(model))
+    text = (
+        "import numpy as np\nfrom srs_eval.models import Model\n\n\n"
+        "def p(trials, parameters, index, context):\n    return np.full(len(index), 0.8)\n\n\n"
+        'MODELS = (Model(name="Mine", family="other", parameters=0, inputs="-", source="",\n'
+        "    default=lambda context: None, predict=p),)\n"
+    )
+
+    def batch(*more: str, value: str) -> subprocess.CompletedProcess[str]:
+        model.write_text(text.replace("0.8", value))
+        return run(dataset, out, *flags, *more, models="Mine,90%")
+
+    assert batch(value="0.8").returncode == 0
+    before = results(out)
+    refused = batch(value="0.7")
+    assert refused.returncode == 2
+    assert re.search("Mine had model file [0-9a-f]{8} and has [0-9a-f]{8} now", refused.stderr)
+    assert "renew Mine alone with --redo Mine, or start over with --fresh" in refused.stderr
+    assert batch("--redo", "GRU", value="0.7").returncode == 2
+    assert batch("--redo", "Mine", "--sm2-target", "0.8", value="0.7").returncode == 2
+    assert results(out) == before
+    done = batch("--redo", "mine", value="0.7")
+    assert done.returncode == 0, done.stderr
+    assert "2 units to evaluate (4 are there)" in done.stderr
+    after = results(out)
+    assert after.pop("result/Mine.jsonl") != before.pop("result/Mine.jsonl")
+    assert after == before
+    assert set(pandas.read_parquet(out / "raw" / "Mine")["p"]) == {0.7}
+    assert "0 units" in batch(value="0.7").stderr
+
+
 def test_parts_of_a_cluster_merge(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:
     for users, part in (("1-6", "a"), ("7-21", "b")):
         here(dataset, tmp_path / part, "--users", users)

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
@@ -77,7 +77,12 @@ class ResultStore:
     """
 
     def __init__(
-        self, folder: Path, setup: Mapping[str, Any], *, fresh: bool | None = False
+        self,
+        folder: Path,
+        setup: Mapping[str, Any],
+        *,
+        fresh: bool | None = False,
+        redo: Collection[str] | None = None,
     ) -> None:
         """Open or create a folder for a run with this set-up.
 
@@ -86,7 +91,8 @@ class ResultStore:
         readable files are spelled (`configurations.Names`), and where that has changed they
         are renamed; other keys are kept for information. Raises InputError where they do not,
         where a file of another origin would be replaced, or where another process is at work;
-        `fresh` deletes what a batch has left; None where who asks cannot have that.
+        `fresh` deletes what a batch has left, `redo` what it has left of these configurations; None
+        where who asks cannot have that.
         """
         self._or_fresh = "" if fresh is None else ", or start over with --fresh"
         self.folder = folder
@@ -103,8 +109,9 @@ class ResultStore:
                 refusal = f'Another batch is writing to "{folder}": wait for it.'
                 self._open.callback(hold(folder / JOURNAL, refusal))
                 if fresh:
-                    self._clear(stored)
-                self._agree(setup)
+                    self._clear(stored, self.configurations())
+                    _delete([folder / SETUP])
+                self._agree(setup, redo)
         except BaseException:
             self.close()
             raise
@@ -273,14 +280,13 @@ class ResultStore:
         patterns = (each.format(configuration=name, user="*") for each in _KEPT.values())
         return [path for pattern in patterns for path in self.folder.glob(pattern)]
 
-    def _clear(self, stored: Mapping[str, Any] | None) -> None:
-        for configuration in self.configurations():
+    def _clear(self, stored: Mapping[str, Any] | None, configurations: Iterable[str]) -> None:
+        for configuration in configurations:
             readable = self._readable(configuration, *_spellings(stored))
             journal = _journal(self.folder, configuration)
             _delete([*readable, *self._kept_of(configuration), journal])
-        _delete([self.folder / SETUP])
 
-    def _agree(self, setup: Mapping[str, Any]) -> None:
+    def _agree(self, setup: Mapping[str, Any], redo: Collection[str] | None) -> None:
         stored = self._stored()
         if stored is None:
             if self.configurations():
@@ -290,12 +296,18 @@ class ResultStore:
                 )
             self._save_setup(setup)
             return
-        difference = disagreement(stored, setup)
+        renewed = set(stored["configurations"]).intersection(redo or ())
+        kept = {k: v for k, v in stored["configurations"].items() if k not in renewed}
+        difference = disagreement({**stored, "configurations": kept}, setup)
         if difference:
+            name, had, _ = difference.partition(" had ")
+            again = f", renew {name} alone with --redo {name}" if had and redo is not None else ""
             raise InputError(
                 f'The results in "{self.folder}" do not go with this run: {difference}; '
-                f"run it as before, choose another --out{self._or_fresh}."
+                f"run it as before, choose another --out{again}{self._or_fresh}."
             )
+        self._clear(stored, renewed)
+        stored = {**stored, "configurations": kept}
         names = {"names": self.names} if "names" in setup else {}
         self._save_setup({**joined(stored, setup), **names})
         before: Names = stored.get("names", "2025")

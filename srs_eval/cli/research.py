@@ -57,6 +57,7 @@ def batch(
     names: Names = "2025",
     label: str = "",
     fresh: bool = False,
+    redo: list[str] | None = None,
     merge: list[Path] | None = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
@@ -95,6 +96,7 @@ def batch(
         engine=engine,
         keep={kind: make for kind, (wanted, make) in keep.items() if wanted},
         fresh=fresh,
+        redo=_renewed(redo or (), configurations),
         merge=merge or (),
         context=context,
         names=names,
@@ -134,6 +136,17 @@ def _others(flags: Flags, predictions: Path | None, name: str, label: str) -> Ot
         return None
     (of_file,) = with_labels(flags.resolve(OF_FILE), label)
     return others_in(predictions, name, of_file)
+
+
+def _renewed(redo: Sequence[str], configurations: Sequence[Configuration]) -> set[str]:
+    """Those that are to be renewed, with those on the reviews that they have; InputError."""
+    from srs_eval.models.configurations import meant_by
+
+    wanted = {meant_by(each) or each for each in redo}
+    if absent := sorted(wanted - {each.name for each in configurations}):
+        raise InputError(f"--redo {absent[0]}: this command does not evaluate it; name it, too.")
+    on = tuple(f" on {each}" for each in wanted)
+    return {each.name for each in configurations if f" {each.label}".endswith(on)} | wanted
 
 
 def _followed(events: Generator[_Event]) -> Iterator[_Event]:
