@@ -337,7 +337,7 @@ def _evaluate_unit(
     keep: Mapping[str, _Keeper],
 ) -> Unit:
     _forget_peak()
-    start = time.perf_counter()
+    start, cpu_start = time.perf_counter(), time.process_time()
     match attempt(session, configuration, context):
         case Finished(result=result):
             return Unit(
@@ -350,6 +350,7 @@ def _evaluate_unit(
                     **({"lacks": result.lacks} if result.lacks else {}),
                 },
                 seconds=time.perf_counter() - start,
+                cpu_seconds=time.process_time() - cpu_start,
                 peak_mb=_peak_mb(),
                 notes=tuple(result.notes),
                 kept={

@@ -142,6 +142,7 @@ def test_names_of_2026_are_those_of_files_only(dataset: Path, tmp_path: Path) ->
     new = results(tmp_path)
     timing = lines(tmp_path / "timing" / "AVG.jsonl")
     assert timing[1]["time_ms"] == pytest.approx(1000 * timing[1]["seconds"])
+    assert timing[1]["cpu_seconds"] >= 0
     assert check(tmp_path) == []
     (folder,) = read_folders([tmp_path])
     assert {each.name for each in folder.files} == {"AVG", "FSRS-6-dry-run"}

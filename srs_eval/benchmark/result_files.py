@@ -343,7 +343,7 @@ def _seconds(timing: Path) -> float | None:
         with open(timing, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
         reviews = float(sum(line["size"] for line in lines))
-        seconds = float(sum(line["seconds"] for line in lines))
+        seconds = float(sum(line.get("cpu_seconds", line["seconds"]) for line in lines))
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None  # figures do not hang on it
     return 10_000 * seconds / reviews if reviews > 0 else None

@@ -51,6 +51,7 @@ class Unit:
     lacked: str = ""  # the module that was not installed, if it was skipped for that
     detail: str = ""  # traceback, if failed
     seconds: float = 0.0
+    cpu_seconds: float | None = None  # of the processor: neighbours do not count
     peak_mb: float = 0.0
     notes: tuple[str, ...] = ()
     kept: Mapping[str, bytes] = field(default_factory=dict)  # by kind, what was asked for
@@ -341,6 +342,8 @@ def _record(unit: Unit) -> dict[str, Any]:
     if unit.status == "done":
         seconds, peak_mb = round(unit.seconds, 6), round(unit.peak_mb, 1)
         record |= {"line": unit.line, "seconds": seconds, "peak_mb": peak_mb}
+        if unit.cpu_seconds is not None:
+            record["cpu_seconds"] = round(unit.cpu_seconds, 6)
         more: dict[str, object] = {"notes": list(unit.notes)}
     else:
         record["reason"] = unit.reason
@@ -372,7 +375,8 @@ def _files(units: Mapping[int, Unit], names: Names) -> dict[str, list[str]]:
                 json.dumps({**unit.line, **(time_ms if names == "2026" else {})})
             )
             timing = {"user": user, "size": unit.line["size"]}
-            timing |= {key: said[key] for key in ("seconds", "peak_mb", "notes") if key in said}
+            keys = ("seconds", "cpu_seconds", "peak_mb", "notes")
+            timing |= {key: said[key] for key in keys if key in said}
             files["timing"].append(json.dumps(timing | time_ms))
         else:
             why = {key: said[key] for key in ("user", "reason", "detail") if key in said}
