@@ -7,7 +7,7 @@ They may lack reviews. So what they are held against is evaluated twice: on all 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,30 +37,24 @@ class Others:
 
     def beside(self, configurations: Sequence[Configuration]) -> list[Configuration]:
         """Themselves, and the others, each also on the reviews that they have."""
-        on = f"on {self.name}"
-        return [self.of_file] + [
-            one
-            for each in configurations
-            for one in (
-                each,
-                labelled(
-                    replace(each, name=without(each.name, each.label)), f"{each.label} {on}".strip()
-                ),
-            )
-        ]
+        return [self.of_file, *(one for each in configurations for one in self._twice(each))]
+
+    def _twice(self, configuration: Configuration) -> Iterator[Configuration]:
+        yield configuration
+        plain = without(configuration.name, configuration.label)
+        label = f"{configuration.label} on {self.name}".lstrip()
+        yield labelled(replace(configuration, name=plain), label)
 
     def concerns(self, configuration: Configuration) -> bool:
         """Whether its figures depend on the file."""
-        return configuration.name == self.of_file.name or self._held_against(configuration)
-
-    def _held_against(self, configuration: Configuration) -> bool:
-        return f" {configuration.label}".endswith(f" on {self.name}")
+        on_theirs = f" {configuration.label}".endswith(f" on {self.name}")
+        return configuration.model.name == OF_FILE or on_theirs
 
 
-def others_in(path: Path, name: str, of_file: Configuration) -> Others:
+def others_in(path: Path | None, name: str, of_file: Configuration) -> Others:
     """What a file holds; `of_file` is the configuration of OF_FILE. Raises InputError."""
-    if not name:
-        raise InputError("What are the predictions called? Say so with --name NAME.")
+    if path is None or not name:
+        raise InputError("--predictions FILE and --name NAME, what they are called, go together.")
     check_name("--name", name)
     if meant_by(name):
         raise InputError(f"--name {name}: {meant_by(name)} is computed here; take another name.")
@@ -81,18 +75,14 @@ class _WithOthers(Session):
         self, configuration: Configuration, context: Context | None = None, **how: Any
     ) -> Result:
         others = self._others
-        if configuration.model.given:
-            if OF_FILE not in self.log.given:
-                given = of_user(self.log, others.path, others.name)
-                self.log = replace(self.log, given={OF_FILE: given})
-            return super().run(configuration, context, **how)
-        if not others._held_against(configuration):
-            result = super().run(configuration, context, **how)
-            self._last = configuration.name, result
-            return result
-        theirs = self.run(replace(others.of_file, protocol=configuration.protocol), context)
+        if configuration.model.name == OF_FILE and not self.log.given:
+            given = of_user(self.log, others.path, others.name)
+            self.log = replace(self.log, given={OF_FILE: given})
+        if configuration.model.given or not others.concerns(configuration):
+            self._last = configuration.name, super().run(configuration, context, **how)
+            return self._last[1]
         name = without(configuration.name, f"on {others.name}")
-        if self._last is None or self._last[0] != name:
-            self.run(replace(configuration, name=name, label=""), context, **how)
-        assert self._last is not None
-        return two_on_shared_reviews(self._last[1], theirs)[0]
+        known = self._last and self._last[0] == name and self._last[1]
+        mine = known or self.run(replace(configuration, name=name, label=""), context, **how)
+        theirs = self.run(replace(others.of_file, protocol=configuration.protocol), context)
+        return two_on_shared_reviews(mine, theirs)[0]

@@ -74,8 +74,8 @@ class ResultFile:
     parameters: FloatArray | None  # (m, p) fitted ones, a row for each user and partition
     seconds_per_10k: float | None  # of one core, by timing/
     repeated: int = 0  # lines of users who had one before: the last counts
-    lacks: IntArray | None = None  # held-out reviews without a prediction; None where none lacks
-    others: str = ""  # digest of the predictions that lack some, "?" for unknown ones
+    lacks: str = ""  # how many held-out reviews have no prediction, in words
+    others: str = ""  # where some have none, the digest of the predictions, "?" if unknown
     left_open: str = ""  # what its name does not decide, in words
 
     @property
@@ -96,20 +96,7 @@ class ResultFile:
     @property
     def rows_in_words(self) -> str:
         """Which reviews it is evaluated on."""
-        words = words_of_rows(self.rows)
-        return words if self.lacks is None else f"{words} that others have predicted"
-
-    @property
-    def lacks_in_words(self) -> str:
-        """How many predictions there are not, or ""."""
-        if self.lacks is None:
-            return ""
-        missing, users = int(self.lacks.sum()), int((self.lacks > 0).sum())
-        return (
-            f"{self.label}: no prediction for {missing:,} of "
-            f"{missing + int(self.sizes.sum()):,} reviews, of {users:,} of "
-            f"{counted(len(self.users), 'user')}"
-        )
+        return words_of_rows(self.rows) + " that others have predicted" * bool(self.lacks)
 
     @property
     def parameter_count(self) -> int | None:
@@ -206,7 +193,7 @@ def _read_folder(path: Path) -> ResultFolder:
     for file in list(files):
         label = file.configuration.label if file.configuration else ""
         on, others = label.rpartition("on ")[1:]
-        if on and file.lacks is None and labels.without(file.name, on + others) in names:
+        if on and not file.lacks and labels.without(file.name, on + others) in names:
             files.remove(file)
             unread.append(f"{file.label} is left out: {others} lacks no review")
     return ResultFolder(path, tuple(files), setup, tuple(unread))
@@ -237,7 +224,8 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     else:
         name = file_name
     known = dict.fromkeys(metric for line in lines.values() for metric in line["metrics"])
-    lacks = [lines[user].get("lacks", 0) for user in users]
+    lacks = [line["lacks"] for line in lines.values() if "lacks" in line]
+    none = f"no prediction for {counted(sum(lacks), 'review')} of {counted(len(lacks), 'user')}"
     return ResultFile(
         name=name,
         label=_in_words(configuration) if configuration else name,
@@ -253,8 +241,8 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         parameters=_parameters(lines[user].get("parameters") for user in users),
         seconds_per_10k=_seconds(folder / "timing" / f"{file_name}.jsonl"),
         repeated=len(read) - len(users),
-        lacks=np.array(lacks) if any(lacks) else None,
-        others=_entry(file_name, setup).get("predictions", "?") if any(lacks) else "",
+        lacks=none if lacks else "",
+        others=_entry(file_name, setup).get("predictions", "?") if lacks else "",
         left_open=left_open(file_name, year) if setup is None else "",
     )
 

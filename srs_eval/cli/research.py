@@ -26,7 +26,6 @@ from srs_eval.report.console import BatchProgress, console_for, document_text, s
 
 if TYPE_CHECKING:
     from srs_eval.benchmark.audit import Audit
-    from srs_eval.benchmark.others import Others
     from srs_eval.benchmark.plan import BatchEvent
     from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.datasets import Dataset
@@ -63,10 +62,12 @@ def batch(
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
     from srs_eval.batch import run_batch
     from srs_eval.benchmark.labels import with_labels
-    from srs_eval.benchmark.plan import Ended, Planned, UnitDone, is_engine
+    from srs_eval.benchmark.others import others_in
+    from srs_eval.benchmark.plan import is_engine
     from srs_eval.benchmark.result_files import raw_parquet, raw_table
     from srs_eval.data.datasets import shard_of
     from srs_eval.engine.session import Session
+    from srs_eval.models.given import OF_FILE
     from srs_eval.models.rwkv import with_rwkv
     from srs_eval.report.pictures import calibration_png
 
@@ -82,8 +83,9 @@ def batch(
     chosen = _users_chosen(opened, users, max_user_id)
     configurations = _on_a_data_set(flags, models, predictions is None) if models else []
     configurations = with_labels(configurations, label, [] if fresh else [out, *(merge or ())])
-    others = _others(flags, predictions, name, label)
-    if others is not None:
+    others = None
+    if predictions is not None or name:
+        others = others_in(predictions, name, with_labels(flags.resolve(OF_FILE), label)[0])
         configurations = others.beside(configurations)
     if shard is not None and not (chosen := shard_of(chosen, shard)):
         say(f"No user falls to shard {shard}: nothing to do.")
@@ -102,11 +104,23 @@ def batch(
         names=names,
         session=others or Session,
     )
+    failed = _followed_to_its_end(events, flags.ledger, chosen, out)
+    _print_leaderboards(out, {each.name for each in configurations}, set(chosen))
+    return SOME_FAILED if failed else FINE
+
+
+def _followed_to_its_end(
+    events: Generator[BatchEvent], ledger: Ledger | None, users: Sequence[int], out: Path
+) -> int:
+    """What became of a batch is said; how many units have failed."""
+    from srs_eval.benchmark.plan import Ended, Planned, UnitDone
+
+    failed = 0
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
     for event in _followed(events):
         match event:
             case Planned():
-                _say_tuned_on(flags.ledger, chosen, event.data)
+                _say_tuned_on(ledger, users, event.data)
             case UnitDone(unit=unit):
                 reasons[unit.status][unit.reason] += 1
             case Ended(done=done, failed=failed, skipped=skipped):
@@ -120,22 +134,7 @@ def batch(
     _say_environments(out)
     if failed:
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
-    _print_leaderboards(out, {each.name for each in configurations}, set(chosen))
-    return SOME_FAILED if failed else FINE
-
-
-def _others(flags: Flags, predictions: Path | None, name: str, label: str) -> Others | None:
-    """Predictions of a file, if there is one; raises InputError."""
-    from srs_eval.benchmark.labels import with_labels
-    from srs_eval.benchmark.others import others_in
-    from srs_eval.models.given import OF_FILE
-
-    if predictions is None:
-        if name:
-            raise InputError("--name is for --predictions FILE: name the file, too.")
-        return None
-    (of_file,) = with_labels(flags.resolve(OF_FILE), label)
-    return others_in(predictions, name, of_file)
+    return failed
 
 
 def _renewed(redo: Sequence[str], configurations: Sequence[Configuration]) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -99,23 +99,24 @@ def leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[Section
         if file.name in names and there.any():
             metrics = {name: values[there] for name, values in file.metrics.items()}
             users_there, sizes = file.users[there], file.sizes[there]
-            lacks = None if file.lacks is None else file.lacks[there]
-            files.append(
-                replace(file, users=users_there, sizes=sizes, metrics=metrics, lacks=lacks)
-            )
+            files.append(replace(file, users=users_there, sizes=sizes, metrics=metrics))
     return [
-        replace(section, blocks=(*section.blocks, *map(_left_out, each.left_out.items())))
+        replace(found, blocks=(*found.blocks, *_left_out(each)))
         for each in compare(files)
-        for section in [leaderboard(each)]
+        for found in [leaderboard(each)]
     ]
 
 
-def _left_out(found: tuple[tuple[str, Sequence[str]], Sequence[int]]) -> str:
-    (cause, names), users = found
-    some = ", ".join(map(str, users[:5])) + ", ..." * (len(users) > 5)
-    return (
-        f"Left out of the means: {counted(len(users), 'user')} ({some}): {cause} {listed(names)}."
-    )
+def _left_out(comparison: Comparison) -> Iterator[str]:
+    """Which users and which reviews the means are not over, and why."""
+    for (cause, names), users in comparison.left_out.items():
+        who = f"{counted(len(users), 'user')} ({listed(list(map(str, users)), 5)})"
+        yield f"Left out of the means: {who}: {cause} {listed(names)}."
+    yield from (f"{each}." for each in _lacking(comparison.files))
+
+
+def _lacking(files: Sequence[ResultFile]) -> list[str]:
+    return [f"{file.label}: {file.lacks}" for file in files if file.lacks]
 
 
 def _named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> str:
@@ -306,7 +307,7 @@ def _to_know(folder: ResultFolder, role: str) -> str:
         for file in folder.files
         if file.configuration and (settings := labels.settings_of(file.configuration))
     ]
-    known += [file.lacks_in_words for file in folder.files if file.lacks is not None]
+    known += _lacking(folder.files)
     known += folder.unread
     known += [
         f"{file.label}: {counted(file.repeated, 'line')} of a user who had one before"
