@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
@@ -23,12 +24,19 @@ from srs_eval.models.published import spelled
 from srs_eval.training.compile import program_digest
 from srs_eval.training.hyperparameters import Context, Value, setup_in_words
 
+if TYPE_CHECKING:
+    from srs_eval.benchmark.others import Others
+
 SETUP = "setup.json"
 _LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
 
 
 def make_setup(
-    dataset: Dataset, fingerprint: str, configurations: Sequence[Configuration], context: Context
+    dataset: Dataset,
+    fingerprint: str,
+    configurations: Sequence[Configuration],
+    context: Context,
+    others: Others | None = None,
 ) -> dict[str, Any]:
     """What figures depend on, as `OUT/setup.json` holds it; looks at models of somebody's own."""
     options, found = context.settings(), doubts(each.model for each in configurations)
@@ -50,6 +58,8 @@ def make_setup(
                 "fit": each.fit,
                 **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
                 **({"ledger": each.ledger} if each.ledger else {}),
+                **({"label": each.label} if each.label else {}),
+                **({"predictions": others.digest} if others and others.concerns(each) else {}),
                 "protocol": asdict(each.protocol),
                 **({"check": found[each.model.name]} if each.model.file else {}),
             }
@@ -164,7 +174,8 @@ def remarks(setup: Mapping[str, Any]) -> list[str]:
 def _word(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return "none" if value is None else str(value)
+    said = "none" if value is None else str(value)
+    return said[:8] if re.fullmatch("[0-9a-f]{64}", said) else said  # a digest
 
 
 def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from srs_eval.benchmark import labels
 from srs_eval.benchmark.audit import Audit, Ranking, Tuned
 from srs_eval.benchmark.leaderboard import WEIGHTINGS, Change, Comparison, Standing, compare
 from srs_eval.benchmark.result_files import ResultFile, ResultFolder, read_folders
@@ -100,7 +101,23 @@ def leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[Section
             metrics = {name: values[there] for name, values in file.metrics.items()}
             users_there, sizes = file.users[there], file.sizes[there]
             files.append(replace(file, users=users_there, sizes=sizes, metrics=metrics))
-    return list(map(leaderboard, compare(files)))
+    return [
+        replace(found, blocks=(*found.blocks, *_left_out(each)))
+        for each in compare(files)
+        for found in [leaderboard(each)]
+    ]
+
+
+def _left_out(comparison: Comparison) -> Iterator[str]:
+    """Which users and which reviews the means are not over, and why."""
+    for (cause, names), users in comparison.left_out.items():
+        who = f"{counted(len(users), 'user')} ({listed(list(map(str, users)), 5)})"
+        yield f"Left out of the means: {who}: {cause} {listed(names)}."
+    yield from (f"{each}." for each in _lacking(comparison.files))
+
+
+def _lacking(files: Sequence[ResultFile]) -> list[str]:
+    return [f"{file.label}: {file.lacks}" for file in files if file.lacks]
 
 
 def _named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> str:
@@ -290,6 +307,12 @@ def _to_know(folder: ResultFolder, role: str) -> str:
             f"{key} {value}" for key, value in folder.setup["options"].items() if value is not None
         ]
         known += remarks(folder.setup)
+    known += [
+        f"{file.label}: {labels.in_words(settings)}"
+        for file in folder.files
+        if file.configuration and (settings := labels.settings_of(file.configuration))
+    ]
+    known += _lacking(folder.files)
     known += folder.unread
     known += [
         f"{file.label}: {counted(file.repeated, 'line')} of a user who had one before"
