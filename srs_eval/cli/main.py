@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from srs_eval.cli import doctor, learner, research
+from srs_eval.cli import doctor, learner, report, research
 from srs_eval.cli.options import (
     BAD_INPUT,
     FINE,
@@ -71,7 +71,7 @@ for _command in (
     command(learner.run),
     command(research.batch),
     command(learner.export),
-    command(research.report, without=("short",)),
+    command(report.report, without=("short",)),
     command(research.audit, without=("png", "short")),
     command(learner.inspect),
     command(learner.compare),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from html import escape
 from importlib import resources
@@ -37,6 +37,11 @@ _WIDEST = 14  # columns of a table that stands for a picture in Markdown
 _DENSE = 900  # points from which a picture is read at its full width only
 _LONG = 60  # characters from which a cell of a page is wrapped
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+_OF_MODELS = {
+    "model": ("configuration", "file"),
+    "other": ("other_configuration", "other_file"),
+}
+"""What stands beside columns of labels in files for programs."""
 _LOWEST_MONTH = 50  # of 100: an empty column of a month
 FOLDERS = ("csv", "png")  # forms that are a folder of files; html, md and json are one file
 
@@ -61,7 +66,10 @@ def write_as(document: Document, form: str, path: Path) -> list[Path]:
     """
     if form == "csv":
         # One file for each table; figures have all their digits, none is an empty field.
-        tables = {f"{each.name}.csv": _as_csv(each).encode() for each in document.tables()}
+        tables = {
+            f"{each.name}.csv": csv_text(_plain(each, document.names)).encode()
+            for each in document.tables()
+        }
         return write_folder(path, tables)
     if form == "png":
         from srs_eval.report.pictures import png
@@ -76,32 +84,47 @@ def _as_json(document: Document) -> dict[str, Any]:
     """Title, lead and every table: a list of objects by column; no figure is null."""
     tables = {}
     for table in document.tables():
-        header, *rows = _plain(table)
+        header, *rows = _plain(table, document.names)
         objects = [dict(zip(header, row, strict=True)) for row in rows]
         tables[table.name] = {"title": table.title, "rows": objects}
     about = {"title": document.title, "lead": list(document.lead), "tables": tables}
-    return {"layout": 1, "srs_eval": VERSION, **about}
+    return {"layout": 2 if document.names else 1, "srs_eval": VERSION, **about}
 
 
-def _as_csv(table: Table) -> str:
-    return csv_text(_plain(table))
+def _plain(table: Table, names: Mapping[str, tuple[str, str]]) -> list[tuple[Any, ...]]:
+    """A header and the rows; a column with intervals is followed by half-widths or both ends.
 
-
-def _plain(table: Table) -> list[tuple[Any, ...]]:
-    """A header and the rows; a column with intervals is followed by half-widths or both ends."""
+    `names` are the document's: columns that begin with "model" and "other" have configurations
+    beside them then.
+    """
     columns: list[list[Any]] = []
+    unique = len({configuration for configuration, _ in names.values()}) == len(names)
+
+    def called(column: Column, more: str = "") -> str:
+        if not names:
+            return f"{column.title} {more}".rstrip()
+        if column.title in names:
+            said = [names[column.title][0] if unique else column.title]
+        else:
+            said = re.findall(r"\w+", (column.key or column.title).lower())
+        return "_".join([*said, *re.findall(r"\w+", more)])
+
     for k, column in enumerate(table.columns):
         cells = [row[k] for row in table.rows]
         figures = [cell if isinstance(cell, Figure) else Figure(math.nan) for cell in cells]
+        if names and column.title in _OF_MODELS:
+            found = [names.get(str(cell), (None, None)) for cell in cells]
+            of_model = zip(_OF_MODELS[column.title], zip(*found, strict=True), strict=True)
+            columns += ([name, *each] for name, each in of_model)
         values = (_digits(cell.value) if isinstance(cell, Figure) else cell for cell in cells)
-        columns.append([column.title, *values])
+        columns.append([called(column), *values])
         more: dict[str, list[float]] = {}
         if any(each.ends is not None for each in figures):
             ends = zip(*(each.ends or (math.nan, math.nan) for each in figures), strict=True)
             more = dict(zip(("low", "high"), map(list, ends), strict=True))
         elif not all(math.isnan(each.half_width) for each in figures):
             more = {"half-width": [each.half_width for each in figures]}
-        columns += ([f"{column.title} {name}", *map(_digits, more[name])] for name in more)
+        columns += ([called(column, name), *map(_digits, more[name])] for name in more)
     return list(zip(*columns, strict=True))
 
 

@@ -45,6 +45,7 @@ _NARROW_LABEL = 30  # letters of a line of a label, in a narrow picture
 _TICKS = 5  # words below an axis
 _FAR_OFF = 3.0  # times the middle's way from the best: what lies beyond that would hide the rest
 _LEAST_CUT = 5  # labels from which an axis leaves out what is far off
+_UNSURE = "#d5dade"  # what is hatched
 _FEWEST_IN_BIN = 10  # reviews of a point of a calibration graph
 
 
@@ -136,7 +137,9 @@ def intervals(
         unit = f"{unit}; →: beyond the axis"
     for number, baseline in enumerate(baselines):
         of_series = {"color": _colour(number)} if len(series) > 1 else {}
-        axes.axvline(baseline, **{**_GUIDE, **of_series}, zorder=0)
+        axes.axvline(
+            baseline, **{**_GUIDE, **of_series}, zorder=0, label=f"baseline {series[number][0]}"
+        )
     axes.set_yticks(places, shown)
     if width < _WIDTH:
         axes.tick_params(axis="y", labelsize=9)
@@ -287,14 +290,20 @@ def spreads(labels: Sequence[str], percentiles: FloatArray, unit: str) -> Figure
 
 
 @_drawn
-def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, str] | None]]) -> Figure:
-    """A square with a text and a colour for each pair, the row's model against the column's."""
-    from matplotlib.colors import to_rgb
+def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, float] | None]]) -> Figure:
+    """A square with a text and a shade for each pair, the row's model against the column's.
+
+    From 1, dark blue, to 0, bright yellow, which shades of grey tell apart, too; nan is hatched.
+    """
+    from matplotlib import colormaps
     from matplotlib.patches import Rectangle
 
     count = len(labels)
     cell = 46.0 if count <= 14 else max(24.0, 1040.0 / count)
     size = 10.0 if count <= 14 else cell * 0.31
+    texts = [square[0].split("\n") for of_row in squares for square in of_row if square]
+    longest, most = max(map(len, sum(texts, ["-"]))), max(map(len, texts), default=1)
+    small = min(size, cell / (0.62 * longest), cell / (1.3 * most))
     side = cell * count + 8.5 * size + 40
     figure, axes = _canvas(side, side)
     axes.spines[:].set_visible(False)
@@ -303,10 +312,15 @@ def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, str] | N
             if square is None:
                 continue
             text, shade = square
-            corner = column - 0.48, row - 0.48
-            axes.add_patch(Rectangle(corner, 0.96, 0.96, color=shade, linewidth=0))
-            ink = "w" if np.dot(to_rgb(shade), (0.299, 0.587, 0.114)) < 0.55 else "k"
-            axes.text(column, row, text, ha="center", va="center", fontsize=size, color=ink)
+            at, side = (column - 0.48, row - 0.48), 0.96
+            if unsure := math.isnan(shade):
+                look: dict[str, Any] = {"facecolor": "w", "edgecolor": _UNSURE, "hatch": "////"}
+            else:
+                look = {"facecolor": colormaps["cividis"](1 - shade)}
+            axes.add_patch(Rectangle(at, side, side, linewidth=0, **look))
+            ink = "k" if unsure or shade < 0.55 else "w"
+            written = axes.text(column, row, text, ha="center", va="center", fontsize=small)
+            written.set_color(ink)
     axes.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), aspect="equal")
     options: dict[str, Any] = {"fontsize": max(size, 7.5), "color": _INK}
     axes.set_xticks(range(count), labels, rotation=50, ha="left", rotation_mode="anchor", **options)
