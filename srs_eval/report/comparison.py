@@ -144,10 +144,10 @@ def _means(
     to_best = f"{heading(comparison.metric)} to {to}"
     shown: list[_StandingColumn] = [
         ("model", lambda line: line.file.label),
-        ("place", lambda line: line.place),
+        (Column("place", in_papers=False), lambda line: line.place),
         *map(mean, metrics),
         (Column("parameters", note="trainable ones"), lambda line: line.file.parameter_count),
-        (Column("input", note=_INPUTS), lambda line: line.file.inputs),
+        (Column("input", note=_INPUTS, in_papers=False), lambda line: line.file.inputs),
         (
             Column(
                 to_best,
@@ -157,7 +157,10 @@ def _means(
             ),
             lambda line: with_ends(line.to_best),
         ),
-        (Column("set p", note=_SET_P, in_words=p_value), lambda line: Figure(line.set_p_value)),
+        (
+            Column("set p", note=_SET_P, in_words=p_value, in_papers=False),
+            lambda line: Figure(line.set_p_value),
+        ),
     ]
     if SECONDS in columns:
         speed = Column("s / 10,000 reviews", digits=3, note=_SPEED, key="seconds per 10k")

@@ -99,8 +99,8 @@ def dataset_report(
         name = f"{number}-" if len(comparisons) > 1 else ""
         own = means == "each"
         section = comparison_section(comparison, columns, name, own, averages, labels)
-        caption = _caption("" if own else f"n = {counted(len(comparison.users), 'user')}; ")
-        sections.append(with_tables(section, partial(replace, caption=caption)))
+        over = "" if own else f"n = {counted(len(comparison.users), 'user')}; "
+        sections.append(with_tables(section, partial(_with_caption, over)))
     if before:
         sections.insert(0, changes_section(files, before, metric, metrics))
     if digits:
@@ -176,11 +176,15 @@ def _with_digits(digits: int, table: Table) -> Table:
     return replace(table, columns=tuple(columns))
 
 
-def _caption(users: str) -> str:
-    return (
-        f"{users}{CONFIDENCE * 100:.0f} % confidence intervals (BCa bootstrap over users, "
-        f"{RESAMPLES:,} resamples, seed {SEED}); best in bold."
+def _with_caption(over: str, table: Table) -> Table:
+    cells = [cell for row in table.rows for cell in row if isinstance(cell, Figure)]
+    with_interval = any(cell.ends or cell.half_width >= 0 for cell in cells)
+    said = (
+        f"{over}{CONFIDENCE * 100:.0f} % confidence intervals (BCa bootstrap over users, "
+        f"{RESAMPLES:,} resamples, seed {SEED}){'; best in bold' * any(c.strong for c in cells)}"
     )
+    said = said if with_interval else over.removesuffix("; ")
+    return replace(table, caption=f"{said}." if said else "")
 
 
 def _file_name(file: ResultFile, with_folder: bool) -> str:

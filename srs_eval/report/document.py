@@ -70,6 +70,7 @@ class Column:
     key: str = ""  # what it is called in files for programs, where that is not the title
     note: str = ""  # what it means, in a few words
     minor: bool = False  # left out where a page is as narrow as a phone
+    in_papers: bool = True  # else LaTeX leaves it out
     from_width: int = 0  # of a terminal that shows it
     gives: Literal["", "fold", "cut"] = ""  # what is done with its words in a narrow terminal
 

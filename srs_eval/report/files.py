@@ -1,4 +1,4 @@
-"""A document as files: a page, Markdown, JSON, CSV for its tables, PNG for its pictures.
+"""A document as files: a page, Markdown, JSON, its tables as CSV or LaTeX, its pictures.
 
 A page is self-contained: it opens offline and asks nobody for anything. Its pictures are SVG, which
 its style inverts where the reader's system is dark. Tables sort by a click on a heading; what does
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from importlib import resources
@@ -43,7 +43,8 @@ _OF_MODELS = {
 }
 """What stands beside columns of labels in files for programs."""
 _LOWEST_MONTH = 50  # of 100: an empty column of a month
-FOLDERS = ("csv", "png")  # forms that are a folder of files; html, md and json are one file
+FOLDERS = ("csv", "tex", "png", "svg", "pdf")
+"""Forms that are a folder of files; html, md and json are one file."""
 
 
 def as_text(document: Document, form: str) -> str:
@@ -59,9 +60,10 @@ def as_text(document: Document, form: str) -> str:
     return to_json(_as_json(document))
 
 
-def write_as(document: Document, form: str, path: Path) -> list[Path]:
+def write_as(document: Document, form: str, path: Path, inches: Sequence[float] = ()) -> list[Path]:
     """Write a document to a file or, in one of the FOLDERS, into a folder; what was written.
 
+    `inches` are the width and perhaps the height of pictures.
     Raises InputError where a file is not srs-eval's own (`outputs`), or cannot be written.
     """
     if form == "csv":
@@ -71,13 +73,26 @@ def write_as(document: Document, form: str, path: Path) -> list[Path]:
             for each in document.tables()
         }
         return write_folder(path, tables)
-    if form == "png":
-        from srs_eval.report.pictures import png
+    if form == "tex":
+        from srs_eval.report.latex import latex
+
+        # One file for each table that fits on a page.
+        fitting = (each for each in document.tables() if _fits(each))
+        return write_folder(path, {f"{each.name}.tex": latex(each).encode() for each in fitting})
+    if form in FOLDERS:
+        from srs_eval.report.pictures import drawn_as
 
         # One file for each picture, for a light background.
-        return write_folder(path, {f"{each.name}.png": png(each) for each in document.pictures()})
+        made = {f"{each.name}.{form}": drawn_as(form, each, inches) for each in document.pictures()}
+        return write_folder(path, made)
     write_file(path, as_text(document, form).encode("utf-8", "replace"))
     return [path]
+
+
+def _fits(table: Table) -> bool:
+    cells = (cell for row in table.rows for cell in row)
+    words = max((len(cell) for cell in cells if isinstance(cell, str)), default=0)
+    return table.shown and len(table.columns) <= _WIDEST and words <= _LONG
 
 
 def _as_json(document: Document) -> dict[str, Any]:

@@ -89,28 +89,29 @@ def pairs_section(comparison: Comparison, name: str, chosen: Sequence[int]) -> S
     for weighting, differences in zip(WEIGHTINGS[:2], comparison.differences, strict=False):
         title = (
             f"Mean difference of {words}, row minus column, by {weighting}, with both ends of its "
-            f"{CONFIDENCE * 100:.0f} % interval; hatched where 0 lies between them"
+            f"{CONFIDENCE * 100:.0f} % interval"
         )
         cells = [[with_ends(each) for each in row] for row in differences]
         squares = [[_gap(each, comparison.paired.sign) for each in row] for row in differences]
         named = f"{name}differences-by-{weighting}"
         gap = Column("", signed=True)
-        blocks += _matrices(comparison, named, title, cells, gap, squares, chosen)
+        hatched = "0 lies between them"
+        blocks += _matrices(comparison, named, title, cells, gap, squares, chosen, hatched)
     figures: list[tuple[str, FloatArray]] = [("superiority", shares)]
     for kind, short, test, effects in (
         ("wilcoxon", "r", "r of Wilcoxon's signed-rank test", wilcoxon_effects(comparison.losses)),
         ("cohens-d", "d", "Cohen's d of the paired t-test", t_effects(comparison.losses)),
     ):
         adjusted = holm(effects.p_value)
-        title = (
-            f"{test} of {words}: above 0 where the row's model is better, hatched where "
-            f"p > {SURE} (Holm, over all pairs)"
-        )
+        title = f"{test} of {words}: above 0 where the row's model is better"
+        hatched = f"p > {SURE} (Holm, over all pairs)"
         values, sure = effects.effect.tolist(), (adjusted <= SURE).tolist()
         cells = [[Figure(value) for value in row] for row in values]
         squares = [list(map(_effect, *each)) for each in zip(values, sure, strict=True)]
         effect = Column("", 3)
-        blocks += _matrices(comparison, f"{name}{kind}", title, cells, effect, squares, chosen)
+        blocks += _matrices(
+            comparison, f"{name}{kind}", title, cells, effect, squares, chosen, hatched
+        )
         figures += [
             (short, effects.effect),
             (f"{short} p", effects.p_value),
@@ -150,8 +151,10 @@ def _matrices(
     column: Column,
     squares: Sequence[Sequence[_Square]],
     chosen: Sequence[int],
+    hatched: str = "",
 ) -> list[Block]:
     """What is said of pairs as a picture and a table: of chosen models and, folded, of all."""
+    of_picture = f"{title}; hatched where {hatched}" if hatched else title
 
     def matrix(chosen: Sequence[int], name: str) -> Picture:
         labels = [comparison.files[k].label for k in chosen]
@@ -161,7 +164,7 @@ def _matrices(
             for label, k in zip(labels, chosen, strict=True)
         ]
         drawn = pictures.matrix(labels, [[squares[k][other] for other in chosen] for k in chosen])
-        return Picture(name, title, drawn, Table.of(name, title, heads, rows))
+        return Picture(name, of_picture, drawn, Table.of(name, title, heads, rows))
 
     made: list[Block] = [matrix(chosen, name)]
     if len(chosen) < len(comparison.files):

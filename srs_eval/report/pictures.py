@@ -45,6 +45,7 @@ _NARROW_LABEL = 30  # letters of a line of a label, in a narrow picture
 _TICKS = 5  # words below an axis
 _FAR_OFF = 3.0  # times the middle's way from the best: what lies beyond that would hide the rest
 _LEAST_CUT = 5  # labels from which an axis leaves out what is far off
+_LEAST_SCALE = 0.7  # of text in a picture that is made smaller
 _UNSURE = "#d5dade"  # what is hatched
 _FEWEST_IN_BIN = 10  # reviews of a point of a calibration graph
 
@@ -59,28 +60,64 @@ def _drawn(draw: Callable[_Given, Figure]) -> Callable[_Given, Callable[[], Figu
     return waiting
 
 
-def svg(picture: Picture) -> tuple[bytes, float]:
+def drawn_as(form: str, picture: Picture, inches: Sequence[float] = ()) -> bytes:
+    """A picture as "png", "svg" or "pdf"; `inches` are its width and perhaps its height."""
+    if form == "svg":
+        return svg(picture, inches)[0]
+    if form == "png":
+        return png(picture, inches)
+    nothing = dict.fromkeys(("Creator", "Producer", "CreationDate"))
+    return _saved(picture, inches, format="pdf", metadata=nothing)[0]
+
+
+def svg(picture: Picture, inches: Sequence[float] = ()) -> tuple[bytes, float]:
     """A picture as a document in SVG, and its width in points."""
-    content, width = _saved(picture, format="svg", transparent=True, metadata={"Date": None})
+    nothing = {"Date": None}
+    content, width = _saved(picture, inches, format="svg", transparent=True, metadata=nothing)
     content = re.sub(rb"<metadata>.*?</metadata>|<!--.*?-->", b"", content, flags=re.S)
     return re.sub(rb"(\d\.\d\d)\d+", rb"\1", content), width
 
 
-def png(picture: Picture) -> bytes:
+def png(picture: Picture, inches: Sequence[float] = ()) -> bytes:
     """A picture as PNG."""
     how = {"format": "png", "facecolor": "#ffffff", "metadata": {"Software": None}}
-    return _saved(picture, dpi=_DOTS_PER_INCH * _PNG_SCALE, **how)[0]
+    dots = 300 if inches else _DOTS_PER_INCH * _PNG_SCALE
+    return _saved(picture, inches, dpi=dots, **how)[0]
 
 
-def _saved(picture: Picture, **how: Any) -> tuple[bytes, float]:
+def _saved(picture: Picture, inches: Sequence[float], **how: Any) -> tuple[bytes, float]:
     import matplotlib
 
     content = io.BytesIO()
     style = Path(__file__).with_name("pictures.mplstyle")
     with matplotlib.rc_context({"svg.hashsalt": picture.name}, style):
         drawing = picture.draw()
+        if inches:
+            _resize(drawing, *inches)
         drawing.savefig(content, **how)
     return content.getvalue(), float(drawing.get_size_inches()[0]) * _DOTS_PER_INCH
+
+
+def _resize(drawing: Figure, width: float, height: float | None = None) -> None:
+    """Give a drawing a size in inches; its text shrinks with it as far as it stays readable.
+
+    That of squares shrinks with them.
+    """
+    from matplotlib.text import Text
+
+    before, tall = drawing.get_size_inches()
+    height = height or tall * width / before
+    axes = drawing.axes[0]
+    least = _LEAST_SCALE if axes.get_aspect() == "auto" else 0
+    scale = max(min(width / before, height / tall, 1), least)
+    drawing.set_size_inches(width, height)
+    for legend in drawing.legends:
+        legend.set_ncols(2 if width < _WIDTH / _DOTS_PER_INCH else 4)
+    ticks = axes.get_xticklabels()[0].get_fontsize(), axes.get_yticklabels()[0].get_fontsize()
+    for text in drawing.findobj(Text):
+        text.set_fontsize(text.get_fontsize() * scale)
+    axes.tick_params(axis="x", labelsize=ticks[0] * scale)
+    axes.tick_params(axis="y", labelsize=ticks[1] * scale)
 
 
 def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
@@ -303,7 +340,7 @@ def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, float] |
     size = 10.0 if count <= 14 else cell * 0.31
     texts = [square[0].split("\n") for of_row in squares for square in of_row if square]
     longest, most = max(map(len, sum(texts, ["-"]))), max(map(len, texts), default=1)
-    small = min(size, cell / (0.62 * longest), cell / (1.3 * most))
+    small = min(size, cell / (0.66 * longest), cell / (1.3 * most))
     side = cell * count + 8.5 * size + 40
     figure, axes = _canvas(side, side)
     axes.spines[:].set_visible(False)
@@ -318,7 +355,7 @@ def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, float] |
             else:
                 look = {"facecolor": colormaps["cividis"](1 - shade)}
             axes.add_patch(Rectangle(at, side, side, linewidth=0, **look))
-            ink = "k" if unsure or shade < 0.55 else "w"
+            ink = "k" if unsure or shade < 0.5 else "w"
             written = axes.text(column, row, text, ha="center", va="center", fontsize=small)
             written.set_color(ink)
     axes.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), aspect="equal")

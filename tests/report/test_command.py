@@ -113,12 +113,26 @@ def test_a_report_as_one_chooses_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert said[0] == said[1] != ""
 
 
-def test_pictures_go_to_a_folder(tmp_path: Path) -> None:
-    folder = write_results(tmp_path / "r", {"DASH": many(0.3)})
-    assert main(["report", str(folder), "--png", str(tmp_path / "png")]) == 0
-    pictures = sorted((tmp_path / "png").glob("*.png"))
-    assert {"means", "by-size", "distribution"} <= {each.stem for each in pictures}
-    assert all(each.read_bytes().startswith(b"\x89PNG") for each in pictures)
+def test_tables_and_pictures_for_a_paper(tmp_path: Path) -> None:
+    names = {"DASH": 0.3, "AVG": 0.5, "OUR_S-recency": 0.4}
+    folder = write_results(tmp_path / "r", {name: many(loss) for name, loss in names.items()})
+    forms = ("tex", "png", "svg", "pdf")
+    outputs = [each for form in forms for each in (f"--{form}", str(tmp_path / form))]
+    assert main(["report", str(folder), *outputs, "--inches", "5x3"]) == 0
+    text = (tmp_path / "tex" / "means-by-users.tex").read_text(encoding="utf-8")
+    assert "n = 30 users; 99 \\% confidence intervals (BCa bootstrap" in text
+    assert "seed 0); best in bold.}" in text
+    rows = [each for each in text.splitlines() if each.endswith(r" \\")]
+    assert [each.count(" & ") for each in rows] == [5] * 4
+    assert re.match(r"DASH & \\bfseries 0\.\d{3} \\pm 0\.\d{3} & ", rows[1])
+    assert rows[2].startswith(r"OUR\_S-recency & 0.")
+    assert re.search(r"\+0\.\d+ \[\+0\.\d+, \+0\.\d+\]", rows[2])
+    for form, begins in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
+        drawn = {each.stem: each.read_bytes() for each in (tmp_path / form).glob(f"*.{form}")}
+        assert {"means", "by-size", "distribution", "differences-by-reviews"} <= set(drawn)
+        assert all(each.startswith(begins) for each in drawn.values())
+    assert b'width="360pt" height="216pt"' in (tmp_path / "svg" / "means.svg").read_bytes()
+    assert main(["report", str(folder), "--inches", "5x3x2"]) == 2
 
 
 def test_the_terminal_shows_what_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
