@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -133,16 +133,14 @@ def _of_users(file: ResultFile, users: Iterable[int]) -> ResultFile | None:
     there = np.isin(file.users, list(users))
     if there.all() or not there.any():
         return file if there.any() else None
-    parameters = file.parameters
-    if parameters is not None:  # with partitions nobody can tell whose these are
-        parameters = parameters[there] if len(parameters) == len(there) else None
-    return replace(
-        file,
-        users=file.users[there],
-        sizes=file.sizes[there],
-        metrics={name: values[there] for name, values in file.metrics.items()},
-        parameters=parameters,
-    )
+    # With partitions nobody can tell whose parameters these are.
+    taken: dict[str, Any] = {
+        name: each[there] if len(each) == len(there) else None
+        for name, each in vars(file).items()
+        if isinstance(each, np.ndarray)
+    }
+    metrics = {name: values[there] for name, values in file.metrics.items()}
+    return replace(file, **taken, metrics=metrics)
 
 
 def _meant(option: str, names: str, files: Sequence[ResultFile]) -> list[ResultFile]:
