@@ -304,7 +304,7 @@ def test_options_of_the_other_action_are_refused(
         (["{r}", "--csv", "{r}"], "lies in what is read"),
         (["{r}", "--png", "{r}/raw"], "lies in what is read"),
         (["{r}", "--json", "{r}/setup.json"], "lies in what is read"),
-        (["{r}", "--csv"], "take a folder"),
+        (["{r}", "--csv"], "--csv takes a folder"),
     ],
 )
 def test_bad_input_is_said_in_a_sentence(
