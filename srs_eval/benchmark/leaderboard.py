@@ -244,23 +244,24 @@ def _tables(
 ) -> tuple[tuple[Standings, ...], _Paired]:
     """Means by weighting, and what pairs of files are made of, in the order by users."""
     over = [file.columns(metrics, None if own_users else common) for file in files]
-    weightings = _weightings(sizes)
-    if own_users:
-        # Nobody's figures are compared here: each file is a table of one column.
-        found = [
-            mean_intervals(columns, _weightings(file.sizes))
-            for file, columns in zip(files, over, strict=True)
-        ]
-    else:
-        together, n = mean_intervals(np.concatenate(over, axis=1), weightings), len(metrics)
-        found = [[each[n * k : n * (k + 1)] for each in together] for k in range(len(files))]
+    weightings, n = _weightings(sizes), len(metrics)
+    of_users: dict[bytes, list[int]] = {}  # files with the same users share resamples
+    for k, file in enumerate(files):
+        key = file.users.tobytes() + file.sizes.tobytes() if own_users else b""
+        of_users.setdefault(key, []).append(k)
+    found: dict[int, list[list[MeanInterval]]] = {}
+    for members in of_users.values():
+        weights = _weightings(files[members[0]].sizes) if own_users else weightings
+        together = mean_intervals(np.concatenate([over[k] for k in members], axis=1), weights)
+        for place, k in enumerate(members):
+            found[k] = [each[n * place : n * (place + 1)] for each in together]
     paired = _paired(_column_stack(files, metric, common), weightings, metric)
     labels = [file.label for file in files]
     to = labels.index(reference) if reference else None
     tables, orders = [], []
     for w, weighting in enumerate(WEIGHTINGS):
         to_one, p_values = _held_against(paired, w, to)
-        means = [dict(zip(metrics, of_file[w], strict=True)) for of_file in found]
+        means = [dict(zip(metrics, found[k][w], strict=True)) for k in range(len(files))]
         ordered = placed(
             (file, of["LogLoss"].estimate) for file, of in zip(files, means, strict=True)
         )
