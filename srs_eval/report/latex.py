@@ -13,7 +13,8 @@ _SIGNS = {
     **{"<": "$<$", ">": "$>$", "–": "--"},
 }
 _FIGURE = re.compile(r"([−+]?)(\d+)(?:\.(\d+))?(?:±([\d.]+))?")
-_SETTINGS = "separate-uncertainty, mode=text, detect-weight, table-align-uncertainty"
+_SETTINGS = "separate-uncertainty, table-align-uncertainty"
+_BOLD = ", mode=text, detect-weight"  # what bold figures need
 
 
 def latex(table: Table) -> str:
@@ -23,13 +24,15 @@ def latex(table: Table) -> str:
     heads = [f"{{{_escaped(table.columns[k].title)}}}" for k in columns]
     shown = list(zip(columns, kinds, strict=True))
     rows = [[_cell(row[k], table.columns[k], kind) for k, kind in shown] for row in table.rows]
+    strong = any(isinstance(cell, Figure) and cell.strong for row in table.rows for cell in row)
+    settings = _SETTINGS + _BOLD * strong
     lines = [
         r"% needs \usepackage{adjustbox,booktabs,siunitx}",
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{_escaped(f'{table.title}. {table.caption}'.strip())}}}",
         rf"\label{{tab:{table.name}}}",
-        rf"\sisetup{{{_SETTINGS}}}",
+        rf"\sisetup{{{settings}}}",
         r"\begin{adjustbox}{max width=\linewidth}",
         rf"\begin{{tabular}}{{{' '.join(kinds)}}}",
         r"\toprule",
@@ -72,4 +75,4 @@ def _cell(cell: Cell, column: Column, kind: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(_SIGNS.get(each, each) for each in text)
+    return "".join(_SIGNS.get(each, each) for each in text).replace(r" \%", r"~\%")

@@ -122,8 +122,9 @@ def _resize(drawing: Figure, width: float, height: float | None = None) -> None:
     least = _LEAST_SCALE if axes.get_aspect() == "auto" else 0
     scale = max(min(width / before, height / tall, 1), least)
     drawing.set_size_inches(width, height)
-    for legend in drawing.legends:
-        legend.set_ncols(2 if width < _WIDTH / _DOTS_PER_INCH else 4)
+    if drawing.legends:
+        drawing.legends.clear()
+        _legend(axes, 2)
     ticks = axes.get_xticklabels()[0].get_fontsize(), axes.get_yticklabels()[0].get_fontsize()
     for text in drawing.findobj(Text):
         text.set_fontsize(text.get_fontsize() * scale)
@@ -418,11 +419,11 @@ def _name_ticks(axes: Axes, ticks: Sequence[str]) -> None:
     axes.set_xticks(range(0, len(ticks), every), ticks[::every])
 
 
-def _legend(axes: Axes) -> None:
+def _legend(axes: Axes, columns: int = 0) -> None:
     axes.figure.legend(
         *axes.get_legend_handles_labels(),
         loc="outside upper left",
-        ncols=4 if axes.bbox.width > SMALL[0] else 1,
+        ncols=columns or (4 if axes.bbox.width > SMALL[0] else 1),
         frameon=False,
         fontsize=11,
         labelcolor=_INK,

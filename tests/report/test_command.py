@@ -120,7 +120,7 @@ def test_tables_and_pictures_for_a_paper(tmp_path: Path) -> None:
     outputs = [each for form in forms for each in (f"--{form}", str(tmp_path / form))]
     assert main(["report", str(folder), *outputs, "--inches", "5x3"]) == 0
     text = (tmp_path / "tex" / "means-by-users.tex").read_text(encoding="utf-8")
-    assert "n = 30 users; 99 \\% confidence intervals (BCa bootstrap" in text
+    assert "n = 30 users; 99~\\% confidence intervals (BCa bootstrap" in text
     assert "seed 0); best in bold.}" in text
     rows = [each for each in text.splitlines() if each.endswith(r" \\")]
     assert [each.count(" & ") for each in rows] == [5] * 4
