@@ -410,8 +410,11 @@ def _users_chosen(dataset: Dataset, users: str | None, max_user_id: int | None =
 
 
 def _say_environments(out: Path) -> None:
-    """In what the parts of a folder's results differ that figures might depend on."""
-    from srs_eval.benchmark.setup import different_environments, read_setup
+    """In what the parts of a folder's results differ, and what is wrong with somebody's models."""
+    from srs_eval.benchmark.setup import different_environments, read_setup, remarks
 
-    if different := different_environments(read_setup(out) or {}):
+    setup = read_setup(out)
+    for remark in remarks(setup) if setup else ():
+        say(f"{remark}.")
+    if different := different_environments(setup or {}):
         say(f"These results were not all made alike: {'; '.join(different)}.")

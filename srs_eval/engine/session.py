@@ -76,6 +76,7 @@ class Result:
     notes: tuple[str, ...] = ()  # e.g. a fold that fell back to the defaults
     in_sample: int = 0
     """Evaluated reviews that the parameters may have been fitted to: figures are optimistic."""
+    mark: str = ""  # why its figures mean nothing, in a word or two
     lacks: int = 0  # held-out reviews without a prediction, which are not among the evaluated
 
     @property

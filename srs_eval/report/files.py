@@ -129,8 +129,8 @@ def _plain(table: Table, names: Mapping[str, tuple[str, str]]) -> list[tuple[Any
         figures = [cell if isinstance(cell, Figure) else Figure(math.nan) for cell in cells]
         if names and column.title in _OF_MODELS:
             found = [names.get(str(cell), (None, None)) for cell in cells]
-            of_model = zip(_OF_MODELS[column.title], zip(*found, strict=True), strict=True)
-            columns += ([name, *each] for name, each in of_model)
+            of_model = enumerate(_OF_MODELS[column.title])
+            columns += ([name, *(each[place] for each in found)] for place, name in of_model)
         values = (_digits(cell.value) if isinstance(cell, Figure) else cell for cell in cells)
         columns.append([called(column), *values])
         more: dict[str, list[float]] = {}
