@@ -15,7 +15,7 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -79,6 +79,8 @@ class ResultFile:
     lacks: str = ""  # how many held-out reviews have no prediction, in words
     others: str = ""  # where some have none, the digest of the predictions, "?" if unknown
     left_open: str = ""  # what its name does not decide, in words
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    """Of a model that is not here, what its batch has said of it: words, inputs, parameters."""
 
     @property
     def spelled(self) -> str:
@@ -93,7 +95,8 @@ class ResultFile:
     @property
     def learns(self) -> bool:
         """Whether it learns from each review that it is evaluated on."""
-        return bool(self.configuration and self.configuration.learns)
+        learns = self.shown.get("learns") or (self.configuration and self.configuration.learns)
+        return bool(learns)
 
     @property
     def rows_in_words(self) -> str:
@@ -105,12 +108,15 @@ class ResultFile:
         """Number of trainable parameters; of unknown models as many as the file lists."""
         if self.configuration is not None:
             return self.configuration.parameters
-        return None if self.parameters is None else self.parameters.shape[1]
+        listed = None if self.parameters is None else self.parameters.shape[1]
+        return self.shown.get("parameters", listed)
 
     @property
     def inputs(self) -> str:
         """What the model knows of a review: "IL, G"; "?" for unknown models."""
-        return "?" if self.configuration is None else self.configuration.inputs
+        if self.configuration is None:
+            return str(self.shown.get("inputs", "?"))
+        return self.configuration.inputs
 
     def by_user(self) -> dict[int, int]:
         """Evaluated reviews of each user."""
@@ -187,7 +193,7 @@ def _read_folder(path: Path) -> ResultFolder:
             "has written."
         )
     read = {each.name: _read_file(each, path, setup) for each in found}
-    files = [file for file in read.values() if file is not None]
+    files = [_described(each, setup) for each in read.values() if each is not None]
     if not files:
         raise InputError(f'"{path}": all result files are empty.')
     unread = [f"{name} is empty" for name, file in read.items() if file is None]
@@ -199,6 +205,15 @@ def _read_folder(path: Path) -> ResultFolder:
             files.remove(file)
             unread.append(f"{file.label} is left out: {others} lacks no review")
     return ResultFolder(path, tuple(files), setup, tuple(unread))
+
+
+def _described(file: ResultFile, setup: Mapping[str, Any] | None) -> ResultFile:
+    """A model that is not here as its batch has described it."""
+    if file.configuration is not None or setup is None:
+        return file
+    shown = setup["configurations"].get(named_by(file.spelled, setup), {}).get("shown", {})
+    label = file.label.replace(file.name, shown.get("words", file.name), 1)
+    return replace(file, label=label, shown=shown)
 
 
 def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> ResultFile | None:

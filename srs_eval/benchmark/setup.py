@@ -53,7 +53,7 @@ def make_setup(
             each.name: {
                 "model": each.model.name,
                 "model_version": each.model.version,
-                **({"model_file": each.model.file.digest} if each.model.file else {}),
+                **(_of_own(each, each.model.file.digest) if each.model.file else {}),
                 **({"weights": each.model.weights(context)} if each.model.weights else {}),
                 "fit": each.fit,
                 **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
@@ -67,6 +67,17 @@ def make_setup(
         },
         "environment": dict(environment()),
     }
+
+
+def _of_own(configuration: Configuration, digest: str) -> dict[str, Any]:
+    """What tells a model of one's own, and how reports show it where its file is not given."""
+    shown: _Shown = {
+        "words": configuration.words,
+        "inputs": configuration.inputs,
+        "parameters": configuration.parameters,
+        "learns": configuration.learns,
+    }
+    return {"model_file": digest, "shown": shown}
 
 
 @cache
@@ -90,7 +101,15 @@ class _Data(TypedDict):
     fingerprint: str
 
 
+class _Shown(TypedDict):
+    words: str
+    inputs: str
+    parameters: int
+    learns: bool
+
+
 class _Configuration(TypedDict):
+    shown: NotRequired[_Shown]
     model: str
     model_version: int
     protocol: dict[str, Any]

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -175,31 +175,6 @@ def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) ->
         console.print(document_text(document, console.width, f"`srs-eval report {out}`"))
 
 
-def report(
-    outputs: Outputs,
-    folders: list[Path],
-    baseline: Path | None = None,
-    users: Literal["common", "each"] = "common",
-    metric: str = "LogLoss",
-    columns: str = "LogLoss,RMSE(bins),AUC",
-    average: str = "user",
-) -> int:
-    """Tables, pairs and pictures of results of many users."""
-    from srs_eval.report.dataset import dataset_report
-
-    outputs.check(*folders, baseline)
-    document = dataset_report(
-        folders,
-        metric=metric,
-        columns=columns.split(","),
-        users=users,
-        average=average.split(","),
-        baseline=baseline,
-    )
-    outputs.write(document)
-    return FINE
-
-
 def audit(
     flags: Flags,
     context: Context,
@@ -218,7 +193,7 @@ def audit(
     """Does a ranking survive when every model's training is tuned alike?"""
     from srs_eval.batch import run_batch
     from srs_eval.benchmark.audit import Audit, run_audit
-    from srs_eval.report.dataset import audit_document
+    from srs_eval.report.audit import audit_document
 
     opened = _opened(dataset, flags)
     outputs.check(out, opened.folder)
