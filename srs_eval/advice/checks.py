@@ -46,9 +46,9 @@ _SHOWN = 10  # leeches, the worst ones
 
 def is_anything_wrong(log: ReviewLog, learner: Learner | None) -> f.Finding:
     """One finding over all reviews; without a learner there are too few to predict any."""
-    checks = [*_of_cards(log), *_of_days(log), *_of_answers(learner)]
-    if any(each.since for each in checks):  # that none waited on the last day says nothing of now
-        checks = [each for each in checks if each.name != "overdue" or each.count]
+    days = list(_of_days(log))
+    since = next((each.since for each in days), None)
+    checks = [*days, *_of_cards(log, since), *_of_answers(learner)]
     levels = {each.level for each in checks}
     says: Literal["look", "fine", "can't tell"] = f.OPEN
     if levels & {"look", "fine"}:
@@ -74,17 +74,25 @@ def together(findings: Sequence[f.Finding]) -> tuple[f.Check, ...]:
 
 
 def _worst_first(checks: Iterable[f.Check]) -> list[f.Check]:
-    return sorted(checks, key=lambda each: (_LEVELS.index(each.level), _NAMES.index(each.name)))
+    """A long absence before all that was so when it began."""
+
+    def order(each: f.Check) -> tuple[int, bool, int]:
+        is_absence = each.name == "gap" and each.since is not None
+        return _LEVELS.index(each.level), not is_absence, _NAMES.index(each.name)
+
+    return sorted(checks, key=order)
 
 
 # Cards and days
 
 
-def _of_cards(log: ReviewLog) -> Iterator[f.Check]:
+def _of_cards(log: ReviewLog, since: str | None) -> Iterator[f.Check]:
+    """`since`: when nobody has reviewed since; cards that were not overdue then may be now."""
     if (late := overdue_cards(log)) is not None and late.learned:
         is_much = late.minutes >= (_SOME if late.cards >= _MANY * late.learned else _MUCH)
         level: f.Level = "look" if is_much else "fine"
-        yield f.Check("overdue", level, late.cards, late.learned, late.minutes)
+        if since is None or is_much:
+            yield f.Check("overdue", level, late.cards, late.learned, late.minutes, since)
     if cards := len(log.cards.card_id):
         suspended = int(log.cards.suspended.sum())
         yield f.Check("suspended", "look" if 2 * suspended > cards else "fine", suspended, cards)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -234,7 +235,7 @@ def habit_sentences(finding: f.Finding) -> list[str]:
         return [first]
     return [
         first,
-        f"That makes the log loss of {counted(finding.reviews, 'held-out review')} "
+        f"That makes the log loss of {counted(finding.reviews, 'evaluated review')} "
         f"{difference_in_words(finding.interval)}.",
         "It says that errors come together, not why; no scheduler can know it ahead.",
     ]
@@ -273,7 +274,7 @@ def today_tables(finding: f.Finding) -> list[Table]:
 
 _ROWS = {"all": "all", "young cards": "young cards", "mature cards": "old cards"}
 _POINTS = 2  # of 100: less short of what was asked for is no matter
-_FEWEST_OF_MONTH = 30  # reviews for a month to be shown
+_FEWEST_OF_MONTH, _MOST_MONTHS = 30, 12  # reviews for a month to be shown; the last of these
 _NOTES: Mapping[str, tuple[str, Level]] = {
     "look": ("◀ look", "look"),
     "few": ("too few", "not yet"),
@@ -308,29 +309,28 @@ def remembered(
     if marks["all"] == "few":  # what is too few in all is too few in part
         marks = {name: mark and "few" for name, mark in marks.items()}
     columns = ("you", "expected") if desired is None else ("you", "asked", "expected")
-    items: list[Item] = [
-        Heading("of 100 reviews", columns),
-        *(_bar(_ROWS[name], parts[name], desired, marks[name]) for name in rows),
-    ]
+    you = f"You remember {whole_of_100(whole.recalled.estimate)} of 100 reviews"
+    lead = Line(f"{you}; {whole_of_100(whole.expected)} were expected.")
+    if asked and all(each.says in ("no matter", "above") for each in asked.values()):
+        lead = Line(f"{you}, as much as you asked for.", "fine", "✓")
+    elif desired is not None:
+        lead = Line(f"{you} and asked for {whole_of_100(desired)}.")
+    if whole.recalled.reviews < f.FEWEST_SHOWN:
+        few = counted(whole.recalled.reviews, "review")
+        lead = Line(f"Only {few} on a later day: too few to go by.", "not yet")
+    bars = [_bar(_ROWS[name], parts[name], desired, marks[name]) for name in rows]
+    items: list[Item] = [lead, Heading("of 100 reviews", columns), *bars]
     why = _why(asked, whole, marks["all"], short, desired)
     if not why.text and marks.get("mature cards") == "look":
         why = _why_old(parts["mature cards"])
-    if whole.recalled.reviews < f.FEWEST_SHOWN:
-        few = counted(whole.recalled.reviews, "review")
-        why = Line(f"Only {few} on a later day: too few to go by.", "not yet", spare=1)
     items += [why] if why.text else []
-    shown = tuple(
-        (_short_month(name), round(100 * part.recalled.estimate))
+    shown = {
+        name: round(100 * part.recalled.estimate)
         for name, part in parts.items()
         if name[-1:].isdigit() and part.recalled.reviews >= _FEWEST_OF_MONTH
-    )
-    items += [ByMonth(shown, spare=2)] if shown else []
-    other = f"{whole_of_100(whole.expected)} were expected"
-    other = other if desired is None else f"you asked for {whole_of_100(desired)}"
-    said = f"of 100 reviews you remember {whole_of_100(whole.recalled.estimate)}; {other}."
-    if whole.recalled.reviews < f.FEWEST_SHOWN:
-        said = f"{counted(whole.recalled.reviews, 'review')}, too few to go by: {said}"
-    return Line(said), tuple(items)
+    }
+    items += [ByMonth(_of_months(shown), spare=2)] if shown else []
+    return lead, tuple(items)
 
 
 def _mark(part: f.Part, desired: float | None) -> str:
@@ -354,8 +354,8 @@ def _bar(label: str, part: f.Part, desired: float | None, mark: str) -> Bar:
     bar = Bar(label, tuple(map(whole_of_100, figures)), part.recalled.estimate, tick=aim)
     if mark:
         note, level = _NOTES[mark]
-        return replace(bar, note=note, level=level)
-    return replace(bar, spare=3 if label == "young cards" else 0)
+        return replace(bar, note=note, level=level, spare=int(label == "all"))
+    return replace(bar, spare={"young cards": 3, "all": 1}.get(label, 0))
 
 
 def _why(
@@ -379,22 +379,20 @@ def _why(
             said = f"Most cards came late ({min(round(late), points)} of the {points} points)."
         elif much >= 3 * late:
             said = f"FSRS expected too much ({min(round(much), points)} of the {points} points)."
-        return Line(said, "look", spare=1)
+        return Line(said, "look")
     if short:
         worst = asked[short[0]]
         figures = worst.parts[0].recalled.estimate, worst.desired or 0.0
         you, wanted = map(whole_of_100, figures)
         said = f"{quoted(short[0])} falls short: you remember {you}, asked for {wanted}."
-        return Line(said, "look", spare=1)
-    if asked and all(each.says in ("no matter", "above") for each in asked.values()):
-        return Line("You remember as much as you asked for.", "fine", spare=1)
+        return Line(said, "look")
     return Line("")
 
 
 def _why_old(old: f.Part) -> Line:
     times = (1 - old.recalled.estimate) / max(1 - old.expected, 0.01)
     how = "twice as often as" if 1.75 <= times < 2.5 else "more often than"
-    return Line(f"Old cards are forgotten {how} expected.", "look", spare=1)
+    return Line(f"Old cards are forgotten {how} expected.", "look")
 
 
 def _all_together(found: Sequence[Sequence[f.Part]]) -> dict[str, f.Part]:
@@ -414,9 +412,17 @@ def _sum(parts: Sequence[f.Part]) -> f.Part:
     return f.Part(first.name, recalled, expected)
 
 
-def _short_month(name: str) -> str:
-    """ "Oct" for "2024-10", "month 2" for "days 31-60"."""
-    year, _, number = name.partition("-")
-    if year.isdigit() and number.isdigit():
-        return calendar.month_abbr[int(number)]
-    return f"month {int(number) // 30}"
+def _of_months(shown: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """ "Oct" for "2024-10" of the last twelve months, "Oct ’24" of others; "month 2" for "days
+    31-60"."""
+    latest = list(shown)[-_MOST_MONTHS:]
+    year, _, month = time.strftime("%Y-%m").partition("-")
+    is_old = latest[0] <= f"{int(year) - 1}-{month}"
+    names = []
+    for name in latest:
+        year, _, number = name.partition("-")
+        if year.isdigit() and number.isdigit():
+            names.append(calendar.month_abbr[int(number)] + f" ’{year[2:]}" * is_old)
+        else:
+            names.append(f"month {int(number) // 30}")
+    return tuple(zip(names, (shown[name] for name in latest), strict=True))
