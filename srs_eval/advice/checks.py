@@ -26,8 +26,8 @@ from srs_eval.advice.workload.today import overdue_cards
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.stats.intervals import FEWEST_DAYS, Interval
 
-_NAMES = ("overdue", "old cards", "gap", "leeches", "again", "easy", "hard", "steps", "suspended")
-"""Of one level the first is the worst."""
+_NAMES = ("gap", "overdue", "old cards", "leeches", "again", "easy", "hard", "steps", "suspended")
+"""Of one level the first is the worst; all that follows was so before a long absence."""
 _LEVELS = ("look", "fine", "not yet")
 _BUTTONS: Mapping[str, int] = {"again": 1, "hard": 2, "easy": 4}
 _MUCH = 60.0  # minutes for overdue cards that are worth a look,
@@ -74,13 +74,7 @@ def together(findings: Sequence[f.Finding]) -> tuple[f.Check, ...]:
 
 
 def _worst_first(checks: Iterable[f.Check]) -> list[f.Check]:
-    """A long absence before all that was so when it began."""
-
-    def order(each: f.Check) -> tuple[int, bool, int]:
-        is_absence = each.name == "gap" and each.since is not None
-        return _LEVELS.index(each.level), not is_absence, _NAMES.index(each.name)
-
-    return sorted(checks, key=order)
+    return sorted(checks, key=lambda each: (_LEVELS.index(each.level), _NAMES.index(each.name)))
 
 
 # Cards and days

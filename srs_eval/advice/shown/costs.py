@@ -166,23 +166,19 @@ def minutes(found: Workload, *, is_one_of_several: bool) -> tuple[Line, tuple[It
         items.append(Bar(label, (said,), share, until, spare=spare))
     here = found.at(found.desired)
     minutes = _minutes_in_words(float(figures[here]))
-    lead = f"{minutes} minutes a day for {whole_of_100(found.desired)} of 100"
-    lead += " with FSRS" if found.is_off else " once optimized" if now else ""
+    lead = f"{whole_of_100(found.desired)} of 100: {minutes} minutes a day"
     if now is not None:
-        name, otherwise = "not optimized", "if not"
-        if found.is_off:
-            name, otherwise = "SM-2 goes on", "if SM-2 goes on"
-        said = _minutes_in_words(now[MINUTES])
+        name, said = "with SM-2" if found.is_off else "as it is", _minutes_in_words(now[MINUTES])
         items.append(Bar(name, (said,), now[MINUTES] / most, level="not yet"))
-        lead += f"; {said} {otherwise}"
+        lead += f" ({name}: {said})"
     if lately >= _LEAST:
         name = f"last {counted(found.pace_days, 'day')}"
         items.append(Bar(name, (_minutes_in_words(lately),), 0.0, level="not yet"))
     cards = f"{counted(found.learned, 'card')}"
     if found.unseen and found.new_a_day:
-        cards += f" and {min(found.unseen, found.new_a_day * found.question.days):,} new ones"
+        cards += f" and {min(found.unseen, found.new_a_day * found.question.days):,} new"
     of_preset = f" of {quoted(found.preset)}" if is_one_of_several else ""
-    items.append(Line(f"Mean of the next year, with your {cards}{of_preset}.", spare=2))
+    items.append(Line(f"Mean of next year: {cards}{of_preset}.", spare=2))
     return Line(f"{lead}."), (Line(f"{lead}."), *items)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import calendar
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -276,6 +276,7 @@ _ROWS = {"all": "all", "young cards": "young cards", "mature cards": "old cards"
 _POINTS = 2  # of 100: less short of what was asked for is no matter
 _FEWEST_OF_MONTH, _MOST_MONTHS = 30, 12  # reviews for a month to be shown; the last of these
 _NOTES: Mapping[str, tuple[str, Level]] = {
+    "": ("", ""),
     "look": ("◀ look", "look"),
     "few": ("too few", "not yet"),
 }
@@ -309,21 +310,17 @@ def remembered(
     if marks["all"] == "few":  # what is too few in all is too few in part
         marks = {name: mark and "few" for name, mark in marks.items()}
     columns = ("you", "expected") if desired is None else ("you", "asked", "expected")
-    you = f"You remember {whole_of_100(whole.recalled.estimate)} of 100 reviews"
-    lead = Line(f"{you}; {whole_of_100(whole.expected)} were expected.")
+    other = f"; {whole_of_100(whole.expected)} were expected"
+    other = other if desired is None else f" and asked for {whole_of_100(desired)}"
+    lead = Line(f"You remember {whole_of_100(whole.recalled.estimate)} of 100{other}.")
     if asked and all(each.says in ("no matter", "above") for each in asked.values()):
-        lead = Line(f"{you}, as much as you asked for.", "fine", "✓")
-    elif desired is not None:
-        lead = Line(f"{you} and asked for {whole_of_100(desired)}.")
+        lead = replace(lead, level="fine", mark="✓")
     if whole.recalled.reviews < f.FEWEST_SHOWN:
         few = counted(whole.recalled.reviews, "review")
         lead = Line(f"Only {few} on a later day: too few to go by.", "not yet")
     bars = [_bar(_ROWS[name], parts[name], desired, marks[name]) for name in rows]
     items: list[Item] = [lead, Heading("of 100 reviews", columns), *bars]
-    why = _why(asked, whole, marks["all"], short, desired)
-    if not why.text and marks.get("mature cards") == "look":
-        why = _why_old(parts["mature cards"])
-    items += [why] if why.text else []
+    items += _why(asked, whole, marks["all"], short, desired)
     shown = {
         name: round(100 * part.recalled.estimate)
         for name, part in parts.items()
@@ -351,11 +348,10 @@ def _short_of(part: f.Part, desired: float) -> int:
 def _bar(label: str, part: f.Part, desired: float | None, mark: str) -> Bar:
     figures = [part.recalled.estimate, *([desired] if desired is not None else []), part.expected]
     aim = part.expected if desired is None else desired
-    bar = Bar(label, tuple(map(whole_of_100, figures)), part.recalled.estimate, tick=aim)
-    if mark:
-        note, level = _NOTES[mark]
-        return replace(bar, note=note, level=level, spare=int(label == "all"))
-    return replace(bar, spare={"young cards": 3, "all": 1}.get(label, 0))
+    note, level = _NOTES[mark]
+    spare = {"young cards": 3, "all": 1}.get(label, 0)
+    said = tuple(map(whole_of_100, figures))
+    return Bar(label, said, part.recalled.estimate, 0.0, aim, note, level, spare)
 
 
 def _why(
@@ -364,7 +360,7 @@ def _why(
     mark: str,
     short: Sequence[str],
     desired: float | None,
-) -> Line:
+) -> Iterator[Line]:
     """What makes for the difference from what was asked for."""
     if mark == "look" and desired is not None:
         points = _short_of(whole, desired)
@@ -379,20 +375,13 @@ def _why(
             said = f"Most cards came late ({min(round(late), points)} of the {points} points)."
         elif much >= 3 * late:
             said = f"FSRS expected too much ({min(round(much), points)} of the {points} points)."
-        return Line(said, "look")
-    if short:
+        yield Line(said, "look")
+    elif short:
         worst = asked[short[0]]
         figures = worst.parts[0].recalled.estimate, worst.desired or 0.0
         you, wanted = map(whole_of_100, figures)
         said = f"{quoted(short[0])} falls short: you remember {you}, asked for {wanted}."
-        return Line(said, "look")
-    return Line("")
-
-
-def _why_old(old: f.Part) -> Line:
-    times = (1 - old.recalled.estimate) / max(1 - old.expected, 0.01)
-    how = "twice as often as" if 1.75 <= times < 2.5 else "more often than"
-    return Line(f"Old cards are forgotten {how} expected.", "look")
+        yield Line(said, "look")
 
 
 def _all_together(found: Sequence[Sequence[f.Part]]) -> dict[str, f.Part]:
