@@ -50,15 +50,13 @@ def is_anything_wrong(log: ReviewLog, learner: Learner | None) -> f.Finding:
     since = next((each.since for each in days), None)
     checks = [*days, *_of_cards(log, since), *_of_answers(learner)]
     levels = {each.level for each in checks}
-    says: Literal["look", "fine", "can't tell"] = f.OPEN
-    if levels & {"look", "fine"}:
-        says = "look" if "look" in levels else "fine"
+    says: Literal["look", "fine"] = "look" if "look" in levels else "fine"
     reviews = log.entries if log.entries is not None else log.rows
     return f.Finding(
         "wrong",
         f.ALL_REVIEWS,
         reviews=len(reviews or ()),
-        evidence=f.Checks(says, tuple(_worst_first(checks))),
+        evidence=f.Checks(says if levels - {"not yet"} else f.OPEN, tuple(_worst_first(checks))),
     )
 
 

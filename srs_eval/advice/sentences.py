@@ -9,21 +9,11 @@ from datetime import date
 
 from rich.cells import cell_len, set_cell_size
 
-from srs_eval.advice.findings import (
-    ALL_REVIEWS,
-    FEWEST_DAYS_SHOWN,
-    FEWEST_SHOWN,
-    LIKELY,
-    SURE,
-    Finding,
-    Missing,
-)
+from srs_eval.advice import findings as f
+from srs_eval.advice.findings import Finding, Missing
 from srs_eval.data.errors import InputError, counted
 from srs_eval.models.own_parameters import as_anki_runs
-from srs_eval.stats.intervals import (
-    TOO_MANY_MORE,
-    Interval,
-)
+from srs_eval.stats.intervals import TOO_MANY_MORE, Interval
 
 # Figures in words
 
@@ -78,11 +68,6 @@ def sure(interval: Interval) -> str:
     return "(one day has no interval)" if _is_open(interval) else f"(95 %: {_span(interval)})"
 
 
-def spanned(low: str, high: str, interval: Interval) -> str:
-    """The bounds of an interval in words of one's own, if it has any."""
-    return "(one day has no interval)" if _is_open(interval) else f"(95 %: {low} to {high})"
-
-
 def _is_open(interval: Interval) -> bool:
     return not math.isfinite(interval.half_width)
 
@@ -114,7 +99,7 @@ def by_when(missing: Missing | None) -> str:
 
 def where_to_paste(answer: Finding) -> str:
     """Where the answer's parameters go."""
-    if answer.subject == ALL_REVIEWS:  # whose presets are not known, or are none of Anki's
+    if answer.subject == f.ALL_REVIEWS:  # whose presets are not known, or are none of Anki's
         return "Paste it into the field for FSRS parameters (in Anki: deck options, FSRS)."
     into, preset = "", f", preset {answer.subject}"
     if answer.question != "parameters":
@@ -190,7 +175,7 @@ def share_range(share: Interval) -> str:
 
 def has_a_figure(found: Interval) -> bool:
     """Whether a log loss rests on so much that it is shown where nothing beside it tells."""
-    return found.reviews >= FEWEST_SHOWN and found.days >= FEWEST_DAYS_SHOWN
+    return found.reviews >= f.FEWEST_SHOWN and found.days >= f.FEWEST_DAYS_SHOWN
 
 
 _NAME = 20  # columns of a preset's name in a sentence
@@ -215,9 +200,9 @@ _DOTS = 5
 
 def sureness(probability: float) -> str:
     """ "sure", "likely" or "could go either way"."""
-    if probability >= SURE:
+    if probability >= f.SURE:
         return "sure"
-    return "likely" if probability >= LIKELY else "could go either way"
+    return "likely" if probability >= f.LIKELY else "could go either way"
 
 
 def dots(probability: float) -> str:

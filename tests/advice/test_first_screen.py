@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
@@ -17,12 +16,12 @@ from rich.console import Console
 
 from srs_eval.advice.findings import (
     KEEP,
+    Calibration,
     Check,
     Checks,
     Finding,
     Fit,
     Missing,
-    Months,
     OfPreset,
     Part,
     Retention,
@@ -280,14 +279,13 @@ def test_the_file_says_which_version_is_known() -> None:
 
 
 def test_too_few_is_said_of_what_more_reviews_can_tell() -> None:
-    def below(subject: str, missing: Missing | None) -> str:
-        found = Finding("time", subject, missing=missing, evidence=Months("can't tell", ()))
+    def below(missing: Missing | None) -> str:
+        evidence = Calibration("can't tell", None, Part("all", Interval(0.9, 0.1), 0.9), (), False)
+        found = Finding("says", "all presets", missing=missing, evidence=evidence)
         return " ".join(line.text for line in first_screen([found]).below)
 
-    month = time.strftime("%Y-%m")
-    assert "how the latest month went" in below(month, Missing(reviews=90))
-    assert below("2020-01", Missing(reviews=90)) == ""
-    assert below(month, None) == ""
+    assert below(Missing(reviews=90)).endswith("whether FSRS is right about you")
+    assert below(Missing()) == below(None) == ""
 
 
 def test_with_too_few_reviews_nothing_is_called_as_good() -> None:

@@ -160,16 +160,14 @@ def minutes(found: Workload, *, is_one_of_several: bool) -> tuple[Line, tuple[It
         first = " of 100" if place == 0 else ""
         label = f"{whole_of_100(retention)}{first}{' (yours)' if is_now else ''}"
         share, until = float(figures[place]) / most, float(high[place]) / most
-        spare = (
-            0 if retention == found.desired else 3 if retention <= 0.8 else 1 + (retention < 0.9)
-        )
+        spare = int(retention == GLANCED[1] and not is_now)
         items.append(Bar(label, (said,), share, until, spare=spare))
     here = found.at(found.desired)
     minutes = _minutes_in_words(float(figures[here]))
     lead = f"{whole_of_100(found.desired)} of 100: {minutes} minutes a day"
     if now is not None:
         name, said = "with SM-2" if found.is_off else "as it is", _minutes_in_words(now[MINUTES])
-        items.append(Bar(name, (said,), now[MINUTES] / most, level="not yet"))
+        items.append(Bar(name, (said,), now[MINUTES] / most, level="not yet", spare=1))
         lead += f" ({name}: {said})"
     if lately >= _LEAST:
         name = f"last {counted(found.pace_days, 'day')}"

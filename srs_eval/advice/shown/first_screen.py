@@ -6,7 +6,6 @@ same ones out. Numbers are "of 100" or minutes; what a pane leads to tells log l
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -37,7 +36,6 @@ _FEW = "Too few reviews to say."
 _NOTHING_LEFT = "Nothing is left to schedule."
 _MOST_CHECKS = 5
 _UNTOLD: Mapping[str, str] = {
-    "time": "how the latest month went",
     "says": "whether FSRS is right about you",
     "standing": "where you stand",
 }
@@ -123,15 +121,16 @@ def _what_to_do(known: _Known) -> tuple[Pane, f.Finding | None]:
         return _pane(1, [Line(f"Nothing can be told{why}.", "not yet")], *questions), None
     off = fit is not None and fit.act in ("turn on", "SM-2")
     chosen = _worth_most(presets)
+    name = quoted(chosen.subject) if chosen is not None and len(presets) > 1 else ""
     if fit is not None and fit.act == "SM-2":
         chosen, items = None, [_sure("Leave FSRS off.", fit.probability)]
     elif fit is not None and off:
-        do = "" if chosen is None else f" and {_do(chosen.act, _name(chosen, presets))}"
+        do = "" if chosen is None else f" and {_do(chosen.act, name)}"
         items = [_sure(f"Turn FSRS on{do}.", fit.probability)]
     elif chosen is not None and fit is not None and f.of(fit, f.Fit).now is not None:
         return _of_another_program(chosen, fit, questions)
     elif chosen is not None:
-        do = _do(chosen.act, _name(chosen, presets))
+        do = _do(chosen.act, name)
         is_known = isinstance(chosen.evidence, f.OfPreset) and chosen.evidence.known
         do = capital(do) if is_known else f"With FSRS on in Anki, {do}"
         items = [_sure(f"{do}.", chosen.probability)]
@@ -183,13 +182,8 @@ def _worth_most(presets: Sequence[f.Finding]) -> f.Finding | None:
     return worth[gains.index(max(gains))] if worth else None
 
 
-def _name(finding: f.Finding, presets: Sequence[f.Finding]) -> str:
-    """The only preset needs none."""
-    return quoted(finding.subject) if len(presets) > 1 else ""
-
-
 def _do(act: str, name: str) -> str:
-    """ "press Optimize for “Maps”"."""
+    """ "press Optimize for “Maps”"; the only preset needs no name."""
     if act in _COPIED:
         return f"copy a line of numbers into {name or 'your preset'}"
     if act == "defaults":
@@ -237,8 +231,8 @@ def _remembered(known: _Known) -> Pane:
     months = None
     if known.rows != "anki":
         question, title = "time", _BY_FSRS
-        by_month = [e.evidence for e in known.of("time") if isinstance(e.evidence, f.Months)]
-        months = next(iter(by_month), None)
+        found_in = (each.evidence for each in known.of("time"))
+        months = next((each for each in found_in if isinstance(each, f.Months)), None)
     made = remembered(found, months, known.checks)
     if made is None:
         line = WAITING if known.open(question) else Line(_FEW, "not yet")
@@ -366,9 +360,6 @@ def _below(known: _Known) -> Iterable[Line]:
 
 
 def _needs_reviews(finding: f.Finding) -> bool:
-    """Whether it can be told with more reviews alone: a month that is over gets none."""
-    if isinstance(finding.evidence, f.Unanswered):
-        return True
-    is_over = finding.question == "time" and finding.subject != time.strftime("%Y-%m")
+    """Whether it can be told with more reviews alone."""
     is_lacking = finding.missing is not None and finding.missing != f.Missing()
-    return finding.says == f.OPEN and is_lacking and not is_over
+    return isinstance(finding.evidence, f.Unanswered) or (finding.says == f.OPEN and is_lacking)

@@ -23,7 +23,6 @@ from srs_eval.advice.sentences import (
     share_bounds,
     share_range,
     signed,
-    spanned,
     what_lacks,
     whole_of_100,
 )
@@ -80,8 +79,9 @@ def retention_sentences(finding: f.Finding) -> list[str]:
     """What is recalled, why it is not what is desired, what was expected."""
     found = of(finding, f.Retention)
     recalled, expected = found.parts[0].recalled, percent(found.parts[0].expected)
-    figures = f"{percent(recalled.estimate)} recalled on {counted(recalled.reviews, 'review')} "
-    figures += spanned(*share_bounds(recalled, 1), recalled)
+    figures = f"{percent(recalled.estimate)} recalled on {counted(recalled.reviews, 'review')}"
+    if math.isfinite(recalled.half_width):
+        figures += f" (95 %: {' to '.join(share_bounds(recalled, 1))})"
     who = "FSRS, which is off, would have" if found.fsrs_is_off else "The parameters in force"
     last = f"{who} expected {expected} of these."
     if found.desired is None:
@@ -92,11 +92,8 @@ def retention_sentences(finding: f.Finding) -> list[str]:
     if finding.missing is not None:
         return [first, what_lacks(finding.missing), last]
     parts = [f"{_points(part)} {why}" for part, why in _parts(found)]
-    return (
-        [first, f"Of the difference in points: {', '.join(parts)}.", last]
-        if parts
-        else [first, last]
-    )
+    why = [f"Of the difference in points: {', '.join(parts)}."] if parts else []
+    return [first, *why, last]
 
 
 def _points(part: Interval) -> str:
@@ -218,20 +215,20 @@ def habit_line(findings: Sequence[f.Finding]) -> str:
     found = of(finding, f.Habit)
     if found.worth is None:
         return "is unknown, this source has no clock times"
+    if finding.missing is not None:
+        return f"can't tell yet whether it matters ({lacks(finding.missing)})"
     ends = [f"{100 * e:.1f}".replace("-", "−") for e in (found.worth.estimate, found.worth.low)]
     high = percent(found.worth.high).replace("-", "−")
     spares = f"{_KNOWING[finding.question][1]} spares {ends[0]} % ({ends[1]} to {high})"
     spares += " of FSRS-6's error"
-    if finding.missing is None:
-        return f"{found.says}: {spares}"
-    return f"can't tell yet whether it matters: {spares}; {lacks(finding.missing)}"
+    return f"{found.says}: {spares}"
 
 
 def habit_sentences(finding: f.Finding) -> list[str]:
     """Whether it matters, in log loss, and what that means."""
     colon = "" if finding.missing is None else ":"
     first = f"{_KNOWING[finding.question][0]}{colon} {habit_line([finding])}."
-    if finding.interval is None:
+    if finding.interval is None or math.isnan(finding.interval.half_width):
         return [first]
     return [
         first,

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from srs_eval.advice import findings as f
-from srs_eval.advice.sentences import (
-    capital,
-    dots,
-    figures,
-    listed,
-    of_100,
-    signed,
-    times_in_100,
-)
+from srs_eval.advice.sentences import capital, dots, figures, listed, of_100, signed, times_in_100
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import FEWEST_REVIEWS
