@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
@@ -16,6 +17,7 @@ from rich.console import Console
 
 from srs_eval.advice.findings import (
     KEEP,
+    Against,
     Calibration,
     Check,
     Checks,
@@ -30,7 +32,8 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import OF_PRESETS
-from srs_eval.advice.shown import line, tables
+from srs_eval.advice.sentences import where_to_paste
+from srs_eval.advice.shown import line, sentences, tables
 from srs_eval.advice.shown.first_screen import first_screen
 from srs_eval.advice.tables import Bar, FirstScreen, Line, Row
 from srs_eval.advice.workload.estimate import TooFew
@@ -42,6 +45,7 @@ from tests.tui.app_world import make_answers, make_costs
 JARGON = re.compile(
     r"\b(rows|evaluated|log loss|fresh|pooled|defaults|in force|held.out|recency|[0-9.]+ %)\b"
 )
+NONE = Interval(0.0, 0.01)
 CHINESE = "日本語の単語"
 
 
@@ -278,6 +282,31 @@ def test_the_file_says_which_version_is_known() -> None:
     assert "All is lost. This is about how it was." in text_of(FirstScreen(gone[:1], ()))
 
 
+@pytest.mark.parametrize(
+    ("verdict", "act"),
+    [
+        ("better", "Change from SuperMemo SM-15 to FSRS, with numbers fitted to you."),
+        ("worse", "Stay with SuperMemo SM-15."),
+        ("can't tell yet", "If you use FSRS, give it numbers fitted to you."),
+    ],
+)
+def test_another_programs_user_reads_no_word_of_ankis_presets(verdict: Any, act: str) -> None:
+    now = Against("SuperMemo SM-15", "brought along", *[Interval(0.1, 0.01)] * 2, verdict, NONE)
+    found = []
+    for each in make_answers()[:2]:
+        if isinstance(each.evidence, OfPreset):
+            evidence = replace(each.evidence, known=False)
+            each = replace(each, subject="all reviews", evidence=evidence)
+        elif isinstance(each.evidence, Fit):
+            each = replace(each, act="", evidence=replace(each.evidence, now=now))
+        found.append(each)
+    screen = first_screen(found, rows="benchmark")
+    assert screen.panes[0].short.text == act
+    assert not re.search("Anki|preset", text_of(FirstScreen(screen.panes[:2], ())))
+    assert (screen.copied is None) == (verdict == "worse")
+    assert screen.copied is None or "preset" not in where_to_paste(screen.copied)
+
+
 def test_too_few_is_said_of_what_more_reviews_can_tell() -> None:
     def below(missing: Missing | None) -> str:
         evidence = Calibration("can't tell", None, Part("all", Interval(0.9, 0.1), 0.9), (), False)
@@ -316,7 +345,7 @@ def test_too_few_remembered_is_said_in_short() -> None:
     few = replace(part, recalled=replace(part.recalled, reviews=11))
     found = replace(finding, evidence=replace(finding.evidence, parts=(few,)))
     said = first_screen([found]).panes[1].short.text
-    assert said == "Only 11 reviews on a later day: too few to go by."
+    assert said == "Only 11 usable reviews: too few to go by."
 
 
 @pytest.mark.parametrize("desired", [None, 0.9])
@@ -343,7 +372,26 @@ def test_while_fsrs_is_off_a_preset_has_no_sureness_of_its_own() -> None:
     assert isinstance(finding.evidence, OfPreset)
     assert line([finding]).startswith("●")
     is_off = replace(finding, evidence=replace(finding.evidence, fsrs_is_off=True))
-    assert line([replace(is_off, probability=0.1)]) == "once FSRS is on"
+    is_off = replace(is_off, probability=0.6, act="optimize")
+    assert line([is_off]) == "once FSRS is on"
+    assert "of 100" not in sentences(is_off)[0]
+
+
+def test_months_of_the_last_year_need_none() -> None:
+    part = Part(time.strftime("%Y-%m"), Interval(0.8, 0.02, 100, 20), 0.8)
+    whole = replace(part, name="all")
+    evidence = Retention("no matter", (whole, part), 0.8, False, NONE, NONE)
+    said = text_of(first_screen([Finding("retention", "Words", evidence=evidence)]))
+    assert re.search(rf"months {time.strftime('%b')} 80", said)
+
+
+def test_presets_stand_in_the_order_of_the_findings() -> None:
+    answers = [each for each in make_answers() if each.question != OF_PRESETS]
+    presets = [each for each in make_answers() if each.question == OF_PRESETS]
+    for order in (presets, presets[::-1]):
+        rows = first_screen([*order, *answers]).panes[3].items
+        named = [each.cells[0] for each in rows if isinstance(each, Row)]
+        assert named == [each.subject for each in order if isinstance(each.evidence, OfPreset)]
 
 
 def test_where_all_is_suspended_nothing_is_in_force() -> None:

@@ -156,15 +156,16 @@ def _what_to_do(known: _Known) -> tuple[Pane, f.Finding | None]:
 def _of_another_program(
     chosen: f.Finding, fit: f.Finding, questions: Sequence[str]
 ) -> tuple[Pane, f.Finding | None]:
-    """Of who has Anki neither on nor off: FSRS against what schedules now."""
-    now = f.of(fit, f.Fit).now
+    """FSRS against what schedules now."""
+    evidence = f.of(fit, f.Fit)
+    now = evidence.now
     assert now is not None
     if now.verdict == "worse":
         return _pane(1, [_sure(f"Stay with {now.name}.", f.SURE)], *questions), None
     items: list[Item] = [
         _sure("If you use FSRS, give it numbers fitted to you.", chosen.probability)
     ]
-    if now.verdict == "better":
+    if now.verdict == "better" and evidence.says not in ("no better", "worse"):
         items = [_sure(f"Change from {now.name} to FSRS, with numbers fitted to you.", f.SURE)]
     items.append(Line("  They go into its field for FSRS parameters", key="y copies the line"))
     return _pane(1, items, *questions, subject=chosen.subject), chosen

@@ -142,7 +142,7 @@ def says_sentences(finding: f.Finding) -> list[str]:
     whole = found.whole
     return [
         first,
-        f"Over all {counted(whole.recalled.reviews, 'review')} of later days it expected "
+        f"Over all {counted(whole.recalled.reviews, 'usable review')} it expected "
         f"{percent(whole.expected)}, and you recalled {percent(whole.recalled.estimate)}.",
         "The parameters in force may have been fitted to these reviews.",
     ]
@@ -313,8 +313,8 @@ def remembered(
     if asked and all(each.says in ("no matter", "above") for each in asked.values()):
         lead = replace(lead, level="fine", mark="✓")
     if whole.recalled.reviews < f.FEWEST_SHOWN:
-        few = counted(whole.recalled.reviews, "review")
-        lead = Line(f"Only {few} on a later day: too few to go by.", "not yet")
+        few = counted(whole.recalled.reviews, "usable review")
+        lead = Line(f"Only {few}: too few to go by.", "not yet")
     bars = [_bar(_ROWS[name], parts[name], desired, marks[name]) for name in rows]
     items: list[Item] = [lead, Heading("of 100 reviews", columns), *bars]
     items += _why(asked, whole, marks["all"], short, desired)

@@ -162,7 +162,8 @@ def tables(finding: f.Finding) -> tuple[Table, ...]:
     made, told_above = [], set()
     if isinstance(evidence, f.OfPreset) and not evidence.gone:
         in_force = "current" if evidence.stored else "FSRS's defaults, in force"
-        names = {f.NOW: "FSRS's defaults" if evidence.fsrs_is_off else in_force}
+        is_run = evidence.known and not evidence.fsrs_is_off
+        names = {f.NOW: in_force if is_run else "FSRS's defaults"}
         rows: list[tuple[Cell, ...]] = []
         for each in evidence.candidates:
             if each.name == f.DEFAULTS and not evidence.stored:

@@ -224,7 +224,7 @@ def workload(
         raise NotEnoughData(too_few(log, error)) from None
     if len(learner.trials) < FEWEST_REVIEWS:
         who = "There are" if preset is None else f"{next(iter(learner.groups.values()))} has"
-        few = f"{who} {counted(len(learner.trials), 'review')} of later days"
+        few = f"{who} {counted(len(learner.trials), 'usable review')}"
         few = f"{few}, and what it costs can be told from {FEWEST_REVIEWS:,} on"
         refusal = _TooFewReviews(too_few(log, NotEnoughData(few)))
         refusal.reviews = len(learner.trials)
