@@ -79,9 +79,10 @@ def retention_sentences(finding: f.Finding) -> list[str]:
     """What is recalled, why it is not what is desired, what was expected."""
     found = of(finding, f.Retention)
     recalled, expected = found.parts[0].recalled, percent(found.parts[0].expected)
-    figures = f"{percent(recalled.estimate)} recalled on {counted(recalled.reviews, 'review')}"
-    if math.isfinite(recalled.half_width):
-        figures += f" (95 %: {' to '.join(share_bounds(recalled, 1))})"
+    beside = f"95 %: {' to '.join(share_bounds(recalled, 1))}"
+    beside = beside if math.isfinite(recalled.half_width) else "one day has no interval"
+    count = counted(recalled.reviews, "review")
+    figures = f"{percent(recalled.estimate)} recalled on {count} ({beside})"
     who = "FSRS, which is off, would have" if found.fsrs_is_off else "The parameters in force"
     last = f"{who} expected {expected} of these."
     if found.desired is None:
