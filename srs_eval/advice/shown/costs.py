@@ -155,7 +155,7 @@ def minutes(found: Workload, *, is_one_of_several: bool) -> tuple[Line, tuple[It
         if found.is_off and retention not in GLANCED:  # nobody asked for it
             continue
         is_now = retention == found.desired and not found.is_off
-        said, *span = (_minutes_in_words(float(each[place])) for each in (figures, low, high))
+        said, *span = (_number(MINUTES, float(each[place])) for each in (figures, low, high))
         said += f" ({'-'.join(span)})" if span[0] != span[1] else ""
         first = " of 100" if place == 0 else ""
         label = f"{whole_of_100(retention)}{first}{' (yours)' if is_now else ''}"
@@ -163,25 +163,21 @@ def minutes(found: Workload, *, is_one_of_several: bool) -> tuple[Line, tuple[It
         spare = int(retention == GLANCED[1] and not is_now)
         items.append(Bar(label, (said,), share, until, spare=spare))
     here = found.at(found.desired)
-    minutes = _minutes_in_words(float(figures[here]))
+    minutes = _number(MINUTES, float(figures[here]))
     lead = f"{whole_of_100(found.desired)} of 100: {minutes} minutes a day"
     if now is not None:
-        name, said = "with SM-2" if found.is_off else "as it is", _minutes_in_words(now[MINUTES])
+        name, said = "with SM-2" if found.is_off else "as it is", _number(MINUTES, now[MINUTES])
         items.append(Bar(name, (said,), now[MINUTES] / most, level="not yet", spare=1))
         lead += f" ({name}: {said})"
     if lately >= _LEAST:
         name = f"last {counted(found.pace_days, 'day')}"
-        items.append(Bar(name, (_minutes_in_words(lately),), 0.0, level="not yet"))
+        items.append(Bar(name, (_number(MINUTES, lately),), 0.0, level="not yet"))
     cards = f"{counted(found.learned, 'card')}"
     if found.unseen and found.new_a_day:
         cards += f" and {min(found.unseen, found.new_a_day * found.question.days):,} new"
     of_preset = f" of {quoted(found.preset)}" if is_one_of_several else ""
     items.append(Line(f"Mean of next year: {cards}{of_preset}.", spare=2))
     return Line(f"{lead}."), (Line(f"{lead}."), *items)
-
-
-def _minutes_in_words(minutes: float) -> str:
-    return f"{minutes:,.0f}" if minutes >= 9.95 else f"{minutes:.1f}"
 
 
 # As tables
@@ -240,5 +236,5 @@ def _at_desired(found: Workload, figure: int) -> str:
 
 
 def _number(figure: int, value: float) -> str:
-    """Minutes, and few reviews, with a decimal."""
-    return f"{value:,.{int(figure == MINUTES or (figure == REVIEWS and value < 9.95))}f}"
+    """Few reviews and minutes with a decimal."""
+    return f"{value:,.{int(figure in (REVIEWS, MINUTES) and value < 9.95)}f}"
