@@ -148,7 +148,7 @@ def test_todays_schedule_is_said_of_the_same_cards(
     assert found.learned < now[KNOWN] < found.learned + found.unseen
     stated, known = f"{now[REVIEWS]:,.0f}", f"{now[KNOWN]:,.0f}"
     schedule = "SM-2" if is_off else "the parameters in force"
-    says = f"If {schedule} go{'es' * is_off} on, they take {now[MINUTES]:,.0f} minutes and {stated} "
+    says = f"If {schedule} go{'es' * is_off} on, they take {now[MINUTES]:.0f} minutes and {stated}"
     assert says in said(found)
     assert ("on and optimized" in said(found)) == is_off
     row = tables(found.finding)[0].rows[-1]
