@@ -114,6 +114,9 @@ class Rows(ReadOnly):
     time_of_day_s: IntArray | None = None  # since the day's beginning; None where unknown
     elapsed_study_days: FloatArray | None = field(default=None, kw_only=True)
     """With fractions, -1 for a first row; None where all are taken to last 24 hours."""
+    # What `Trials.columns` gives, where entries do not tell it: of learners for `models check`.
+    scheduled_interval: FloatArray | None = field(default=None, kw_only=True)
+    ease: IntArray | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.card_id)

@@ -79,10 +79,21 @@ def _with_ratings(rating: IntArray) -> ReviewLog:
 
 
 def _with_other_outcomes(at: IntArray) -> ReviewLog:
-    """The learner with passes for failures and failures for passes in these rows."""
-    rating = _rows().rating.copy()
+    """The learner with passes for failures and failures for passes in these rows.
+
+    What a scheduler makes of them is another before each later one of these on the same card.
+    """
+    rows = _rows()
+    rating = rows.rating.copy()
     rating[at] = np.where(rating[at] == 1, 3, 1)
-    return _with_ratings(rating)
+    follows = np.delete(at, np.unique(rows.card_id[at], return_index=True)[1])
+    assert rows.scheduled_interval is not None
+    assert rows.ease is not None
+    state, ease = rows.state.copy(), rows.ease.copy()
+    interval = rows.scheduled_interval.copy()
+    state[follows], ease[follows], interval[follows] = 5 - state[follows], 1300, 77.0
+    rows = replace(rows, rating=rating, state=state, ease=ease, scheduled_interval=interval)
+    return replace(demo_learner(), rows=rows)
 
 
 # Trainings
@@ -165,8 +176,9 @@ def _differing(
 
 
 def _late_review(result: Result) -> int:
-    """Within the last fold, so that no fit has its outcome."""
-    return int(np.sort(result.review_th)[result.size * 3 // 4])
+    """Within the last fold, so that no fit has its outcome, of a card that comes again."""
+    late, card = np.sort(result.review_th)[result.size * 3 // 4 :], _rows().card_id
+    return int(next((each for each in late if card[each - 1] in card[each:]), late[0]))
 
 
 def _with_another_end(result: Result) -> ReviewLog:

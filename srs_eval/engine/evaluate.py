@@ -20,6 +20,7 @@ from functools import cache
 import numpy as np
 
 from srs_eval.anki_import import load_log
+from srs_eval.data.columns import BEFORE_ANSWERS, of_entries
 from srs_eval.data.errors import (
     InputError,
     NotEnoughData,
@@ -219,7 +220,11 @@ def warm_up(*names: str) -> WorkerPool | None:
 def demo_learner(reviews: int = 300) -> ReviewLog:
     """The demo's first cards: same-day reviews, several decks and all buttons."""
     log = load_log(DEMO_FILE)
-    rows = select_rows(log).rows
+    selection = select_rows(log)
+    assert log.entries is not None
+    before = {name: of_entries(log.entries, name) for name in BEFORE_ANSWERS}
+    told = {name: column[selection.entry_index] for name, column in before.items()}
+    rows = replace(selection.rows, **told)
     card, begins, count = np.unique(rows.card_id, return_index=True, return_counts=True)
     order = np.argsort(begins)
     chosen = card[order][np.cumsum(count[order]) <= reviews]
