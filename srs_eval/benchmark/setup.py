@@ -164,8 +164,8 @@ def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
         return f"they are of srs-eval {stored['srs_eval']}, this is {new['srs_eval']}"
     if stored["data"]["fingerprint"] != new["data"]["fingerprint"]:
         return "the data set is not the same (other users or other files)"
-    for option, value in new["options"].items():
-        before = stored["options"].get(option)
+    for option in {**new["options"], **stored["options"]}:
+        before, value = (each["options"].get(option) for each in (stored, new))
         if before != value:
             return f"{option} was {_word(before)} and is {_word(value)} now"
     for name, configuration in new["configurations"].items():

@@ -14,6 +14,7 @@ from srs_eval.data.reviews import (
     LEARNING,
     MISSING,
     Entries,
+    FloatArray,
     ReviewLog,
     Rows,
     run_begins,
@@ -42,9 +43,17 @@ def columns_of_history(trials: Trials, names: Sequence[str]) -> tuple[NDArray[An
             for name in BEFORE_ANSWERS
         },
     }
+    table = log.features.names if log.features else ()
+    features = partial(log.features_of, card_id)
+    make = {n: partial(lambda k: features()[:, k], k) for k, n in enumerate(table)} | make
     if unknown := [name for name in names if name not in make]:
         raise ValueError(f"no column {unknown[0]!r}; there are {', '.join(make)}")
     return tuple(make[name]() for name in names)
+
+
+def features_of_trials(trials: Trials) -> FloatArray:
+    """As `Trials.features` says."""
+    return trials.source[0].features_of(trials.card_id)
 
 
 def _of_rows(log: ReviewLog, rows: Rows, kind: RowKind, name: str) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from srs_eval.data.columns import columns_of_history
+from srs_eval.data.columns import columns_of_history, features_of_trials
 from srs_eval.data.errors import NotEnoughData, counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (
@@ -112,10 +112,19 @@ class Trials(ReadOnly):
         MISSING stands where the source is silent of a row. "note_id", "deck_id" and "preset_id" of
         the card as they are today; "state", the card's (`Rows.state`), and "kind", the review's
         (LEARNING ... FILTERED); "scheduled_interval" in days, with fractions for steps; "ease"
-        x 1000, or FSRS's difficulty, as the card's entry before left it. Raises ValueError for
-        another name, and InputError for a column that the source does not have.
+        x 1000, or FSRS's difficulty, as the card's entry before left it; columns of the table of
+        --features. Raises ValueError for another name, and InputError for a column that the source
+        does not have.
         """
         return columns_of_history(self, names)
+
+    @property
+    def features(self) -> FloatArray:
+        """The table of --features at each trial's card (n, its columns of numbers).
+
+        NaN where it has no such card. Raises InputError where there is no table.
+        """
+        return self.derived(features_of_trials)
 
     @property
     def sequence_length(self) -> IntArray:

@@ -7,17 +7,22 @@ lists them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from srs_eval.data.columns import BEFORE_ANSWERS
 from srs_eval.data.errors import NotEnoughData, NotInstalled
 from srs_eval.data.protocol import Protocol
+from srs_eval.data.readers.features import with_made_up_features
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows, arrays_in
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import demo_learner, evaluate, in_words
+from srs_eval.engine import evaluate as evaluating
+from srs_eval.engine.evaluate import evaluate, in_words
 from srs_eval.engine.gradient_check import Wrong, wrong_gradient, wrong_gradients
 from srs_eval.engine.run import Finished
 from srs_eval.engine.session import Result, Session, fit_and_predict
@@ -37,6 +42,7 @@ _MANY = 2_000  # reviews on which training is worth it
 _WORSE = 0.01  # log loss above the average's that is no chance
 _GAIN = 0.005  # log loss that no single parameter has left to gain
 _MOST_MOVED = 100  # parameters; networks have more
+_table: ContextVar[Path | None] = ContextVar("_table", default=None)  # of features
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,11 @@ _Findings = Iterator[Finding]
 # Learners
 
 
+def demo_learner(reviews: int = 300) -> ReviewLog:
+    """The demo's, with rows of the table of features if there is one."""
+    return with_made_up_features(evaluating.demo_learner(reviews), _table.get())
+
+
 def _rows() -> Rows:
     rows = demo_learner().rows
     assert rows is not None
@@ -84,16 +95,12 @@ def _with_other_outcomes(at: IntArray) -> ReviewLog:
     What a scheduler makes of them is another before each later one of these on the same card.
     """
     rows = _rows()
-    rating = rows.rating.copy()
+    changed = {name: getattr(rows, name).copy() for name in ("rating", "state", *BEFORE_ANSWERS)}
+    rating, state, days, ease = changed.values()
     rating[at] = np.where(rating[at] == 1, 3, 1)
     follows = np.delete(at, np.unique(rows.card_id[at], return_index=True)[1])
-    assert rows.scheduled_interval is not None
-    assert rows.ease is not None
-    state, ease = rows.state.copy(), rows.ease.copy()
-    interval = rows.scheduled_interval.copy()
-    state[follows], ease[follows], interval[follows] = 5 - state[follows], 1300, 77.0
-    rows = replace(rows, rating=rating, state=state, ease=ease, scheduled_interval=interval)
-    return replace(demo_learner(), rows=rows)
+    state[follows], days[follows], ease[follows] = 5 - state[follows], 77.0, 1300
+    return replace(demo_learner(), rows=replace(rows, **changed))
 
 
 # Trainings
@@ -432,8 +439,9 @@ def _configurations_of(models: Iterable[Model]) -> list[Configuration]:
     return [each for name in names for each in resolve(name, _PROTOCOL)]
 
 
-def findings(models: Iterable[Model]) -> _Findings:
-    """What is wrong with models, each alone. Raises NotInstalled."""
+def findings(models: Iterable[Model], features: Path | None = None) -> _Findings:
+    """What is wrong with models, each alone, with a table of features. Raises NotInstalled."""
+    _table.set(features)
     for model in models:
         seen = set[tuple[str, str, str, int]]()
         for finding in _of_model(_configurations_of([model])):

@@ -31,6 +31,7 @@ from srs_eval.data.errors import (
 )
 from srs_eval.data.paths import DEMO_FILE, cache_dir
 from srs_eval.data.protocol import Protocol
+from srs_eval.data.readers.features import with_features
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.engine.run import (
@@ -80,6 +81,7 @@ def evaluate(
     """
     protocol = protocol or Protocol()
     context = context or Context()
+    log = with_features(log, context.features)
     if log.user is not None and not context.user:
         context = replace(context, user=log.user)  # the seeds of a batch
     listed = names.split(",") if isinstance(names, str) else list(names)

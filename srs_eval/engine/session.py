@@ -221,6 +221,8 @@ class Session:
             p, parameters, notes = fit_and_predict(configuration, trials, context)
         if configuration.model.remarks is not None:
             notes += configuration.model.remarks(trials, context)
+        if configuration.model.file is not None and self.log.features is not None:
+            notes += tuple(filter(None, [self.log.features.about]))
         stored = _Stored(p, parameters, notes, time.perf_counter() - start)
         result = self._result(configuration, trials, stored)
         self.keep_member(configuration, result, settings)

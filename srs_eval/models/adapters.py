@@ -92,7 +92,9 @@ def sklearn_model(
         given = {"sample_weight": weights} if weighted else {}
         with _one_core(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "did not converge": the figures tell
-            return make(**values).fit(trials.derived(features)[train], trials.y[train], **given)
+            x = trials.derived(features)[train]
+            x[:, np.isnan(x).all(axis=0)] = 0  # trees of scikit-learn fail where nothing is known
+            return make(**values).fit(x, trials.y[train], **given)
 
     def predict(trials: Trials, fitted: Any, index: IntArray, context: Context) -> FloatArray:
         if fitted is None:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from srs_eval.data.errors import NotInstalled
-from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir
+from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir, file_digest
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
@@ -116,8 +116,7 @@ def found_weights(context: Context | None = None) -> list[Weights]:
     found: dict[str, Weights] = {}
     for path in paths:
         with suppress(OSError):
-            about = path.stat()
-            sha256 = _digest(path, about.st_mtime_ns, about.st_size)
+            sha256 = file_digest(path)
             known = next((each for each in KNOWN if each.sha256 == sha256), None)
             if known or named:
                 found.setdefault(sha256, Weights(path, sha256, known))
@@ -146,11 +145,6 @@ def _usual_places() -> Iterator[Path]:
     for library in ("lib/python*", "Lib"):
         within = f"AnkiProgramFiles/.venv/{library}/site-packages/aqt/rwkv_inference/RWKV*"
         yield from _in_folder(programs, within)
-
-
-@cache
-def _digest(path: Path, changed_ns: int, size: int) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def digest_of_weights(context: Context) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -172,8 +172,11 @@ def evaluate(
     use_cache: bool = True,
     on_event: Callable[[Event], None] | None = None,
     predictions: str | Path | None = None,
+    features: str | Path | None = None,
 ) -> Results:
     """Evaluate models (names, aliases or groups) on a review log, beside `predictions` of a file.
+
+    `features` is a table about cards or notes for models of one's own (`Trials.features`).
 
     AVG is evaluated along as the baseline. `reference` is the configuration that others are
     held against besides the best.
@@ -182,6 +185,8 @@ def evaluate(
     `if __name__ == "__main__":` guard of multiprocessing.
     """
     configurations = resolve(models, protocol)
+    if features is not None:
+        context = replace(context or Context(), features=Path(features).absolute())
     log = with_file(log, None if predictions is None else Path(predictions))
     configurations = with_given(configurations, log, protocol or Protocol())
     evaluated = with_baselines(configurations, leaves_out=log.leaves_out)

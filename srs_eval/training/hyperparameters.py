@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import content_digest
+from srs_eval.data.paths import content_digest, file_digest
 from srs_eval.data.protocol import Protocol
 
 Value = float | str
@@ -33,6 +33,7 @@ class Context:
 
     sm2_target: float = 0.9  # retention that SM-2's intervals are taken to aim at
     weights: Path | None = None  # folder of pretrained network weights, or RWKV's file
+    features: Path | None = None  # the person's table about cards or notes
     device: str = "cpu"
     user: int = 0  # seeds the random streams of networks
     hyperparameters: Mapping[str, Value] = field(default_factory=dict)
@@ -44,10 +45,12 @@ class Context:
     def settings(self) -> dict[str, float | int | str | None]:
         """All that figures of every configuration may depend on, by name.
 
-        Of the weights, what is in the files.
+        Of the weights and the table of features, what is in the files.
         """
         found = {each.name: getattr(self, each.name) for each in fields(self)}
-        del found["tick"], found["hyperparameters"]
+        del found["tick"], found["hyperparameters"], found["features"]
+        if self.features is not None:
+            found["features"] = file_digest(self.features)
         if self.weights is not None:
             is_folder = self.weights.is_dir()
             inside = self.weights.iterdir() if is_folder else [self.weights]
