@@ -17,10 +17,12 @@ import msgspec
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.paths import VERSION, write_atomically
+from srs_eval.models import Model
 from srs_eval.models.configurations import Configuration, Names, meant_by, resolve
 from srs_eval.models.published import spelled
 from srs_eval.training.compile import program_digest
 from srs_eval.training.hyperparameters import Context, Value, setup_in_words
+from srs_eval.training.pretrained import names_of_pretrained
 
 SETUP = "setup.json"
 _LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
@@ -46,6 +48,7 @@ def make_setup(
                 "model_version": each.model.version,
                 **({"model_file": each.model.file.digest} if each.model.file else {}),
                 **({"weights": each.model.weights(context)} if each.model.weights else {}),
+                **_pretrained(each.model, context),
                 "fit": each.fit,
                 **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
                 **({"ledger": each.ledger} if each.ledger else {}),
@@ -55,6 +58,11 @@ def make_setup(
         },
         "environment": dict(environment()),
     }
+
+
+def _pretrained(model: Model, context: Context) -> dict[str, str]:
+    named = names_of_pretrained(model.name, context) if model.pretrain else ""
+    return {"pretrained": named} if named else {}
 
 
 @cache

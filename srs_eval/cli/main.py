@@ -268,6 +268,10 @@ def models(
     json: str | None = None,
     model_file: list[Path] | None = None,
     features: Path | None = None,
+    dataset: str | None = None,
+    users: str | None = None,
+    out: Path | None = None,
+    device: str = "cpu",
 ) -> int:
     """List every model, describe one, or check one: `srs-eval models check my_model.py`."""
     from srs_eval.models import load_model_file
@@ -281,6 +285,13 @@ def models(
         if json is not None:
             raise InputError("`models weights` prints sentences; it has no --json.")
         return _tell_weights()
+    if names and names[0] == "pretrain":
+        found = [model for word in names[1:] for model in _meant(word)]
+        if len(found) != 1 or dataset is None or users is None or out is None:
+            raise InputError(
+                "`models pretrain` takes a file with one model, --dataset, --users and --out."
+            )
+        return research.pretrain(found[0], dataset, users, out, features, device)
     if names and names[0] == "check":
         if json is not None:
             raise InputError("`models check` prints sentences; it has no --json.")

@@ -182,6 +182,7 @@ def _context_options(
     device: str = "cpu",
     model_file: list[Path] | None = None,
     features: Path | None = None,
+    seen_users: bool = False,
 ) -> Context:
     """Settings of single models."""
     from srs_eval.models import load_model_file
@@ -196,7 +197,7 @@ def _context_options(
     if kind not in ("cpu", "cuda", "mps", "xpu") or (colon and not number.isdecimal()):
         raise InputError(f'--device takes cpu, cuda, mps, xpu, or as in cuda:1, not "{device}".')
     features = features and features.expanduser().absolute()
-    return Context(sm2_target, weights, features, device.lower())
+    return Context(sm2_target, weights, features, seen_users, device.lower())
 
 
 @dataclass(frozen=True)

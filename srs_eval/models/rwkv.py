@@ -28,6 +28,7 @@ from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir, file_digest
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
+from srs_eval.training.pretrained import is_pretrained
 from srs_eval.training.rwkv_inputs import SEED, inputs, lacking, reviews_of
 from srs_eval.training.rwkv_network import predictions
 from srs_eval.training.rwkv_weights import Network, network, read_tensors
@@ -108,6 +109,7 @@ def found_weights(context: Context | None = None) -> list[Weights]:
     In the usual places only what is known counts.
     """
     named, given = list[Path](), context.weights if context else None
+    given = None if is_pretrained(given) else given
     if given is not None:
         named = [given] if given.is_file() else _in_folder(given, "RWKV*", "champ_*")
     chosen = os.environ.get(_OWN_FILE)
@@ -179,7 +181,8 @@ def _load_network(weights: Weights) -> Network:
 def with_rwkv(models: str, context: Context) -> str:
     """The models that are named, and RWKV where its file is given with --weights."""
     given = context.weights
-    return f"{models},RWKV-Instant,RWKV-Curve" if given and given.is_file() else models
+    is_rwkv = given is not None and given.is_file() and not is_pretrained(given)
+    return f"{models},RWKV-Instant,RWKV-Curve" if is_rwkv else models
 
 
 # The two models
