@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
-from tests.cli.program import main_here, read_results
+from tests.cli.program import main_here, program, read_results
 from tests.test_docs import GUIDE, python_blocks
 from tools.simulated import simulate_learner, write_dataset
 
@@ -146,6 +146,31 @@ def test_a_torch_module_of_the_guide_learns_from_others(dataset: Path, tmp_path:
     assert loss("with", "SMALL-GRU") < alone
     assert loss("with", "SMALL-GRU-dry-run") < alone
     assert loss("with", "SMALL-GRU") != loss("with", "SMALL-GRU-dry-run")
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("dask-local", marks=pytest.mark.slow)])
+def test_workers_and_dask_write_the_same_files(engine: str, dataset: Path, tmp_path: Path) -> None:
+    """A torch module with weights, one with a table, and trees, beside each other."""
+    files = {"SMALL-GRU": tmp_path / "gru.py", "WORDS": tmp_path / "words.py"}
+    for name, path in files.items():
+        (example,) = (each for each in python_blocks(GUIDE) if f'"{name}"' in each)
+        path.write_text(example, encoding="utf-8")
+    weights, table = tmp_path / "half.safetensors", tmp_path / "words.csv"
+    table.write_text("user_id,card_id,frequency\n4,1,2.5\n4,2,1\n5,1,3\n", encoding="utf-8")
+    pretrain(files["SMALL-GRU"], dataset, "1-3", weights)
+    words = ["--dataset", dataset, "--users", "4-5", "--weights", weights, "--features", table]
+    words += ["--models", "GradientBoosting,SMALL-GRU,WORDS,AVG"]
+    words += [word for path in files.values() for word in ("--model-file", path)]
+    for out, more in (("one", ("--jobs", 0)), ("many", ("--jobs", 2, "--engine", engine))):
+        run = main_here if out == "one" else program
+        done = run("batch", *words, "--out", tmp_path / out, *more)
+        assert done.returncode == 0, done.stderr
+    one, many = (
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("result/*")}
+        for folder in (tmp_path / "one", tmp_path / "many")
+    )
+    assert len(one) == 4
+    assert one == many
 
 
 @pytest.mark.parametrize(
