@@ -54,7 +54,6 @@ from srs_eval.engine.workers import (
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, Names
 from srs_eval.training.hyperparameters import Context
-from srs_eval.training.pretrained import refuse_unused
 from srs_eval.training.torch_networks import check_device, release_device
 
 _PUBLISH_SECONDS = 30.0
@@ -99,7 +98,6 @@ def run_batch(
     refuse_nested(out, dataset.folder)
     if context.features is not None:
         read_features(context.features, -1, of_users=True)  # refused before the work
-    refuse_unused(context, {each.model.name for each in configurations})
     jobs = cores() if jobs is None else max(1, jobs)
     fingerprint, sizes = survey(dataset)
     setup = {**make_setup(dataset, fingerprint, configurations, context), "names": names}

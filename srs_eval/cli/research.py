@@ -71,6 +71,7 @@ def batch(
     from srs_eval.data.datasets import shard_of
     from srs_eval.models.rwkv import with_rwkv
     from srs_eval.report.pictures import calibration_png
+    from srs_eval.training.pretrained import refuse_unused
 
     models = with_rwkv(models, context)
     flags = flags.set_up_by(setup, models)
@@ -83,6 +84,7 @@ def batch(
         raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")
     chosen = _users_chosen(opened, users, max_user_id)
     configurations = _on_a_data_set(flags, models)
+    refuse_unused(context, {each.model.name for each in configurations})
     if shard is not None and not (chosen := shard_of(chosen, shard)):
         say(f"No user falls to shard {shard}: nothing to do.")
         return FINE

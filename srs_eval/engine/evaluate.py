@@ -56,7 +56,6 @@ from srs_eval.engine.workers import (
 )
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.training.hyperparameters import Cancelled, Context
-from srs_eval.training.pretrained import refuse_unused
 
 _LIMIT_BYTES = 500_000_000  # of stored results
 _MOST_OF_TRACEBACK = 10_000  # characters of its beginning, and of its end
@@ -89,7 +88,6 @@ def evaluate(
     configurations = [each for each in listed if isinstance(each, Configuration)] or resolve(
         map(str, listed), protocol
     )
-    refuse_unused(context, {each.model.name for each in configurations})
     cancel = cancel or threading.Event()
     session = Session(log)
     try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -20,19 +22,19 @@ from srs_eval.training.pretrained import Arrays
 _KEPT = 64  # users in memory
 
 
+@dataclass(frozen=True)
 class _Learners(Sequence[Trials]):
     """Each user's trials, read when asked for."""
 
-    def __init__(self, users: Sequence[int], read: Callable[[int], Trials]) -> None:
-        self._users, self._read = users, read
+    users: Sequence[int]
+    read: Callable[[int], Trials]
 
     def __len__(self) -> int:
-        return len(self._users)
+        return len(self.users)
 
     def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return _Learners(self._users[place], self._read)
-        return self._read(self._users[place])
+        some = self.users[place]
+        return _Learners(some, self.read) if isinstance(place, slice) else self.read(some)
 
 
 def pretrained_on(
@@ -51,13 +53,11 @@ def pretrained_on(
         log = with_features(load_possible(dataset, user), context.features)
         return Session(log).trials(protocol)
 
-    usable = []
+    usable = list[int]()
     for user in users:
-        try:
+        with suppress(NotEnoughData):
             trials_of(user)
             usable.append(user)
-        except NotEnoughData:
-            continue
     if len(usable) < 2:
         raise InputError(f"{len(usable)} of these users have reviews enough to pretrain on.")
     return model.pretrain(_Learners(usable, trials_of), context), len(usable)

@@ -7,7 +7,7 @@ are not evaluated with it, unless the person asks for that (`Context.seen_users`
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from srs_eval.data.datasets import id_spans
 from srs_eval.data.errors import InputError, NotInstalled, described, printable
 from srs_eval.data.paths import VERSION, file_digest, write_file
+from srs_eval.data.reviews import read_only
 from srs_eval.training.hyperparameters import Context
 
 _KEY = "srs-eval"  # one, for the library writes several in any order
@@ -39,8 +40,7 @@ class Pretrained(NamedTuple):
         return user is not None and any(a <= user <= b for a, b in id_spans(self.users))
 
     def arrays(self) -> Arrays:
-        about = self.path.stat()
-        return _arrays(self.path, about.st_mtime_ns, about.st_size)
+        return _arrays(self.path, file_digest(self.path))
 
 
 def save_pretrained(path: Path, model: str, users: str, arrays: Arrays) -> None:
@@ -61,13 +61,11 @@ def pretrained_for(model: str, user: int | None, context: Context) -> Pretrained
     Raises NotInstalled, which is a skip, where all were trained on the user.
     """
     found = [each for each in _given(context) if each.model == model]
-    for each in found:
-        if context.seen_users or not each.has_seen(user):
-            return each
-    if found:
+    new = [each for each in found if context.seen_users or not each.has_seen(user)]
+    if found and not new:
         seen = ", ".join(f"{each.path.name} was trained on users {each.users}" for each in found)
         raise NotInstalled(f"{seen}; --seen-users evaluates them all the same")
-    return None
+    return next(iter(new), None)
 
 
 def names_of_pretrained(model: str, context: Context) -> str:
@@ -75,7 +73,7 @@ def names_of_pretrained(model: str, context: Context) -> str:
     return "; ".join(str(each) for each in _given(context) if each.model == model)
 
 
-def refuse_unused(context: Context, models: set[str]) -> None:
+def refuse_unused(context: Context, models: Container[str]) -> None:
     """Raises InputError where a file of --weights is for none of these models."""
     for each in _given(context):
         if each.model not in models:
@@ -92,16 +90,10 @@ def is_pretrained(path: Path | None) -> bool:
 def _given(context: Context) -> list[Pretrained]:
     path = context.weights
     paths = [] if path is None else sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
-    return [found for each in paths if (found := _read(each)) is not None]
+    return list(filter(None, map(_read, paths)))
 
 
 def _read(path: Path) -> Pretrained | None:
-    about = path.stat()
-    return _said(path, about.st_mtime_ns, about.st_size)
-
-
-@cache
-def _said(path: Path, changed_ns: int, size: int) -> Pretrained | None:
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -113,10 +105,10 @@ def _said(path: Path, changed_ns: int, size: int) -> Pretrained | None:
 
 
 @cache
-def _arrays(path: Path, changed_ns: int, size: int) -> Arrays:
+def _arrays(path: Path, digest: str) -> Arrays:
     from safetensors.numpy import load_file
 
     try:
-        return load_file(path)
+        return read_only(load_file(path))
     except Exception as error:  # the library raises whatever it likes
         raise InputError(f'"{printable(path)}" is damaged ({described(error)}).') from error
