@@ -38,6 +38,7 @@ from srs_eval.data.dataset_hub import load_possible
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData, missing
 from srs_eval.data.paths import refuse_nested
+from srs_eval.data.readers.features import read_features, with_features
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import attempt, in_words
 from srs_eval.engine.run import Failed, Finished, Skipped
@@ -98,6 +99,8 @@ def run_batch(
     context, makers, happenings = context or Context(), keep or {}, TaskEvents()
     refuse_audits(out)
     refuse_nested(out, dataset.folder)
+    if context.features is not None:
+        read_features(context.features, -1, of_users=True)  # refused before the work
     jobs = cores() if jobs is None else max(1, jobs)
     fingerprint, sizes = survey(dataset)
     given = session if isinstance(session, Others) else None
@@ -302,7 +305,9 @@ def _evaluate_user(
     sends each unit.
     """
     try:
-        session = make_session(load_possible(_dataset(folder), user))
+        session = make_session(
+            with_features(load_possible(_dataset(folder), user), context.features)
+        )
     except Exception as error:
         status: Status = "skipped" if isinstance(error, NotEnoughData) else "failed"
         reason, detail = (str(error), "") if status == "skipped" else in_words(error)

@@ -22,7 +22,15 @@ from srs_eval.cli.options import (
     json_and_console,
 )
 from srs_eval.data.errors import InputError, counted, require
-from srs_eval.report.console import BatchProgress, console_for, document_text, say, show, spans
+from srs_eval.report.console import (
+    BatchProgress,
+    console_for,
+    document_text,
+    say,
+    share_done,
+    show,
+    spans,
+)
 
 if TYPE_CHECKING:
     from srs_eval.benchmark.audit import Audit
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
     from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.datasets import Dataset
     from srs_eval.data.reviews import ReviewLog
+    from srs_eval.models import Model
     from srs_eval.models.configurations import Configuration, Names
     from srs_eval.training.hyperparameters import Context
 
@@ -70,6 +79,7 @@ def batch(
     from srs_eval.models.given import OF_FILE
     from srs_eval.models.rwkv import with_rwkv
     from srs_eval.report.pictures import calibration_png
+    from srs_eval.training.pretrained import refuse_unused
 
     models = with_rwkv(models or ("" if predictions else "all"), context)
     flags = flags.set_up_by(setup, models)
@@ -82,6 +92,7 @@ def batch(
         raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")
     chosen = _users_chosen(opened, users, max_user_id)
     configurations = _on_a_data_set(flags, models, predictions is None) if models else []
+    refuse_unused(context, {each.model.name for each in configurations})
     configurations = with_labels(configurations, label, [] if fresh else [out, *(merge or ())])
     others = None
     if predictions is not None or name:
@@ -214,6 +225,32 @@ def audit(
     outputs.write(audit_document(found))
     say(f"The set-ups are in {out / 'ledger.json'}, results in {out}; docs/audit.md tells more.")
     return SOME_FAILED if found.failed else FINE
+
+
+def pretrain(
+    model: Model, dataset: str, users: str, out: Path, features: Path | None, device: str
+) -> int:
+    """Train a model across users, and write its weights; raises InputError."""
+    from srs_eval.data.datasets import open_dataset
+    from srs_eval.data.readers.features import read_features
+    from srs_eval.engine.pretrain import pretrained_on
+    from srs_eval.training.hyperparameters import Context
+    from srs_eval.training.pretrained import save_pretrained
+
+    opened = open_dataset(dataset)
+    chosen = _users_chosen(opened, users)
+    check_targets([opened.folder, features], str(out))
+    if features is not None:
+        read_features(features, -1, of_users=True)
+    with share_done(f"Pretraining {model.name}") as tell:
+        context = Context(features=features, device=device, tick=lambda part: tell("", part))
+        arrays, count = pretrained_on(model, opened, chosen, context)
+    save_pretrained(out, model.name, users, arrays)
+    say(
+        f"{model.name} was trained on {count:,} of {counted(len(chosen), 'user')}. For others: "
+        f'srs-eval batch --weights "{out}"'
+    )
+    return FINE
 
 
 def _opened(dataset: str, flags: Flags) -> Dataset:
