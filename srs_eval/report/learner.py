@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from srs_eval.advice import questions, shown
-from srs_eval.advice.findings import Days, Finding, Month, OfAll, Unanswered
+from srs_eval.advice.findings import Days, Finding, Month, OfAll, Unanswered, of
 from srs_eval.advice.overview import Overview, answers_to
 from srs_eval.advice.questions import OF_PRESETS, REGISTRY, Asked
 from srs_eval.advice.sentences import month_in_words, parameter_line, where_to_paste
@@ -20,7 +20,7 @@ from srs_eval.advice.shown.memory import days_table
 from srs_eval.advice.shown.parameters import what_to_do
 from srs_eval.advice.tables import SHARES, is_difference
 from srs_eval.advice.tables import Table as AnswerTable
-from srs_eval.advice.workload.estimate import MINUTES, Workload, workload
+from srs_eval.advice.workload.estimate import MINUTES, Workload
 from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
@@ -64,7 +64,7 @@ STATE_CLOSING = (
 )
 _PICTURED = (
     "On the diagonal of the calibration, 90 % predicted is 90 % recalled; below it a model expects "
-    "too much. Bars and bands are 95 % intervals, of the workload 90 % of the draws."
+    "too much. Bars and bands are 95 % intervals."
 )
 _CALIBRATION_BINS = 20
 _MONTHS_IN_BRIEF = 6  # the latest, in a forum
@@ -102,7 +102,7 @@ def learner_report(
     asked = Asked(log, context, run.equivalence)
     answers, state = _answers(asked, wanted, at, known), _answers(asked, ["day"], at, known)
     at("workload")
-    costs_or_why = costs or _workload(log, context, at_once=bool(known))
+    costs_or_why = costs or _workload(asked, at_once=bool(known))
     at_a_glance = [each for each in known if each.question == questions.COSTS]
     if not at_a_glance and isinstance(costs_or_why, Workload):
         at_a_glance = [costs_or_why.glance]
@@ -167,25 +167,22 @@ def export_learner(
     return write_as(learner_report(log, run, protocol, **how), form, path)
 
 
-def _workload(log: ReviewLog, context: Context | None, *, at_once: bool = False) -> Workload | str:
+def _workload(asked: Asked, *, at_once: bool) -> Workload | str:
     """What a desired retention costs; a sentence, or none, where that cannot be told.
 
     `at_once`: a first estimate.
     """
-    if questions.rows_of(log, (OF_PRESETS,)) == "benchmark":
+    if questions.rows_of(asked.log, (OF_PRESETS,)) == "benchmark":
         return ""
+    coming = questions.ask("workload", asked)
     try:
-        coming = workload(log, context=context)
-        with closing(coming):
-            if at_once:
-                return next(coming)
-            *_, found = coming
+        *_, found = islice(coming, 1) if at_once else coming
     except NotEnoughData as error:
         return f"Too little data to tell what a desired retention costs: {error}."
     except InputError as error:
         # Where it lies is nobody's business.
-        return str(error).replace(log.import_summary.path, "the file")
-    return found
+        return str(error).replace(asked.log.import_summary.path, "the file")
+    return of(found, Workload)
 
 
 def _title(log: ReviewLog, narrowed_to: Mapping[str, str | None], anonymous: bool) -> str:
@@ -253,7 +250,10 @@ def _recall_by_month(name: str, months: Sequence[Month]) -> list[Picture]:
     if len(months) < 2:
         return []
     series: list[tuple[str, list[Any]]] = [
-        ("recalled", [[100 * end for end in _bounds(month.recalled)] for month in months]),
+        (
+            "recalled",
+            [100 * np.clip(_bounds(month.recalled), 0, 1) for month in months],
+        ),
         (f"predicted by {name}", [100 * month.predicted for month in months]),
     ]
     title = "Month by month: recalled and predicted"
@@ -301,8 +301,10 @@ def _curve(found: Workload | str) -> list[Picture]:
         return []
     minutes = np.stack([each[:, MINUTES] for each in (found.figures, *found.band)], axis=1)
     ticks = [f"{100 * each:.0f} %" for each in found.retentions]
-    drawn = pictures.band(minutes.tolist(), ticks, "minutes a day", mark=found.at(found.desired))
-    title = f"Minutes a day by desired retention, {found.preset}; the line is today's"
+    mark = None if found.is_off else found.at(found.desired)
+    drawn = pictures.band(minutes.tolist(), ticks, "minutes a day", mark=mark)
+    todays = "" if found.is_off else "; the line is today's"
+    title = f"Minutes a day by desired retention, {found.preset}{todays}"
     return [
         Picture("workload", title, drawn, figures(shown.tables(found.finding)[0], "workload-1"))
     ]

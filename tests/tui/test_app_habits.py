@@ -122,7 +122,7 @@ async def test_tables_of_a_file_are_scrolled_to_what_there_is_no_room_for(tmp_pa
     def load(path: Path, **_: Any) -> ReviewLog:
         log = make_log()
         words_of_it = "Vocabulary of the second year::Chapter 7, animals and their young"
-        decks = log.decks | {10: replace(log.decks[10], name=words_of_it)}
+        decks = log.decks | {10: replace(log.decks[10], name=words_of_it, desired_retention=0.8)}
         return replace(log, decks=decks)
 
     app = make_app(tmp_path, FILE, load=load)
@@ -130,7 +130,7 @@ async def test_tables_of_a_file_are_scrolled_to_what_there_is_no_room_for(tmp_pa
         await to_import_summary(pilot)
         await pilot.press("n")
         await until(pilot, lambda: " preset " in text_of(app).splitlines()[7])
-        assert re.search(r"Vocabulary.*….*young +Default +\d+ +2,\d+", text_of(app))
+        assert re.search(r"Vocab.*….*young +Default +\d+ +2,\d+", text_of(app))
         assert "own retention" not in text_of(app)
         await pilot.press(*["right"] * 40)
         await until(pilot, lambda: "own retention" in text_of(app))

@@ -155,7 +155,7 @@ def minutes(found: Workload, *, is_one_of_several: bool) -> tuple[Line, tuple[It
         first = " of 100" if place == 0 else ""
         label = f"{whole_of_100(retention)}{first}{' (yours)' if is_now else ''}"
         share, until = float(figures[place]) / most, float(high[place]) / most
-        spare = 0 if is_now or retention > 0.8 else 1
+        spare = int(retention == GLANCED[1] and not is_now)
         items.append(Bar(label, (said,), share, until, spare=spare))
     here = found.at(found.desired)
     short = f"{_minutes_in_words(float(figures[here]))} at {whole_of_100(found.desired)} of 100"
