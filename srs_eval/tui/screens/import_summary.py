@@ -19,7 +19,7 @@ from srs_eval.report.document import Table
 from srs_eval.report.inspection import DeckReport, Inspection, PresetReport, summary_tables
 from srs_eval.tui.screens.base import AppScreen
 
-_NAME = 16  # columns that a name gets, however little room there is
+_NAME = 14  # columns that a name gets, however little room there is
 _NO = {"", "–"}  # cells that say nothing
 
 
