@@ -61,7 +61,7 @@ def write_as(document: Document, form: str, path: Path) -> list[Path]:
     """
     if form == "csv":
         # One file for each table; figures have all their digits, none is an empty field.
-        tables = {f"{each.name}.csv": _as_csv(each).encode() for each in document.tables()}
+        tables = {f"{each.name}.csv": csv_text(_plain(each)).encode() for each in document.tables()}
         return write_folder(path, tables)
     if form == "png":
         from srs_eval.report.pictures import png
@@ -81,10 +81,6 @@ def _as_json(document: Document) -> dict[str, Any]:
         tables[table.name] = {"title": table.title, "rows": objects}
     about = {"title": document.title, "lead": list(document.lead), "tables": tables}
     return {"layout": 1, "srs_eval": VERSION, **about}
-
-
-def _as_csv(table: Table) -> str:
-    return csv_text(_plain(table))
 
 
 def _plain(table: Table) -> list[tuple[Any, ...]]:

@@ -396,8 +396,9 @@ def _answers_section(answers: Sequence[Finding], rows: str, costs: Workload | st
         if found and isinstance(found[0].evidence, Unanswered):
             untold.setdefault(shown.sentences(found[0])[0], []).append(about.title)
         elif found:
-            rests_on = [_evidence(each, f"{question}-{k}") for k, each in enumerate(found, start=1)]
-            blocks.append(Section(about.title, _flat(rests_on), folded=True, said=_said(found)))
+            each_of = [_evidence(each, f"{question}-{k}") for k, each in enumerate(found, start=1)]
+            rests_on = each_of[0].blocks if len(each_of) == 1 else tuple(each_of)
+            blocks.append(Section(about.title, rests_on, folded=True, said=_said(found)))
     blocks += _costs(costs)
     blocks += [f"{why} {' '.join(titles)}" for why, titles in untold.items()]
     blocks.append(rows_closing(rows, with_option=False))
@@ -414,11 +415,6 @@ def _said(found: Sequence[Finding]) -> str:
     whole = next((each for each in found if each.subject in _ALL), found[0])
     first = "" if whole.subject in _ALL or len(found) == 1 else f"{subject}: "
     return first + "".join(shown.sentences(whole)[:1]).rstrip(".")
-
-
-def _flat(sections: Sequence[Section]) -> tuple[Block, ...]:
-    """What a single section holds, without its heading; else the sections."""
-    return sections[0].blocks if len(sections) == 1 else tuple(sections)
 
 
 def _evidence(answer: Finding, name: str) -> Section:

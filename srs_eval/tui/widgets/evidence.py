@@ -28,9 +28,7 @@ _FIRST = 3  # sentences below a chart; the others follow under "More"
 _MOST_BELOW = 10  # rows of a table whose intervals are drawn below it
 
 
-def evidence(
-    answer: Finding, paint: Mapping[str, str], above: Set[str] = frozenset()
-) -> WidthDependent:
+def evidence(answer: Finding, paint: Mapping[str, str], above: Set[str]) -> WidthDependent:
     """Everything there is to an answer but the parameters to paste, for whatever width.
 
     These need the whole width of the window: a mouse selects what stands beside them, too. Costs
