@@ -250,10 +250,7 @@ def _recall_by_month(name: str, months: Sequence[Month]) -> list[Picture]:
     if len(months) < 2:
         return []
     series: list[tuple[str, list[Any]]] = [
-        (
-            "recalled",
-            [100 * np.clip(_bounds(month.recalled), 0, 1) for month in months],
-        ),
+        ("recalled", [100 * np.clip(_bounds(month.recalled), 0, 1) for month in months]),
         (f"predicted by {name}", [100 * month.predicted for month in months]),
     ]
     title = "Month by month: recalled and predicted"
@@ -290,7 +287,8 @@ def _over_time(name: str, months: Sequence[Month]) -> list[Section]:
         ),
         brief=tuple(range(len(months))[-_MONTHS_IN_BRIEF:]),
     )
-    title, losses = "Log loss: was I predictable?", [_bounds(month.log_loss) for month in months]
+    title = "Log loss: was I predictable?"
+    losses = [np.maximum(_bounds(month.log_loss), 0) for month in months]
     picture = _by_month("loss-by-month", title, months, [("log loss", losses)], "log loss", table)
     return [Section("Over time", (picture if len(months) > 1 else table,), side_by_side=True)]
 

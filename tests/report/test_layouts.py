@@ -26,7 +26,7 @@ from srs_eval.report.document import (
     _rounded,
     written,
 )
-from srs_eval.report.files import _as_csv, _as_json, _markdown, page
+from srs_eval.report.files import _as_json, _markdown, _plain, csv_text, page
 from srs_eval.report.pictures import svg
 from tests.report.helpers import check_page, line, many, write_results
 
@@ -181,7 +181,7 @@ def test_a_model_far_off_does_not_stretch_the_axis() -> None:
 def test_csv_has_every_digit() -> None:
     table = nasty_document().sections[0].blocks[1]
     assert isinstance(table, Table)
-    header, first, second, third = csv.reader(_as_csv(table).splitlines())
+    header, first, second, third = csv.reader(csv_text(_plain(table)).splitlines())
     assert header == [NASTY, "share", "difference", "difference half-width"]
     assert first == [NASTY, "0.123", "-0.01", "0.002"]
     assert second == ["b", "", "0.0", ""]
