@@ -24,7 +24,7 @@ from srs_eval.models.configurations import resolve
 from srs_eval.report.console import console_for, models_table
 from srs_eval.report.document import Column, Figure, Table
 from srs_eval.report.export import models_document, run_csv
-from srs_eval.report.files import _plain, csv_text
+from srs_eval.report.files import _plain
 from srs_eval.tui.config import Recent, State, save_state
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.tui.app_world import MODELS, MadeUpEngine, make_app, on, text_of, until
