@@ -55,7 +55,7 @@ def test_labels_have_room(high: float) -> None:
 
 
 def test_bars_come_first_then_three_sentences_then_the_rest() -> None:
-    said = evidence(make_costs().finding, PLAIN, set()).draw(76).plain.splitlines()
+    said = evidence(make_costs().finding, PLAIN).draw(76).plain.splitlines()
     assert said[0] == "Minutes a day"
     assert "█" in said[2]
     assert sum(each.endswith(".") for each in said[: said.index("More")]) <= 4

@@ -71,7 +71,7 @@ class CostsScreen(AppScreen, actions="costs"):
     def update_now(self) -> None:
         if self.found is not None and not self.lacks("#drawn"):
             head = Text(self.found.preset, "bold underline")
-            shown = evidence(self.found.finding, paint(self.app), set())
+            shown = evidence(self.found.finding, paint(self.app))
             self.query_one("#all", Static).update(stacked([head, shown]))
             self.query_one(CostsChart).draw(self.found)
 

@@ -20,6 +20,7 @@ from srs_eval.stats.intervals import Interval
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns, stacked
 from srs_eval.tui.widgets.plot import DOTS, axis, common_scale, whisker
 
+_NO: Set[str] = frozenset()
 _LEAST, _MOST = 14, 48  # columns of a drawn interval
 _NAME = 24  # columns of a row's name where its interval is drawn below the table
 _WORDS = 24  # columns from which a cell is more than a figure or a name
@@ -28,7 +29,7 @@ _FIRST = 3  # sentences below a chart; the others follow under "More"
 _MOST_BELOW = 10  # rows of a table whose intervals are drawn below it
 
 
-def evidence(answer: Finding, paint: Mapping[str, str], above: Set[str]) -> WidthDependent:
+def evidence(answer: Finding, paint: Mapping[str, str], above: Set[str] = _NO) -> WidthDependent:
     """Everything there is to an answer but the parameters to paste, for whatever width.
 
     These need the whole width of the window: a mouse selects what stands beside them, too. Costs
