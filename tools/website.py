@@ -190,8 +190,10 @@ def as_rst(app: Any, what: str, name: str, thing: Any, options: Any, lines: list
     lines[:] = re.sub(r"`([^`]+)`", r"``\1``", text).splitlines()
 
 
-def without_diagrams(app: Any, page: str, text: list[str]) -> None:
+def as_page(app: Any, page: str, text: list[str]) -> None:
+    """Without diagrams, whose table says the same; README is the site's first page."""
     text[0] = re.sub(r"```mermaid\n.*?```\n", "", text[0], flags=re.S)
+    text[0] = text[0].replace("(../README.md", "(../index.md")
 
 
 def build(folder: Path, out: Path) -> int:
@@ -211,7 +213,7 @@ def build(folder: Path, out: Path) -> int:
     paths = (str(folder), None, str(out), str(out.with_name("doctrees")))
     app = Sphinx(*paths, "html", settings, status=None, warningiserror=True, freshenv=True)
     app.connect("autodoc-process-docstring", as_rst)
-    app.connect("source-read", without_diagrams)
+    app.connect("source-read", as_page)
     app.build()
     return int(app.statuscode)
 
