@@ -92,10 +92,11 @@ def command_line() -> str:
 
 
 def python() -> str:
-    members = [f".. autoclass:: srs_eval.{name}\n   :members:" for name in CLASSES]
-    whole = (".. automodule:: srs_eval\n   :members:", *members, ".. autofunction:: run_batch")
-    text = "\n\n".join(whole).replace(":: run", ":: srs_eval.batch.run")
-    return f"# Python\n\n```{{eval-rst}}\n{text}\n```\n"
+    from srs_eval import __all__ as names
+
+    whole = [f".. autofunction:: srs_eval.{name}" for name in (*names[1:], "batch.run_batch")]
+    whole += [f".. autoclass:: srs_eval.{name}\n   :members:" for name in CLASSES]
+    return "# Python\n\n```{eval-rst}\n" + "\n\n".join(whole) + "\n```\n"
 
 
 def published() -> dict[str, list[tuple[str, ...]]]:
@@ -109,17 +110,22 @@ def published() -> dict[str, list[tuple[str, ...]]]:
     return found
 
 
+def year_of(record: dict[str, Any]) -> str:
+    found = re.search(r"\b(?:19|20)\d\d\b", record["source"])
+    if found is None:
+        raise SystemExit(f"{record['model']}: its source names no year.")
+    return found[0]
+
+
 def facts(name: str, of_model: list[dict[str, Any]]) -> str:
     """What registry, module and notes say of a model."""
     from srs_eval.report.console import INPUTS
 
     first = of_model[0]
     module = import_module(first["file"].removesuffix(".py").replace("/", "."))
-    year = re.search(r"\b(?:19|20)\d\d\b", first["source"])
-    if year is None or not module.__doc__:
-        raise SystemExit(f"{name}: its source names no year, or its module says nothing.")
     text = f"# {name}\n\n{first['note']}\n\n" + table(
-        ("year", year[0]),
+        ("model", name),
+        ("year", year_of(first)),
         ("source", first["source"]),
         ("inputs", ", ".join(INPUTS.get(each, each) for each in first["inputs"].split(", "))),
         ("parameters", f"{first['parameters']:,}"),
@@ -151,7 +157,7 @@ def models(folder: Path) -> None:
     from srs_eval.stats.intervals import calibration_graph
 
     results = srs_eval.evaluate(srs_eval.load(DEMO_FILE), models="all")
-    rows, means = [("model", "parameters", "log loss", "source")], published()
+    rows, means = [("model", "year", "parameters", "log loss")], published()
     listed = models_document(all_models())["models"]
     for name in all_models():
         of_model = [each for each in listed if each["model"] == name]
@@ -166,7 +172,9 @@ def models(folder: Path) -> None:
             )
             graph = calibration_graph(results[names[0]].y, results[names[0]].p)
             drawn = Picture(page, page, calibration([(names[0], graph)], SMALL))
-            (folder / f"{page}.svg").write_bytes(svg(drawn)[0])
+            (folder / f"{page}.svg").write_bytes(
+                svg(drawn)[0].replace(b"<svg ", b'<svg style="background:#fff" ', 1)
+            )
             text += f"![Share recalled by predicted recall]({page}.svg)\n\n"
         if of_means := means.get(plain(name), []):
             text += "srs-benchmark, August 2026, means by users on later days, last on all reviews "
@@ -174,20 +182,24 @@ def models(folder: Path) -> None:
             text += table(("", *FIGURES, "LogLoss, all"), *of_means)
         text += "" if names or of_means else "It needs weights or predictions of your own.\n"
         (folder / f"{page}.md").write_text(text, "utf-8")
-        loss = of_means[0][1] if of_means else ""
+        loss = {plain(each[0]): each[1] for each in reversed(of_means)}
         first = of_model[0]
-        rows.append((f"[{name}]({page}.md)", first["parameters"], loss, first["source"]))
+        shown = loss.get(plain(name)) or next(iter(loss.values()), "")
+        rows.append((f"[{name}]({page}.md)", year_of(first), first["parameters"], shown))
     text = "# Models\n\nLog loss: srs-benchmark's mean of 9,999 users, 2026.\n\n" + table(*rows)
     pages = sorted(path.stem for path in folder.glob("*.md"))
-    notes = [f"/docs/models/{path.stem}" for path in sorted((DOCS / "models").glob("*.md"))]
-    text += toctree("Models", pages) + toctree("Notes on models", notes)
+    notes = sorted(path.stem for path in (DOCS / "models").glob("*.md"))
+    notes = [f"{name}: notes </docs/models/{name}>" for name in notes]
+    text += toctree("Models", [*pages, *notes])
     (folder / "index.md").write_text(text, "utf-8")
 
 
 def as_rst(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Docstrings are plain text in which `names` are code."""
-    text = re.sub(r"([*|]|\w_\B)", r"\\\1", "\n".join(lines))
-    lines[:] = re.sub(r"`([^`]+)`", r"``\1``", text).splitlines()
+    words = re.split(r"(`[^`]+`)", "\n".join(lines))
+    words[::2] = [re.sub(r"([*|]|_\b)", r"\\\1", each) for each in words[::2]]
+    words[1::2] = [f"`{each}`" for each in words[1::2]]
+    lines[:] = "".join(words).splitlines()
 
 
 def as_page(app: Any, page: str, text: list[str]) -> None:
@@ -205,10 +217,12 @@ def build(folder: Path, out: Path) -> int:
         "extensions": ["myst_parser", "sphinx.ext.autodoc"],
         "html_theme": "furo",
         "html_title": "srs-eval",
-        "html_copy_source": False,
+        "smartquotes": False,
+        "html_show_sourcelink": False,
         "include_patterns": ["index.md", "docs/**.md", "reference/*", "models/*"]
         + [f"{each}.md" for each in PROJECT],
         "myst_heading_anchors": 4,
+        "autodoc_typehints": "none",
     }
     paths = (str(folder), None, str(out), str(out.with_name("doctrees")))
     app = Sphinx(*paths, "html", settings, status=None, warningiserror=True, freshenv=True)
