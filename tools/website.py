@@ -13,7 +13,7 @@ import inspect
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,14 @@ from urllib.parse import unquote
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
+NOTES = sorted(path.stem for path in (DOCS / "models").glob("*.md"))
 SECTIONS = {
     "For learners": ("tutorial", "app", "findings", "glossary"),
     "How to": (),  # all others
-    "Reference": ("formats", "metrics"),
+    "Reference": ("/reference/cli", "/reference/python", "/models/index", "formats", "metrics"),
     "Explanation": ("verdicts", "speed", "fidelity", "pretraining", "architecture", "releasing"),
+    "Project": ("/CHANGELOG", "/CONTRIBUTING", "/SECURITY", "/addon/README"),
 }
-GENERATED = ("reference/cli", "reference/python", "models/index")
-PROJECT = ("CHANGELOG", "CONTRIBUTING", "SECURITY", "addon/README")
 CLASSES = (
     *("report.notebook.Results", "advice.findings.Finding", "advice.workload.estimate.Question"),
     *("models.Model", "data.trials.Trials", "data.protocol.Protocol"),
@@ -57,38 +57,20 @@ def index() -> str:
     known = {each for names in SECTIONS.values() for each in names}
     others = sorted(path.stem for path in DOCS.glob("*.md") if path.stem not in known)
     for section, names in SECTIONS.items():
-        pages = [f"docs/{name}" for name in names or others]
-        text += toctree(section, [*(GENERATED if section == "Reference" else ()), *pages])
-    return text + toctree("Project", PROJECT)
+        text += toctree(section, [f"/docs/{name}".rpartition("//")[2] for name in names or others])
+    return text
 
 
 def command_line() -> str:
-    """Every command with its options; a panel of several commands stands once."""
+    """Every command, as `typer utils docs` has it."""
     import typer
+    from typer.cli import get_docs_for_click
 
     from srs_eval.cli.main import app
 
-    def commands(group: Any, name: str) -> Iterator[tuple[str, Any]]:
-        for word, each in group.commands.items():
-            if hasattr(each, "commands"):
-                yield from commands(each, f"{name} {word}")
-            elif not each.hidden:
-                yield f"{name} {word}", each
-
-    told: dict[str, str] = {}
-    text = "# Command line\n\n`srs-eval COMMAND --help` says the same.\n\n"
-    for name, each in commands(typer.main.get_group(app), "srs-eval"):
-        panels: dict[str, list[tuple[str, str]]] = {}
-        for option in each.params:
-            spelled = f"`{', '.join(option.opts)} {option.metavar or ''}".strip() + "`"
-            rows = panels.setdefault(getattr(option, "rich_help_panel", None) or "Options", [])
-            rows.append((spelled, getattr(option, "help", "") or ""))
-        text += f"## {name}\n\n{inspect.cleandoc(each.help or '')}\n\n"
-        for panel, rows in panels.items():
-            at = told.setdefault(str(rows), name)
-            text += f"**{panel}**{'' if at == name else f': those of `{at}`'}\n\n"
-            text += table(("option", "meaning"), *rows) if at == name else ""
-    return text
+    group = typer.main.get_group(app)
+    text = get_docs_for_click(obj=group, ctx=typer.Context(group), name="srs-eval")
+    return text.replace("# `srs-eval`", "# Command line", 1)
 
 
 def python() -> str:
@@ -110,14 +92,7 @@ def published() -> dict[str, list[tuple[str, ...]]]:
     return found
 
 
-def year_of(record: dict[str, Any]) -> str:
-    found = re.search(r"\b(?:19|20)\d\d\b", record["source"])
-    if found is None:
-        raise SystemExit(f"{record['model']}: its source names no year.")
-    return found[0]
-
-
-def facts(name: str, of_model: list[dict[str, Any]]) -> str:
+def facts(name: str, of_model: list[dict[str, Any]], year: str) -> str:
     """What registry, module and notes say of a model."""
     from srs_eval.report.console import INPUTS
 
@@ -125,7 +100,7 @@ def facts(name: str, of_model: list[dict[str, Any]]) -> str:
     module = import_module(first["file"].removesuffix(".py").replace("/", "."))
     text = f"# {name}\n\n{first['note']}\n\n" + table(
         ("model", name),
-        ("year", year_of(first)),
+        ("year", year),
         ("source", first["source"]),
         ("inputs", ", ".join(INPUTS.get(each, each) for each in first["inputs"].split(", "))),
         ("parameters", f"{first['parameters']:,}"),
@@ -134,16 +109,14 @@ def facts(name: str, of_model: list[dict[str, Any]]) -> str:
         ("code", f"[{first['file']}](../{first['file']})"),
     )
     stems = {plain(Path(first["file"]).stem), plain(name), plain(name.split("-")[0])}
-    for note in (DOCS / "models").glob("*.md"):
-        if plain(note.stem) in stems:
-            text += f"More: [docs/models/{note.name}](../docs/models/{note.name})\n\n"
+    for note in NOTES:
+        if plain(note) in stems:
+            text += f"More: [docs/models/{note}.md](../docs/models/{note}.md)\n\n"
     functions = [each for each in vars(module).values() if inspect.isfunction(each)]
     steps = [step for step in map(inspect.getsource, functions) if "w: Value) ->" in step]
+    code = "\n\n```python\n" + "\n\n".join(steps) + "```\n\n"
     text += f"## What it is\n\n{module.__doc__}\n\n"
-    if steps:
-        code = "```python\n" + "\n\n".join(steps) + "```"
-        text += f"<details><summary>Its formulas as code</summary>\n\n{code}\n\n</details>\n\n"
-    return text
+    return text + f"<details><summary>As code</summary>{code}</details>\n\n" * bool(steps)
 
 
 def models(folder: Path) -> None:
@@ -162,44 +135,36 @@ def models(folder: Path) -> None:
     for name in all_models():
         of_model = [each for each in listed if each["model"] == name]
         page = re.sub(r"[^a-z0-9.+]+", "-", name.lower().replace("%", "-percent")).strip("-")
-        text = facts(name, of_model) + "## How well it predicts\n\n"
-        names = [each["configuration"] for each in of_model if each["configuration"] in results]
-        if names:
-            figures = [results[each].metrics.to_upstream() for each in names]
-            text += "The demo's learner, whose memory is simulated by FSRS-6:\n\n" + table(
-                ("", *FIGURES),
-                *((each, *map(row.get, FIGURES)) for each, row in zip(names, figures, strict=True)),
+        year = re.findall(r"\b(?:19|20)\d\d\b", of_model[0]["source"])[0]
+        text = facts(name, of_model, year) + "## How well it predicts\n\n"
+        names = [each["configuration"] for each in of_model]
+        done = {each: results[each] for each in names if each in results}
+        if done:
+            figures = [
+                (each, *map(row.metrics.to_upstream().get, FIGURES)) for each, row in done.items()
+            ]
+            text += "The demo's learner, whose memory is simulated by FSRS-6:\n\n"
+            text += (
+                table(("", *FIGURES), *figures) + f"![Recalled by predicted recall]({page}.svg)\n\n"
             )
-            graph = calibration_graph(results[names[0]].y, results[names[0]].p)
-            drawn = Picture(page, page, calibration([(names[0], graph)], SMALL))
-            (folder / f"{page}.svg").write_bytes(
-                svg(drawn)[0].replace(b"<svg ", b'<svg style="background:#fff" ', 1)
-            )
-            text += f"![Share recalled by predicted recall]({page}.svg)\n\n"
+            graphs = [(each, calibration_graph(row.y, row.p)) for each, row in [*done.items()][:1]]
+            drawn, _ = svg(Picture(page, page, calibration(graphs, SMALL)))
+            drawn = drawn.replace(b"<svg ", b'<svg style="background:#fff" ', 1)
+            (folder / f"{page}.svg").write_bytes(drawn)
         if of_means := means.get(plain(name), []):
             text += "srs-benchmark, August 2026, means by users on later days, last on all reviews "
             text += "([more](../docs/fidelity.md#published-in-2026)):\n\n"
             text += table(("", *FIGURES, "LogLoss, all"), *of_means)
-        text += "" if names or of_means else "It needs weights or predictions of your own.\n"
+        text += "" if done or of_means else "It needs weights or predictions of your own.\n"
         (folder / f"{page}.md").write_text(text, "utf-8")
         loss = {plain(each[0]): each[1] for each in reversed(of_means)}
-        first = of_model[0]
         shown = loss.get(plain(name)) or next(iter(loss.values()), "")
-        rows.append((f"[{name}]({page}.md)", year_of(first), first["parameters"], shown))
+        rows.append((f"[{name}]({page}.md)", year, of_model[0]["parameters"], shown))
     text = "# Models\n\nLog loss: srs-benchmark's mean of 9,999 users, 2026.\n\n" + table(*rows)
     pages = sorted(path.stem for path in folder.glob("*.md"))
-    notes = sorted(path.stem for path in (DOCS / "models").glob("*.md"))
-    notes = [f"{name}: notes </docs/models/{name}>" for name in notes]
+    notes = [f"{name}: notes </docs/models/{name}>" for name in NOTES]
     text += toctree("Models", [*pages, *notes])
     (folder / "index.md").write_text(text, "utf-8")
-
-
-def as_rst(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """Docstrings are plain text in which `names` are code."""
-    words = re.split(r"(`[^`]+`)", "\n".join(lines))
-    words[::2] = [re.sub(r"([*|]|_\b)", r"\\\1", each) for each in words[::2]]
-    words[1::2] = [f"`{each}`" for each in words[1::2]]
-    lines[:] = "".join(words).splitlines()
 
 
 def as_page(app: Any, page: str, text: list[str]) -> None:
@@ -219,14 +184,13 @@ def build(folder: Path, out: Path) -> int:
         "html_title": "srs-eval",
         "smartquotes": False,
         "html_show_sourcelink": False,
-        "include_patterns": ["index.md", "docs/**.md", "reference/*", "models/*"]
-        + [f"{each}.md" for each in PROJECT],
+        "include_patterns": ["*.md", "addon/README.md", "docs/**.md", "reference/*", "models/*"],
         "myst_heading_anchors": 4,
         "autodoc_typehints": "none",
+        "default_role": "code",
     }
     paths = (str(folder), None, str(out), str(out.with_name("doctrees")))
     app = Sphinx(*paths, "html", settings, status=None, warningiserror=True, freshenv=True)
-    app.connect("autodoc-process-docstring", as_rst)
     app.connect("source-read", as_page)
     app.build()
     return int(app.statuscode)
@@ -250,13 +214,11 @@ def main() -> int:
     folder, out = ROOT / "build" / "site-source", ROOT / "build" / "site"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.rmtree(out, ignore_errors=True)
-    here = shutil.ignore_patterns(
-        ".git", ".venv*", ".cache", "build", "README.md", "tests", "*.pyc"
-    )
-    shutil.copytree(ROOT, folder, ignore=here)
+    left_out = shutil.ignore_patterns(".git", ".venv*", ".cache", "build", "tests")
+    shutil.copytree(ROOT, folder, ignore=left_out)
+    (folder / "README.md").unlink()
     for name in ("reference", "models"):
         (folder / name).mkdir()
-    shutil.copy(ROOT / "addon" / "README.md", folder / "addon")
     (folder / "index.md").write_text(index(), "utf-8")
     (folder / "reference" / "cli.md").write_text(command_line(), "utf-8")
     (folder / "reference" / "python.md").write_text(python(), "utf-8")
