@@ -19,8 +19,13 @@ from srs_eval.data.paths import DEMO_FILE
 
 MOST_SECONDS = 900
 SETTLED_SECONDS = 12.0
-SCREENS = {"screenshot": (), "evidence": ("enter",), "costs": ("escape", "w"), "ranking": ("escape", "m")}
-"""Names of pictures, and what is pressed before each."""
+# Names of pictures, and what is pressed before each.
+SCREENS = {
+    "screenshot": (),
+    "evidence": ("enter",),
+    "costs": ("escape", "w"),
+    "ranking": ("escape", "m"),
+}
 
 
 async def pictures(

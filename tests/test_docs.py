@@ -203,6 +203,12 @@ def anchors(document: Path) -> set[str]:
     return made | set(re.findall(r'<a id="(\w+)">', text))
 
 
+def test_models_name_their_year() -> None:
+    """As their pages on the site do."""
+    sources = {name: each.source for name, each in models.all_models().items()}
+    assert not [name for name in sources if not re.search(r"\b(19|20)\d\d\b", sources[name])]
+
+
 def test_every_question_of_the_app_is_explained() -> None:
     for question in REGISTRY:
         page, _, anchor = page_of(question).partition("#")

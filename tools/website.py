@@ -33,6 +33,18 @@ CLASSES = (
     *("report.notebook.Results", "advice.findings.Finding", "advice.workload.estimate.Question"),
     *("models.Model", "data.trials.Trials", "data.protocol.Protocol"),
 )
+SETTINGS = {
+    "project": "srs-eval",
+    "html_title": "srs-eval",
+    "html_theme": "furo",
+    "html_show_sourcelink": False,
+    "extensions": ["myst_parser", "sphinx.ext.autodoc"],
+    "myst_heading_anchors": 4,
+    "autodoc_typehints": "none",
+    "default_role": "code",
+    "smartquotes": False,
+    "include_patterns": ["*.md", "addon/README.md", "docs/**.md", "reference/*", "models/*"],
+}
 FIGURES = ("LogLoss", "RMSE(bins)", "AUC")
 
 
@@ -51,34 +63,22 @@ def toctree(caption: str, pages: Iterable[str]) -> str:
     return "\n".join(("\n\n```{toctree}", ":hidden:", f":caption: {caption}\n", *pages, "```\n"))
 
 
-def index() -> str:
-    """README, and what stands beside every page."""
-    text = (ROOT / "README.md").read_text("utf-8")
-    known = {each for names in SECTIONS.values() for each in names}
-    others = sorted(path.stem for path in DOCS.glob("*.md") if path.stem not in known)
-    for section, names in SECTIONS.items():
-        text += toctree(section, [f"/docs/{name}".rpartition("//")[2] for name in names or others])
-    return text
-
-
-def command_line() -> str:
-    """Every command, as `typer utils docs` has it."""
+def reference(folder: Path) -> None:
+    """The command line, as `typer utils docs` has it, and the Python interface."""
     import typer
     from typer.cli import get_docs_for_click
 
+    from srs_eval import __all__ as names
     from srs_eval.cli.main import app
 
     group = typer.main.get_group(app)
     text = get_docs_for_click(obj=group, ctx=typer.Context(group), name="srs-eval")
-    return text.replace("# `srs-eval`", "# Command line", 1)
-
-
-def python() -> str:
-    from srs_eval import __all__ as names
-
-    whole = [f".. autofunction:: srs_eval.{name}" for name in (*names[1:], "batch.run_batch")]
-    whole += [f".. autoclass:: srs_eval.{name}\n   :members:" for name in CLASSES]
-    return "# Python\n\n```{eval-rst}\n" + "\n\n".join(whole) + "\n```\n"
+    text = text.replace("# `srs-eval`", "# Command line", 1)
+    (folder / "cli.md").write_text(text, "utf-8")
+    public = [f".. autofunction:: srs_eval.{name}" for name in (*names[1:], "batch.run_batch")]
+    public += [f".. autoclass:: srs_eval.{name}\n   :members:" for name in CLASSES]
+    text = "# Python\n\n```{eval-rst}\n" + "\n\n".join(public) + "\n```\n"
+    (folder / "python.md").write_text(text, "utf-8")
 
 
 def published() -> dict[str, list[tuple[str, ...]]]:
@@ -141,13 +141,11 @@ def models(folder: Path) -> None:
         done = {each: results[each] for each in names if each in results}
         if done:
             figures = [
-                (each, *map(row.metrics.to_upstream().get, FIGURES)) for each, row in done.items()
+                (each, *map(p.metrics.to_upstream().get, FIGURES)) for each, p in done.items()
             ]
             text += "The demo's learner, whose memory is simulated by FSRS-6:\n\n"
-            text += (
-                table(("", *FIGURES), *figures) + f"![Recalled by predicted recall]({page}.svg)\n\n"
-            )
-            graphs = [(each, calibration_graph(row.y, row.p)) for each, row in [*done.items()][:1]]
+            text += table(("", *FIGURES), *figures) + f"![Recalled by predicted]({page}.svg)\n\n"
+            graphs = [(each, calibration_graph(p.y, p.p)) for each, p in [*done.items()][:1]]
             drawn, _ = svg(Picture(page, page, calibration(graphs, SMALL)))
             drawn = drawn.replace(b"<svg ", b'<svg style="background:#fff" ', 1)
             (folder / f"{page}.svg").write_bytes(drawn)
@@ -177,20 +175,8 @@ def build(folder: Path, out: Path) -> int:
     """Sphinx's exit status."""
     from sphinx.application import Sphinx
 
-    settings = {
-        "project": "srs-eval",
-        "extensions": ["myst_parser", "sphinx.ext.autodoc"],
-        "html_theme": "furo",
-        "html_title": "srs-eval",
-        "smartquotes": False,
-        "html_show_sourcelink": False,
-        "include_patterns": ["*.md", "addon/README.md", "docs/**.md", "reference/*", "models/*"],
-        "myst_heading_anchors": 4,
-        "autodoc_typehints": "none",
-        "default_role": "code",
-    }
     paths = (str(folder), None, str(out), str(out.with_name("doctrees")))
-    app = Sphinx(*paths, "html", settings, status=None, warningiserror=True, freshenv=True)
+    app = Sphinx(*paths, "html", SETTINGS, status=None, warningiserror=True, freshenv=True)
     app.connect("source-read", as_page)
     app.build()
     return int(app.statuscode)
@@ -212,19 +198,21 @@ def lost_links(site: Path) -> list[str]:
 
 def main() -> int:
     folder, out = ROOT / "build" / "site-source", ROOT / "build" / "site"
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.rmtree(out, ignore_errors=True)
+    for each in (folder, out):
+        shutil.rmtree(each, ignore_errors=True)
     left_out = shutil.ignore_patterns(".git", ".venv*", ".cache", "build", "tests")
     shutil.copytree(ROOT, folder, ignore=left_out)
-    (folder / "README.md").unlink()
-    for name in ("reference", "models"):
-        (folder / name).mkdir()
-    (folder / "index.md").write_text(index(), "utf-8")
-    (folder / "reference" / "cli.md").write_text(command_line(), "utf-8")
-    (folder / "reference" / "python.md").write_text(python(), "utf-8")
-    models(folder / "models")
+    for make in (reference, models):
+        (folder / make.__name__).mkdir()
+        make(folder / make.__name__)
+    text = (folder / "README.md").rename(folder / "index.md").read_text("utf-8")
+    known = {each for pages in SECTIONS.values() for each in pages}
+    others = sorted(path.stem for path in DOCS.glob("*.md") if path.stem not in known)
+    for section, pages in SECTIONS.items():
+        text += toctree(section, [f"/docs/{page}".rpartition("//")[2] for page in pages or others])
+    (folder / "index.md").write_text(text, "utf-8")
     status, lost = build(folder, out), lost_links(out)
-    print(*lost, sep="\n")
+    print(*lost, sep="\n", end="\n" * bool(lost))
     return status or bool(lost)
 
 
