@@ -168,7 +168,9 @@ def compare(
     """
     found = []
     shown = tuple(dict.fromkeys(("LogLoss", metric, *metrics)))
-    for members, shared in evaluated_alike((each, each.rows, each.by_user()) for each in files):
+    # Each alone are those whose figures mean nothing.
+    alike = evaluated_alike((each, each.rows, each.by_user()) for each in files if not each.mark)
+    for members, shared in (*alike, *(([each], each.by_user()) for each in files if each.mark)):
         rows = min((each.rows_in_words for each in members), key=len)
         common = np.array(sorted(shared))
         sizes = np.array([shared[user] for user in common.tolist()], dtype=float)
@@ -209,7 +211,7 @@ def _tables(
         lines = tuple(
             Standing(
                 file=file,
-                place=place,
+                place=None if file.mark else place,
                 users=len(over[k]),
                 means=means[k],
                 undefined=dict(zip(metrics, np.isnan(over[k]).sum(0).tolist(), strict=True)),

@@ -26,6 +26,7 @@ from srs_eval.benchmark.setup import named_by, read_setup
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.engine.doubts import mark
 from srs_eval.engine.ranking import rows_of
 from srs_eval.engine.session import Result, Session
 from srs_eval.models.configurations import (
@@ -71,6 +72,7 @@ class ResultFile:
     parameters: FloatArray | None  # (m, p) fitted ones, a row for each user and partition
     seconds_per_10k: float | None  # of one core, by timing/
     repeated: int = 0  # lines of users who had one before: the last counts
+    mark: str = ""  # why its figures mean nothing, in a word or two
     left_open: str = ""  # what its name does not decide, in words
 
     @property
@@ -208,10 +210,13 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         name = f"{file_name} of {year}"  # something else than what has the name here
     else:
         name = file_name
+    said = setup["configurations"].get(named_by(file_name, setup), {}) if setup else {}
+    marked = mark(said.get("check", ""))
+    label = configuration.words if configuration else name
     known = dict.fromkeys(metric for line in lines.values() for metric in line["metrics"])
     return ResultFile(
         name=name,
-        label=configuration.words if configuration else name,
+        label=f"{label} ({marked})" if marked else label,
         configuration=configuration,
         rows=rows,
         path=path,
@@ -224,6 +229,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         parameters=_parameters(lines[user].get("parameters") for user in users),
         seconds_per_10k=_seconds(folder / "timing" / f"{file_name}.jsonl"),
         repeated=len(read) - len(users),
+        mark=marked,
         left_open=left_open(file_name, year) if setup is None else "",
     )
 
