@@ -249,6 +249,11 @@ NOT_WAITED_FOR = {COSTS, *(name for name, each in REGISTRY.items() if each.is_be
 """Questions that models need not wait for: evidence, and what compiles for long on a first run."""
 
 
+def page_of(question: str) -> str:
+    """Where a question of REGISTRY is explained."""
+    return f"docs/findings.md#{question}"
+
+
 def ask(question: str, asked: Asked) -> Iterator[Finding]:
     """The answers to one question of REGISTRY as they are known. Raises NotEnoughData."""
     answers = REGISTRY[question].ask

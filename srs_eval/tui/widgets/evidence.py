@@ -9,6 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from srs_eval.advice.findings import Finding
+from srs_eval.advice.questions import page_of
 from srs_eval.advice.sentences import parameter_line, where_to_paste
 from srs_eval.advice.shown import sentences, tables
 from srs_eval.advice.shown.first_screen import first_screen
@@ -49,7 +50,7 @@ def evidence(answer: Finding, paint: Mapping[str, str], above: Set[str] = _NO) -
         parts = [title, bars, Text(""), *parts[:_FIRST], Text("More", "bold"), *parts[_FIRST:]]
     for table in tables(answer):
         parts += [Text(table.heading, "bold"), drawn_table(table), Text("")]
-    return stacked(parts)
+    return stacked([*parts, Text(f"Explained in {page_of(answer.question)}", "dim")])
 
 
 def parameters_to_paste(answer: Finding) -> Text:
