@@ -11,7 +11,7 @@ from pathlib import Path
 from srs_eval.data.paths import cache_dir, write_atomically
 from srs_eval.engine.session import Result
 from srs_eval.engine.workers import WorkerDied, WorkerPool
-from srs_eval.models import Model, all_models
+from srs_eval.models import MADE_HERE, Model, all_models
 from srs_eval.training.compile import program_digest
 
 _LEAKS = {
@@ -56,6 +56,9 @@ def doubt(model: Model) -> str:
             raise
         return "fails"
     kind = found.kind if found else ""
+    if model.file == MADE_HERE:
+        _of_objects[model.name] = model, kind
+        return kind
     with suppress(OSError):
         write_atomically(_kept_at(model), kind.encode(), lasting=False)
     return kind
@@ -82,7 +85,14 @@ def with_doubt(result: Result, model: Model) -> Result:
     return replace(result, mark=mark(kind), notes=(*result.notes, said))
 
 
+_of_objects: dict[str, tuple[Model, str]] = {}
+"""What was found of models that are no file's, by name: a cell may have changed them."""
+
+
 def _known(model: Model) -> str | None:
+    if model.file == MADE_HERE:
+        seen, kind = _of_objects.get(model.name, (None, ""))
+        return kind if seen is model else None
     try:
         return _kept_at(model).read_text("utf-8")
     except OSError:

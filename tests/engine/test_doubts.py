@@ -5,9 +5,16 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import srs_eval
+from srs_eval.data.trials import Trials
+from srs_eval.engine.evaluate import demo_learner
+from srs_eval.models import Model, all_models
+from srs_eval.training.hyperparameters import Context
 from tests.cli.program import main_here, read_results
 from tests.engine.test_conformance import RIGHT, WRONG
 from tools.simulated import simulate_learner, write_dataset
@@ -90,3 +97,28 @@ def test_what_is_no_probability_is_said_where_nothing_is_left(
     assert "CHEAT predicted something that is no probability" in done.stderr
     report = main_here("report", tmp_path / "out", "--md", "-").stdout
     assert "CHEAT predicts what is no probability for a simulated learner" in report
+
+
+def test_an_object_is_looked_at_again_when_it_has_changed() -> None:
+    """As in a notebook, where a cell is run anew."""
+
+    def made(predict: Any) -> Model:
+        return Model(
+            *("CHEAT", "history", "IL", 1, "a test"),
+            fit=lambda trials, train, weights, context: [0.8],
+            predict=predict,
+            default=lambda context: [0.8],
+            compiles="never",
+        )
+
+    def cheat(trials: Trials, w: Any, index: Any, context: Context) -> Any:
+        return 0.2 + 0.6 * trials.y[index]
+
+    def honest(trials: Trials, w: Any, index: Any, context: Context) -> Any:
+        return np.full(len(index), w[0])
+
+    log = demo_learner(600)
+    for predict, mark in ((cheat, "reads outcomes"), (honest, ""), (cheat, "reads outcomes")):
+        found = srs_eval.evaluate(log, [made(predict)])["CHEAT"]
+        assert found.mark == mark
+    all_models().pop("CHEAT")
