@@ -26,6 +26,7 @@ _OTHERS = {
     "repeats": f"{_UNCHECKED}, for it predicts something else each time",
     "fails": f"{_UNCHECKED}, for it fails on a simulated learner",
 }
+_NOTHING = "nothing found"  # as it is kept: a file that a crash has emptied tells nothing
 
 
 def mark(kind: str) -> str:
@@ -60,7 +61,7 @@ def doubt(model: Model) -> str:
         _of_objects[model.name] = model, kind
         return kind
     with suppress(OSError):
-        write_atomically(_kept_at(model), kind.encode(), lasting=False)
+        write_atomically(_kept_at(model), (kind or _NOTHING).encode(), lasting=False)
     return kind
 
 
@@ -94,9 +95,10 @@ def _known(model: Model) -> str | None:
         seen, kind = _of_objects.get(model.name, (None, ""))
         return kind if seen is model else None
     try:
-        return _kept_at(model).read_text("utf-8")
-    except OSError:
+        kind = _kept_at(model).read_text("utf-8")
+    except (OSError, ValueError):
         return None
+    return "" if kind == _NOTHING else kind if kind in {**_LEAKS, **_OTHERS} else None
 
 
 def _kept_at(model: Model) -> Path:

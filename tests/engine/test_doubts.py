@@ -80,7 +80,7 @@ def test_a_folder_of_before_says_that_nobody_has_looked(dataset: Path, tmp_path:
     assert main_here("batch", *common, "--out", tmp_path / "out").returncode == 0
     file = tmp_path / "out" / "setup.json"
     setup = json.loads(file.read_text())
-    del setup["configurations"]["CHEAT"]["check"]
+    assert setup["configurations"]["CHEAT"].pop("check") == ""
     file.write_text(json.dumps(setup))
     said = main_here("batch", *common, "--out", tmp_path / "out")
     assert said.returncode == 0
@@ -122,3 +122,18 @@ def test_an_object_is_looked_at_again_when_it_has_changed() -> None:
         found = srs_eval.evaluate(log, [made(predict)])["CHEAT"]
         assert found.mark == mark
     all_models().pop("CHEAT")
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"own outco"])
+def test_what_is_kept_and_damaged_is_found_again(
+    content: bytes, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
+    run = ("run", dataset, "--user", "1", "--models", "CHEAT", "--jobs", "0", "--json", "-")
+    run = (*run, "--model-file", written("own", tmp_path))
+    for _ in range(2):
+        (line,) = json.loads(main_here(*run).stdout)["results"]
+        assert line["place"] is None
+        (kept,) = (tmp_path / "cache" / "results").glob("*/*.txt")
+        assert kept.read_bytes() == b"own outcome"
+        kept.write_bytes(content)
