@@ -4,8 +4,8 @@
 
 Opens one history after the other, each for at most `--seconds`, in a copy of its own: presses keys
 at random, writes reports, changes the terminal's size and kills worker processes (Linux). Ends
-with 1 where something is raised, where memory grew by more than 300 MB since every history was
-open once, where a history or its folder changed, or where files of the program stay behind.
+with 1 where something is raised, where memory grew by more than 300 MB since the first opening,
+where a history or its folder changed, or where files of the program stay behind.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def main() -> None:
             if changed:
                 sys.exit(f"Changed or left beside the history: {sorted(p for p, _ in changed)}.")
             path.unlink()
-            if opened == len(histories):
+            if opened == 1:
                 baseline = held
-            if baseline and held - baseline > MOST_MB:
+            if held - baseline > MOST_MB:
                 sys.exit(f"Memory grew by {held - baseline:.0f} MB.")
         stay = [str(each) for each in (root / "temporary").rglob("*")]
         if stay:
