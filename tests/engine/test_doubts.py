@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.data.trials import Trials
 from srs_eval.engine.evaluate import demo_learner
 from srs_eval.models import Model, all_models
-from srs_eval.training.hyperparameters import Context
 from tests.cli.program import main_here, read_results
 from tests.engine.test_conformance import RIGHT, WRONG
 from tools.simulated import simulate_learner, write_dataset
@@ -101,39 +99,26 @@ def test_what_is_no_probability_is_said_where_nothing_is_left(
 
 def test_an_object_is_looked_at_again_when_it_has_changed() -> None:
     """As in a notebook, where a cell is run anew."""
-
-    def made(predict: Any) -> Model:
-        return Model(
-            *("CHEAT", "history", "IL", 1, "a test"),
-            fit=lambda trials, train, weights, context: [0.8],
-            predict=predict,
-            default=lambda context: [0.8],
-            compiles="never",
-        )
-
-    def cheat(trials: Trials, w: Any, index: Any, context: Context) -> Any:
-        return 0.2 + 0.6 * trials.y[index]
-
-    def honest(trials: Trials, w: Any, index: Any, context: Context) -> Any:
-        return np.full(len(index), w[0])
-
-    log = demo_learner(600)
-    for predict, mark in ((cheat, "reads outcomes"), (honest, ""), (cheat, "reads outcomes")):
-        found = srs_eval.evaluate(log, [made(predict)])["CHEAT"]
-        assert found.mark == mark
+    nothing = {"fit": lambda *_: [0.8], "default": lambda _: [0.8], "compiles": "never"}
+    predictions: dict[str, Any] = {
+        "reads outcomes": lambda trials, w, index, context: 0.2 + 0.6 * trials.y[index],
+        "": lambda trials, w, index, context: np.full(len(index), w[0]),
+    }
+    for mark in ("reads outcomes", "", "reads outcomes"):
+        made = Model("CHEAT", "history", "IL", 1, "a test", predictions[mark], **nothing)
+        assert srs_eval.evaluate(demo_learner(600), [made])["CHEAT"].mark == mark
     all_models().pop("CHEAT")
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"own outco"])
 def test_what_is_kept_and_damaged_is_found_again(
-    content: bytes, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
     run = ("run", dataset, "--user", "1", "--models", "CHEAT", "--jobs", "0", "--json", "-")
-    run = (*run, "--model-file", written("own", tmp_path))
-    for _ in range(2):
-        (line,) = json.loads(main_here(*run).stdout)["results"]
+    model = written("own", tmp_path)
+    for damaged in (b"", b"\xff\xfe", b"own outco", b""):
+        (line,) = json.loads(main_here(*run, "--model-file", model).stdout)["results"]
         assert line["place"] is None
         (kept,) = (tmp_path / "cache" / "results").glob("*/*.txt")
         assert kept.read_bytes() == b"own outcome"
-        kept.write_bytes(content)
+        kept.write_bytes(damaged)
