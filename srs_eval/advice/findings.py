@@ -77,6 +77,9 @@ class Finding:
     evidence: Evidence | None = None
     equivalence: float = EQUIVALENT  # differences in log loss within it counted as none
 
+    def __repr__(self) -> str:
+        return f"Finding({self.question!r}, {self.subject!r}, says={self.says!r})"
+
     @property
     def says(self) -> str:
         """The act, or what was found where none hangs on it, as a code."""

@@ -188,8 +188,10 @@ def compare(
     """
     found = []
     shown = tuple(dict.fromkeys(("LogLoss", metric, *metrics)))
-    of_all = ((each, (each.rows, each.others), each.by_user()) for each in files)
-    for members, shared in evaluated_alike(of_all):
+    of_all = ((each, (each.rows, each.others), each.by_user()) for each in files if not each.mark)
+    # Each alone are those whose figures mean nothing.
+    alone = (([each], each.by_user()) for each in files if each.mark)
+    for members, shared in (*evaluated_alike(of_all), *alone):
         rows = min((each.rows_in_words for each in members), key=len)
         common = np.array(sorted(shared))
         sizes = np.array([shared[user] for user in common.tolist()], dtype=float)
@@ -230,7 +232,7 @@ def _tables(
         lines = tuple(
             Standing(
                 file=file,
-                place=place,
+                place=None if file.mark else place,
                 users=len(over[k]),
                 means=means[k],
                 undefined=dict(zip(metrics, np.isnan(over[k]).sum(0).tolist(), strict=True)),

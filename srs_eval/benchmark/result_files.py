@@ -27,6 +27,7 @@ from srs_eval.benchmark.setup import named_by, read_setup
 from srs_eval.data.errors import InputError, counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.engine.doubts import mark
 from srs_eval.engine.ranking import rows_of
 from srs_eval.engine.session import Result, Session
 from srs_eval.models.configurations import (
@@ -74,6 +75,7 @@ class ResultFile:
     parameters: FloatArray | None  # (m, p) fitted ones, a row for each user and partition
     seconds_per_10k: float | None  # of one core, by timing/
     repeated: int = 0  # lines of users who had one before: the last counts
+    mark: str = ""  # why its figures mean nothing, in a word or two
     lacks: str = ""  # how many held-out reviews have no prediction, in words
     others: str = ""  # where some have none, the digest of the predictions, "?" if unknown
     left_open: str = ""  # what its name does not decide, in words
@@ -223,12 +225,15 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         name = f"{file_name} of {year}"  # something else than what has the name here
     else:
         name = file_name
+    entry = _entry(file_name, setup)
+    marked = mark(entry.get("check", ""))
+    label = _in_words(configuration) if configuration else name
     known = dict.fromkeys(metric for line in lines.values() for metric in line["metrics"])
     lacks = [line["lacks"] for line in lines.values() if "lacks" in line]
     none = f"no prediction for {counted(sum(lacks), 'review')} of {counted(len(lacks), 'user')}"
     return ResultFile(
         name=name,
-        label=_in_words(configuration) if configuration else name,
+        label=f"{label} ({marked})" if marked else label,
         configuration=configuration,
         rows=rows,
         path=path,
@@ -241,8 +246,9 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         parameters=_parameters(lines[user].get("parameters") for user in users),
         seconds_per_10k=_seconds(folder / "timing" / f"{file_name}.jsonl"),
         repeated=len(read) - len(users),
+        mark=marked,
         lacks=none if lacks else "",
-        others=_entry(file_name, setup).get("predictions", "?") if lacks else "",
+        others=entry.get("predictions", "?") if lacks else "",
         left_open=left_open(file_name, year) if setup is None else "",
     )
 

@@ -18,6 +18,7 @@ import msgspec
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.paths import VERSION, write_atomically
+from srs_eval.engine.doubts import doubts, in_words
 from srs_eval.models.configurations import Configuration, Names, meant_by, resolve
 from srs_eval.models.published import spelled
 from srs_eval.training.compile import program_digest
@@ -37,8 +38,8 @@ def make_setup(
     context: Context,
     others: Others | None = None,
 ) -> dict[str, Any]:
-    """What figures depend on, as `OUT/setup.json` holds it."""
-    options = context.settings()
+    """What figures depend on, as `OUT/setup.json` holds it; looks at models of somebody's own."""
+    options, found = context.settings(), doubts(each.model for each in configurations)
     del options["user"]  # each unit has its own
     return {
         "srs_eval": VERSION,
@@ -60,6 +61,7 @@ def make_setup(
                 **({"label": each.label} if each.label else {}),
                 **({"predictions": others.digest} if others and others.concerns(each) else {}),
                 "protocol": asdict(each.protocol),
+                **({"check": found[each.model.name]} if each.model.file else {}),
             }
             for each in configurations
         },
@@ -162,6 +164,13 @@ def joined(setup: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]
     return joined
 
 
+def remarks(setup: Mapping[str, Any]) -> list[str]:
+    """What belongs beside figures of somebody's own models, a sentence each."""
+    own = {name: each for name, each in setup["configurations"].items() if "model_file" in each}
+    said = {name: in_words(each.get("check")) for name, each in own.items()}
+    return [f"{name} {words}" for name, words in said.items() if words]
+
+
 def _word(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
@@ -185,7 +194,8 @@ def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
             continue
         flags = configuration["protocol"]
         then, now = (
-            {**each, **each["protocol"], "protocol": None} for each in (before, configuration)
+            {**each, **each["protocol"], "protocol": None, "check": None}
+            for each in (before, configuration)
         )
         for key in sorted({*then, *now}):
             if then.get(key) != now.get(key):

@@ -311,7 +311,7 @@ def say_tuned_on_user(ledger: Ledger | None, source: Source, log: ReviewLog) -> 
 
 
 results = typer.Typer(help="Check result folders, or make one of several.")
-dataset = typer.Typer(help="Download a data set, say what a folder holds, or check every file.")
+dataset = typer.Typer(help="Download or make a data set, say what a folder holds, or check it.")
 
 
 def _check(folders: list[Path], repair: bool = False) -> int:
@@ -408,6 +408,22 @@ def _download(folder: str, users: str | None = None, repo: str | None = None) ->
     return FINE
 
 
+def _make(
+    files: list[Path], out: Path, timezone: str | None = None, rollover: int | None = None
+) -> int:
+    """Make a data set of participants' files, without names, dates and contents."""
+    from srs_eval.anki_import import load_log
+    from srs_eval.data.dataset_making import make_dataset
+
+    require("pyarrow", "A data set")
+    logs = ((path, load_log(path, timezone=timezone, rollover=rollover)) for path in files)
+    with console_for(sys.stderr).status("Reading ..."):
+        reviews, mapping = make_dataset(logs, out)
+    show(f"{counted(len(files), 'user')}, {counted(reviews, 'review')}: {out}")
+    show(f"{mapping} tells whose is whose. Keep it, and do not publish it.")
+    return FINE
+
+
 def _verify(folder: str, users: str | None = None) -> int:
     """Check every file of a data set."""
     from srs_eval.data.dataset_hub import check
@@ -439,7 +455,10 @@ def _verify(folder: str, users: str | None = None) -> int:
     )
 
 
-for _group, _commands in ((results, (_check, _merge)), (dataset, (_info, _verify, _download))):
+for _group, _commands in (
+    (results, (_check, _merge)),
+    (dataset, (_info, _verify, _download, _make)),
+):
     for _command in _commands:
         _group.command(_command.__name__.lstrip("_"))(command(_command))
 
@@ -456,8 +475,11 @@ def _users_chosen(dataset: Dataset, users: str | None, max_user_id: int | None =
 
 
 def _say_environments(out: Path) -> None:
-    """In what the parts of a folder's results differ that figures might depend on."""
-    from srs_eval.benchmark.setup import different_environments, read_setup
+    """In what the parts of a folder's results differ, and what is wrong with somebody's models."""
+    from srs_eval.benchmark.setup import different_environments, read_setup, remarks
 
-    if different := different_environments(read_setup(out) or {}):
+    setup = read_setup(out)
+    for remark in remarks(setup) if setup else ():
+        say(f"{remark}.")
+    if different := different_environments(setup or {}):
         say(f"These results were not all made alike: {'; '.join(different)}.")

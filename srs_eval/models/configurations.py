@@ -194,8 +194,8 @@ class Configuration:
 
     @property
     def is_member(self) -> bool:
-        """Whether another model combines its model with others."""
-        return any(
+        """Whether another model combines its model, trained as published, with others."""
+        return not self.hyperparameters and any(
             self.model.name in map(_model_of, each.members) for each in all_models().values()
         )
 

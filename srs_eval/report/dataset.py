@@ -14,6 +14,7 @@ from srs_eval.benchmark import labels
 from srs_eval.benchmark.audit import Audit, Ranking, Tuned
 from srs_eval.benchmark.leaderboard import WEIGHTINGS, Change, Comparison, Standing, compare
 from srs_eval.benchmark.result_files import ResultFile, ResultFolder, read_folders
+from srs_eval.benchmark.setup import remarks
 from srs_eval.data.errors import InputError, counted
 from srs_eval.data.paths import VERSION
 from srs_eval.report.comparison import (
@@ -149,6 +150,9 @@ def _data_sets(folders: Sequence[ResultFolder]) -> list[str]:
 
 def _lead(comparison: Comparison) -> list[str]:
     """Who is ahead, and what that depends on."""
+    if comparison.files[0].mark:
+        label = comparison.files[0].label
+        return [f"{label}: its figures mean nothing and are compared with none."]
     by_reviews, by_users = (
         [line.file.label for line in table.lines if line.place] for table in comparison.tables
     )
@@ -302,6 +306,7 @@ def _to_know(folder: ResultFolder, role: str) -> str:
         known += [
             f"{key} {value}" for key, value in folder.setup["options"].items() if value is not None
         ]
+        known += remarks(folder.setup)
     known += [
         f"{file.label}: {labels.in_words(settings)}"
         for file in folder.files

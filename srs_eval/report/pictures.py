@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from srs_eval.advice.shown.predicted import Curve
+    from srs_eval.engine.ranking import Group
     from srs_eval.engine.session import Result, Session
     from srs_eval.models.configurations import Configuration
     from srs_eval.stats.intervals import CalibrationGraph
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 _Given = ParamSpec("_Given")
 _Series = Sequence[tuple[str, Sequence[tuple[float, float, float]]]]
 """Names, each with (estimate, low, high); nan for none."""
+_STYLE = Path(__file__).with_name("pictures.mplstyle")
 _DOTS_PER_INCH = 72  # so that a point is a unit of the SVG
 _PNG_SCALE = 2.5
 _WIDTH = 860.0
@@ -45,6 +48,7 @@ _NARROW_LABEL = 30  # letters of a line of a label, in a narrow picture
 _TICKS = 5  # words below an axis
 _FAR_OFF = 3.0  # times the middle's way from the best: what lies beyond that would hide the rest
 _LEAST_CUT = 5  # labels from which an axis leaves out what is far off
+CALIBRATION_BINS = 20  # of a learner
 _FEWEST_IN_BIN = 10  # reviews of a point of a calibration graph
 
 
@@ -71,12 +75,19 @@ def png(picture: Picture) -> bytes:
     return _saved(picture, dpi=_DOTS_PER_INCH * _PNG_SCALE, **how)[0]
 
 
+def as_figure(draw: Callable[[], Figure]) -> Figure:
+    """A picture for a notebook, which shows figures where pyplot is loaded."""
+    from matplotlib import pyplot
+
+    with pyplot.rc_context(fname=_STYLE):
+        return draw()
+
+
 def _saved(picture: Picture, **how: Any) -> tuple[bytes, float]:
     import matplotlib
 
     content = io.BytesIO()
-    style = Path(__file__).with_name("pictures.mplstyle")
-    with matplotlib.rc_context({"svg.hashsalt": picture.name}, style):
+    with matplotlib.rc_context({"svg.hashsalt": picture.name}, _STYLE):
         drawing = picture.draw()
         drawing.savefig(content, **how)
     return content.getvalue(), float(drawing.get_size_inches()[0]) * _DOTS_PER_INCH
@@ -162,6 +173,19 @@ def _limits(series: _Series) -> tuple[float, float]:
     least, middle = np.nanmin(known), float(np.median(np.fmax(known[:, 0], known[:, 2])))
     last = middle + _FAR_OFF * (middle - least)
     return least, last if known[:, 0].max() > last else math.inf
+
+
+def ranking(group: Group, own: int | None = None) -> Callable[[], Figure]:
+    """Log losses of a ranking with 95 % intervals, the baseline as a line; `own` stands out."""
+    losses = [(i.estimate, i.low, i.high) for i in (line.log_loss for line in group.lines)]
+    return intervals(
+        [line.configuration.words for line in group.lines],
+        [("log loss", losses)],
+        "log loss, 95 % intervals",
+        [] if group.baseline is None else [group.baseline.log_loss.estimate],
+        own=own,
+        width=SMALL[0],
+    )
 
 
 @_drawn
@@ -253,6 +277,29 @@ def calibration(
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     axes.set(xlabel="predicted recall", ylabel="recalled")
+    axes.grid()
+    _legend(axes)
+    return figure
+
+
+@_drawn
+def curves(found: Sequence[Curve]) -> Figure:
+    """Recall over the days since the review before: points with 95 % intervals; lines: expected."""
+    figure, axes = _canvas(520, 400)
+    for number, curve in enumerate(found):
+        look: dict[str, Any] = {"color": _colour(number)}
+        low, recalled, high = np.array([(i.low, i.estimate, i.high) for i in curve.recalled]).T
+        axes.vlines(curve.days, low, high, linewidth=1, **look)
+        axes.plot(curve.days, curve.expected, marker="_", linewidth=1.2, **look)
+        axes.plot(curve.days, recalled, _MARKERS[number], markersize=6, label=curve.name, **look)
+    last = max((day for curve in found for day in curve.days), default=1)
+    axes.set(
+        xscale="log", xlabel="days since the review before", ylabel="recalled; lines: expected"
+    )
+    axes.set_xticks(ticks := [2**k for k in range(12) if 2**k <= 1.5 * last], map(str, ticks))
+    axes.set_xticks([], minor=True)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    axes.set_ylim(top=1.005)
     axes.grid()
     _legend(axes)
     return figure

@@ -258,7 +258,6 @@ def confidence_set(estimates: FloatArray, drawn: FloatArray) -> FloatArray:
 # ranking that turns.
 
 MODES = ("global", "user", "deck", "card")
-_METRICS = ("LogLoss", "RMSE", "AUC")
 COLUMNS = {"deck": "deck_id", "card": "card_id"}  # that groups have in parquet files
 
 

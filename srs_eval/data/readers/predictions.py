@@ -320,7 +320,7 @@ def _columns(path: Path, user: int | None = None) -> Mapping[str, list[object]]:
             return {name.lower(): table[name].to_pylist() for name in table.column_names}
         with path.open(encoding="utf-8-sig", newline="") as text:
             rows = list(csv.reader(text))
-    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
+    except (OSError, csv.Error, ValueError, KeyError) as error:
         reason = getattr(error, "strerror", None) or "it is neither CSV nor parquet"
         raise InputError(f'Predictions cannot be read from "{path}" ({reason}).') from None
     if not rows:
