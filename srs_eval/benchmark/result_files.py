@@ -90,8 +90,7 @@ class ResultFile:
     @property
     def learns(self) -> bool:
         """Whether it learns from each review that it is evaluated on."""
-        learns = self.shown.get("learns") or (self.configuration and self.configuration.learns)
-        return bool(learns)
+        return self.configuration.learns if self.configuration else bool(self.shown.get("learns"))
 
     @property
     def rows_in_words(self) -> str:
@@ -188,20 +187,11 @@ def _read_folder(path: Path) -> ResultFolder:
             "has written."
         )
     read = {each.name: _read_file(each, path, setup) for each in found}
-    files = tuple(_described(each, setup) for each in read.values() if each)
+    files = tuple(filter(None, read.values()))
     if not files:
         raise InputError(f'"{path}": all result files are empty.')
     empty = tuple(f"{name} is empty" for name, file in read.items() if file is None)
     return ResultFolder(path, files, setup, empty)
-
-
-def _described(file: ResultFile, setup: Mapping[str, Any] | None) -> ResultFile:
-    """A model that is not here as its batch has described it."""
-    if file.configuration is not None or setup is None:
-        return file
-    shown = setup["configurations"].get(named_by(file.spelled, setup), {}).get("shown", {})
-    label = file.label.replace(file.name, shown.get("words", file.name), 1)
-    return replace(file, label=label, shown=shown)
 
 
 def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> ResultFile | None:
@@ -227,7 +217,8 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         name = file_name
     said = setup["configurations"].get(named_by(file_name, setup), {}) if setup else {}
     marked = mark(said.get("check", ""))
-    label = configuration.words if configuration else name
+    shown = {} if configuration else said.get("shown", {})
+    label = configuration.words if configuration else shown.get("words", name)
     known = dict.fromkeys(metric for line in lines.values() for metric in line["metrics"])
     return ResultFile(
         name=name,
@@ -245,6 +236,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         seconds_per_10k=_seconds(folder / "timing" / f"{file_name}.jsonl"),
         repeated=len(read) - len(users),
         mark=marked,
+        shown=shown,
         left_open=left_open(file_name, year) if setup is None else "",
     )
 
