@@ -141,6 +141,26 @@ class Comparison:
         """That any of the files holds."""
         return max(len(file.users) for file in self.files)
 
+    @property
+    def left_out(self) -> dict[tuple[str, tuple[str, ...]], list[int]]:
+        """Users of some of the files who are not compared, by cause and labels of these files."""
+        sizes = {file: file.by_user() for file in self.files}
+        causes: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+        compared = set(self.users.tolist())
+        for user in sorted({user for of in sizes.values() for user in of} - compared):
+            most = max(of.get(user, 0) for of in sizes.values())
+            odd = [file for file, of in sizes.items() if of.get(user, 0) != most]
+            if not all(user in sizes[file] for file in odd):
+                cause = "no result of"
+            elif all(
+                each.configuration and each.configuration.protocol.known_decks_only for each in odd
+            ):
+                cause = "deleted cards are left out by"
+            else:
+                cause = "fewer reviews are evaluated by"
+            causes.setdefault((cause, tuple(file.label for file in odd)), []).append(user)
+        return causes
+
     @cached_property
     def values(self) -> FloatArray:
         """The metric of choice (users, models)."""
@@ -208,9 +228,10 @@ def compare(
     """
     found = []
     shown = tuple(dict.fromkeys(("LogLoss", metric, *metrics)))
+    of_all = ((each, (each.rows, each.others), each.by_user()) for each in files if not each.mark)
     # Each alone are those whose figures mean nothing.
-    alike = evaluated_alike((each, each.rows, each.by_user()) for each in files if not each.mark)
-    for members, shared in (*alike, *(([each], each.by_user()) for each in files if each.mark)):
+    alone = (([each], each.by_user()) for each in files if each.mark)
+    for members, shared in (*evaluated_alike(of_all), *alone):
         rows = min((each.rows_in_words for each in members), key=len)
         common = np.array(sorted(shared))
         sizes = np.array([shared[user] for user in common.tolist()], dtype=float)

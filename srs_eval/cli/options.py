@@ -181,6 +181,8 @@ def _context_options(
     weights: Path | None = None,
     device: str = "cpu",
     model_file: list[Path] | None = None,
+    features: Path | None = None,
+    seen_users: bool = False,
 ) -> Context:
     """Settings of single models."""
     from srs_eval.models import load_model_file
@@ -194,7 +196,8 @@ def _context_options(
     kind, colon, number = device.lower().partition(":")
     if kind not in ("cpu", "cuda", "mps", "xpu") or (colon and not number.isdecimal()):
         raise InputError(f'--device takes cpu, cuda, mps, xpu, or as in cuda:1, not "{device}".')
-    return Context(sm2_target=sm2_target, weights=weights, device=device.lower())
+    features = features and features.expanduser().absolute()
+    return Context(sm2_target, weights, features, seen_users, device.lower())
 
 
 @dataclass(frozen=True)

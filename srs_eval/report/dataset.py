@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from srs_eval.benchmark import labels
 from srs_eval.benchmark.leaderboard import Comparison, Standing, compare
 from srs_eval.benchmark.result_files import ResultFile, ResultFolder, read_folders
 from srs_eval.benchmark.setup import remarks
@@ -126,7 +127,23 @@ def leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[Section
     """The first table on each set of evaluated reviews, of some configurations and users."""
     read = (file for found in read_folders([folder]) for file in found.files)
     files = [found for file in read if file.name in names and (found := _of_users(file, users))]
-    return list(map(leaderboard, compare(files)))
+    return [
+        replace(found, blocks=(*found.blocks, *_left_out(each)))
+        for each in compare(files)
+        for found in [leaderboard(each)]
+    ]
+
+
+def _left_out(comparison: Comparison) -> Iterator[str]:
+    """Which users and which reviews the means are not over, and why."""
+    for (cause, names), users in comparison.left_out.items():
+        who = f"{counted(len(users), 'user')} ({listed(list(map(str, users)), 5)})"
+        yield f"Left out of the means: {who}: {cause} {listed(names)}."
+    yield from (f"{each}." for each in _lacking(comparison.files))
+
+
+def _lacking(files: Sequence[ResultFile]) -> list[str]:
+    return [f"{file.label}: {file.lacks}" for file in files if file.lacks]
 
 
 def _of_users(file: ResultFile, users: Iterable[int]) -> ResultFile | None:
@@ -408,6 +425,12 @@ def _to_know(folder: ResultFolder, role: str) -> str:
             f"{key} {value}" for key, value in folder.setup["options"].items() if value is not None
         ]
         known += remarks(folder.setup)
+    known += [
+        f"{file.label}: {labels.in_words(settings)}"
+        for file in folder.files
+        if file.configuration and (settings := labels.settings_of(file.configuration))
+    ]
+    known += _lacking(folder.files)
     known += folder.unread
     known += [
         f"{file.label}: {counted(file.repeated, 'line')} of a user who had one before"
