@@ -95,8 +95,7 @@ class ResultFile:
     @property
     def learns(self) -> bool:
         """Whether it learns from each review that it is evaluated on."""
-        learns = self.shown.get("learns") or (self.configuration and self.configuration.learns)
-        return bool(learns)
+        return self.configuration.learns if self.configuration else bool(self.shown.get("learns"))
 
     @property
     def rows_in_words(self) -> str:
@@ -193,7 +192,7 @@ def _read_folder(path: Path) -> ResultFolder:
             "has written."
         )
     read = {each.name: _read_file(each, path, setup) for each in found}
-    files = [_described(each, setup) for each in read.values() if each is not None]
+    files = list(filter(None, read.values()))
     if not files:
         raise InputError(f'"{path}": all result files are empty.')
     unread = [f"{name} is empty" for name, file in read.items() if file is None]
@@ -205,15 +204,6 @@ def _read_folder(path: Path) -> ResultFolder:
             files.remove(file)
             unread.append(f"{file.label} is left out: {others} lacks no review")
     return ResultFolder(path, tuple(files), setup, tuple(unread))
-
-
-def _described(file: ResultFile, setup: Mapping[str, Any] | None) -> ResultFile:
-    """A model that is not here as its batch has described it."""
-    if file.configuration is not None or setup is None:
-        return file
-    shown = setup["configurations"].get(named_by(file.spelled, setup), {}).get("shown", {})
-    label = file.label.replace(file.name, shown.get("words", file.name), 1)
-    return replace(file, label=label, shown=shown)
 
 
 def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> ResultFile | None:
@@ -242,7 +232,8 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         name = file_name
     entry = _entry(file_name, setup)
     marked = mark(entry.get("check", ""))
-    label = _in_words(configuration) if configuration else name
+    shown = {} if configuration else entry.get("shown", {})
+    label = _in_words(configuration) if configuration else shown.get("words", name)
     known = dict.fromkeys(metric for line in lines.values() for metric in line["metrics"])
     lacks = [line["lacks"] for line in lines.values() if "lacks" in line]
     none = f"no prediction for {counted(sum(lacks), 'review')} of {counted(len(lacks), 'user')}"
@@ -262,6 +253,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         seconds_per_10k=_seconds(folder / "timing" / f"{file_name}.jsonl"),
         repeated=len(read) - len(users),
         mark=marked,
+        shown=shown,
         lacks=none if lacks else "",
         others=entry.get("predictions", "?") if lacks else "",
         left_open=left_open(file_name, year) if setup is None else "",
