@@ -1,6 +1,7 @@
 # make demo   a simulated learner, evaluated: app in a terminal, a table elsewhere
 # make test   the tests, but what is slow and seldom breaks
 # make test-all   these, then the slow ones
+# make fuzz   damaged files and results for an hour on two cores, others each time
 # make lint   style and types
 # make bench  speed against the reference packages and torch loops
 # make platforms   every system has wheels of all that is needed (asks the package index)
@@ -19,7 +20,7 @@ WORKERS ?= 3
 # PyTorch for the processor alone is a tenth of the size. Empty: whatever pip chooses.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
-.PHONY: demo test test-all lint bench dist platforms weight licences clean
+.PHONY: demo test test-all fuzz lint bench dist platforms weight licences clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -34,6 +35,13 @@ test: $(VENV)/installed-dev
 
 test-all: test
 	$(PYTEST) -m slow $(PYTEST_ARGS)
+	SRS_EVAL_FUZZ=10 $(PYTEST) $(FUZZED)
+
+FUZZED := tests/data/test_import_fuzz.py tests/benchmark/test_results_fuzz.py
+FUZZ ?= 500
+
+fuzz: $(VENV)/installed-dev
+	SRS_EVAL_FUZZ=$(FUZZ) $(PYTEST) $(FUZZED)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

@@ -1,8 +1,7 @@
 """srs-eval: how well do memory models predict your own forgetting?
 
-The public interface for notebooks is `load`, `evaluate`, `compare` and `workload`, and what makes
-English of findings: `line`, `sentences`, `tables`. All are imported on first use, so that
-`import srs_eval` stays cheap.
+The public interface for notebooks is what `__all__` names, imported on first use
+(docs/notebook.md), so that `import srs_eval` stays cheap.
 """
 
 from __future__ import annotations
@@ -11,12 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 from srs_eval.data.paths import VERSION as __version__
 
+_FROM = {
+    **dict.fromkeys(
+        ("compare", "evaluate", "leaderboard", "load", "read_results"), "srs_eval.report.notebook"
+    ),
+    **dict.fromkeys(("line", "sentences", "tables"), "srs_eval.advice.shown"),
+    "workload": "srs_eval.advice.workload.estimate",
+}
 __all__ = [
     "__version__",
     "compare",
     "evaluate",
+    "leaderboard",
     "line",
     "load",
+    "read_results",
     "sentences",
     "tables",
     "workload",
@@ -25,20 +33,17 @@ __all__ = [
 if TYPE_CHECKING:
     from srs_eval.advice.shown import line, sentences, tables
     from srs_eval.advice.workload.estimate import workload
-    from srs_eval.report.notebook import compare, evaluate, load
+    from srs_eval.report.notebook import compare, evaluate, leaderboard, load, read_results
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("load", "evaluate", "compare"):
-        from srs_eval.report import notebook
+    if name not in _FROM:
+        raise AttributeError(f"module 'srs_eval' has no attribute {name!r}")
+    from importlib import import_module
 
-        return getattr(notebook, name)
-    if name in ("line", "sentences", "tables"):
-        from srs_eval.advice import shown
+    return getattr(import_module(_FROM[name]), name)
 
-        return getattr(shown, name)
-    if name == "workload":
-        from srs_eval.advice.workload.estimate import workload
 
-        return workload
-    raise AttributeError(f"module 'srs_eval' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    """What completion offers."""
+    return __all__

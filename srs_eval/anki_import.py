@@ -248,7 +248,7 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
         if user is None:
             raise InputError(
                 f"{name} is a data set of {len(dataset.users):,} users; "
-                "say whose reviews with --user, or evaluate all with 'srs-eval batch'."
+                "say whose with --user (in Python user=), or take all with 'srs-eval batch'."
             )
         return dataset.load(user)
     if folder.name.startswith("user_id="):

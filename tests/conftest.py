@@ -164,3 +164,16 @@ def simulated_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dataset")
     write_dataset(simulated_users(), folder)
     return folder
+
+
+@pytest.fixture
+def weights_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Made-up weights of RWKV, found as a person's own."""
+    from safetensors.numpy import save_file
+
+    from benchmarks.rwkv import TINY, made_weights
+
+    path = tmp_path / "mine.safetensors"
+    save_file(made_weights(TINY), path)
+    monkeypatch.setenv("SRS_EVAL_RWKV_WEIGHTS", str(path))
+    return path

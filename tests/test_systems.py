@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,6 +107,20 @@ def test_names_that_differ_in_case_may_be_one_file(tmp_path: Path) -> None:
         paths._refuse_what_is_read(tmp_path / "collection.ANKI2", [collection], "file")
 
 
+_TELLING = ("WSL_DISTRO_NAME", "WAYLAND_DISPLAY", "DISPLAY", "TERM", "WT_SESSION", "TERM_PROGRAM")
+
+
+def _pretend(
+    module: ModuleType, platform: str, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a module knows of the system is this."""
+    for name in _TELLING:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(module, "sys", SimpleNamespace(platform=platform))
+
+
 @pytest.mark.parametrize(
     ("platform", "variables", "programs"),
     [
@@ -120,11 +134,7 @@ def test_names_that_differ_in_case_may_be_one_file(tmp_path: Path) -> None:
 def test_the_clipboard_of_each_system(
     platform: str, variables: dict[str, str], programs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("WSL_DISTRO_NAME", "WAYLAND_DISPLAY", "DISPLAY"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(background, "sys", SimpleNamespace(platform=platform))
+    _pretend(background, platform, variables, monkeypatch)
     assert [words[0] for words in background._clipboards()] == programs
     monkeypatch.setattr(background.shutil, "which", lambda _: None)
     assert not background.copy_to_system("w = 0.2, 1.3")
@@ -144,11 +154,7 @@ def test_the_clipboard_of_each_system(
 def test_graphs_without_braille_are_drawn_in_blocks(
     platform: str, variables: dict[str, str], has: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("TERM", "WT_SESSION", "TERM_PROGRAM"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(plot, "sys", SimpleNamespace(platform=platform))
+    _pretend(plot, platform, variables, monkeypatch)
     axis = plot.Axis(0.0, 1.0)
     marks = (plot.Curve([0.0, 1.0], [0.0, 1.0], ""), plot.Points([0.5], [0.5], "", "●"))
     drawn = plot.draw(plot.Graph(marks, axis, axis, ""), 17, 7)
@@ -169,9 +175,9 @@ def test_a_program_without_signals_of_posix(
 async def test_the_app_runs_where_a_loop_takes_no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def refuse(_: object, number: int, *rest: object) -> None:
+    def refuse(loop: asyncio.AbstractEventLoop, number: int, *given: Any) -> None:
         asked.append(number)
-        raise NotImplementedError
+        asyncio.AbstractEventLoop.add_signal_handler(loop, number, *given)
 
     monkeypatch.setattr(type(asyncio.get_running_loop()), "add_signal_handler", refuse)
     shown = app.SrsEvalApp()

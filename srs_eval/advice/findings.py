@@ -77,6 +77,9 @@ class Finding:
     evidence: Evidence | None = None
     equivalence: float = EQUIVALENT  # differences in log loss within it counted as none
 
+    def __repr__(self) -> str:
+        return f"Finding({self.question!r}, {self.subject!r}, says={self.says!r})"
+
     @property
     def says(self) -> str:
         """The act, or what was found where none hangs on it, as a code."""
@@ -451,7 +454,7 @@ class Check:
     count: int = 0  # of cards or answers; the longest gap in days
     of: int = 0  # the cards or answers among which these are
     minutes: float | None = None  # that overdue cards take; the best step
-    since: str | None = None  # the day of the last review, if none came for long
+    since: str | None = None  # of days and overdue cards: the last review's, if none came for long
     until: str | None = None  # the day on which the longest gap ended, if dates are known
     recalled: Interval | None = None  # of old cards, or at the review after a button
     expected: float | None = None  # of these, by FSRS

@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from srs_eval.advice.buttons import am_i_misusing_hard, what_buttons_show, which_steps
-from srs_eval.advice.candidates import (
-    WHOLE,
-    Learner,
-    evaluated_by_preset,
-    refuse_without_presets,
-)
+from srs_eval.advice.candidates import WHOLE, Learner, evaluated_by_preset, refuse_without_presets
 from srs_eval.advice.candidates import knows_presets as knows_presets  # asked by views
 from srs_eval.advice.checks import is_anything_wrong
 from srs_eval.advice.findings import Finding, Missing, Month

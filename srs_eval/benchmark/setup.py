@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.paths import VERSION, write_atomically
+from srs_eval.engine.doubts import doubts, in_words
 from srs_eval.models import Model
 from srs_eval.models.configurations import Configuration, Names, meant_by, resolve
 from srs_eval.models.published import spelled
@@ -24,15 +26,22 @@ from srs_eval.training.compile import program_digest
 from srs_eval.training.hyperparameters import Context, Value, setup_in_words
 from srs_eval.training.pretrained import names_of_pretrained
 
+if TYPE_CHECKING:
+    from srs_eval.benchmark.others import Others
+
 SETUP = "setup.json"
 _LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
 
 
 def make_setup(
-    dataset: Dataset, fingerprint: str, configurations: Sequence[Configuration], context: Context
+    dataset: Dataset,
+    fingerprint: str,
+    configurations: Sequence[Configuration],
+    context: Context,
+    others: Others | None = None,
 ) -> dict[str, Any]:
-    """What figures depend on, as `OUT/setup.json` holds it."""
-    options = context.settings()
+    """What figures depend on, as `OUT/setup.json` holds it; looks at models of somebody's own."""
+    options, found = context.settings(), doubts(each.model for each in configurations)
     del options["user"]  # each unit has its own
     return {
         "srs_eval": VERSION,
@@ -46,18 +55,32 @@ def make_setup(
             each.name: {
                 "model": each.model.name,
                 "model_version": each.model.version,
-                **({"model_file": each.model.file.digest} if each.model.file else {}),
+                **(_of_own(each, each.model.file.digest) if each.model.file else {}),
                 **({"weights": each.model.weights(context)} if each.model.weights else {}),
                 **_pretrained(each.model, context),
                 "fit": each.fit,
                 **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
                 **({"ledger": each.ledger} if each.ledger else {}),
+                **({"label": each.label} if each.label else {}),
+                **({"predictions": others.digest} if others and others.concerns(each) else {}),
                 "protocol": asdict(each.protocol),
+                **({"check": found[each.model.name]} if each.model.file else {}),
             }
             for each in configurations
         },
         "environment": dict(environment()),
     }
+
+
+def _of_own(configuration: Configuration, digest: str) -> dict[str, Any]:
+    """What tells a model of one's own, and how reports show it where its file is not given."""
+    shown: _Shown = {
+        "words": configuration.words,
+        "inputs": configuration.inputs,
+        "parameters": configuration.parameters,
+        "learns": configuration.learns,
+    }
+    return {"model_file": digest, "shown": shown}
 
 
 def _pretrained(model: Model, context: Context) -> dict[str, str]:
@@ -86,7 +109,15 @@ class _Data(TypedDict):
     fingerprint: str
 
 
+class _Shown(TypedDict):
+    words: str
+    inputs: str
+    parameters: int
+    learns: bool
+
+
 class _Configuration(TypedDict):
+    shown: NotRequired[_Shown]
     model: str
     model_version: int
     protocol: dict[str, Any]
@@ -160,10 +191,18 @@ def joined(setup: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]
     return joined
 
 
+def remarks(setup: Mapping[str, Any]) -> list[str]:
+    """What belongs beside figures of somebody's own models, a sentence each."""
+    own = {name: each for name, each in setup["configurations"].items() if "model_file" in each}
+    said = {name: in_words(each.get("check")) for name, each in own.items()}
+    return [f"{name} {words}" for name, words in said.items() if words]
+
+
 def _word(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return "none" if value is None else str(value)
+    said = "none" if value is None else str(value)
+    return said[:8] if re.fullmatch("[0-9a-f]{64}", said) else said  # a digest
 
 
 def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
@@ -182,7 +221,8 @@ def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
             continue
         flags = configuration["protocol"]
         then, now = (
-            {**each, **each["protocol"], "protocol": None} for each in (before, configuration)
+            {**each, **each["protocol"], "protocol": None, "check": None}
+            for each in (before, configuration)
         )
         for key in sorted({*then, *now}):
             if then.get(key) != now.get(key):

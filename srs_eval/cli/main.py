@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from srs_eval.cli import doctor, learner, research
+from srs_eval.cli import doctor, learner, report, research
 from srs_eval.cli.options import (
     BAD_INPUT,
     FINE,
@@ -66,13 +66,14 @@ app = typer.Typer(
     "`srs-eval [PATH]` opens the terminal app; without a terminal it is the same as "
     "`srs-eval run`, whose options it takes.",
 )
+_FOR_PAPERS = ("tex", "svg", "pdf", "inches")  # outputs
 app.command(hidden=True, name="open")(command(learner.open_or_run))
 for _command in (
     command(learner.run),
     command(research.batch),
-    command(learner.export),
-    command(research.report, without=("short",)),
-    command(research.audit, without=("png", "short")),
+    command(learner.export, without=_FOR_PAPERS),
+    command(report.report, without=("short",)),
+    command(research.audit, without=("png", "short", *_FOR_PAPERS)),
     command(learner.inspect),
     command(learner.compare),
     command(learner.workload),

@@ -37,7 +37,7 @@ from srs_eval.data.reviews import (
 if TYPE_CHECKING:
     import pyarrow
 
-_ROW_COLUMNS = (
+ROW_COLUMNS = (
     "card_id",
     "day_offset",
     "rating",
@@ -87,7 +87,7 @@ class Dataset:
             )
         if self.layout == "csv":
             return _load_table(revlogs[0], user)
-        rows = Rows(*_read(revlogs, _ROW_COLUMNS))
+        rows = Rows(*_read(revlogs, ROW_COLUMNS))
         notes = []
         card, note, deck = _read(self.parts("cards", user), ("card_id", "note_id", "deck_id"))
         if not len(card):

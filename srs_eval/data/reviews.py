@@ -14,6 +14,8 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
+from html import escape
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
@@ -299,6 +301,23 @@ class ReviewLog(ReadOnly):
         if any(len(column) != len(reviews or ()) for column in columns):
             raise ValueError("predictions are as many as entries or rows")
         super().__post_init__()
+
+    def __repr__(self) -> str:
+        return f"ReviewLog({Path(self.import_summary.path).name!r}, {self._counts})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        summary = self.import_summary
+        notes = "".join(f"<li>{escape(each)}</li>" for each in summary.notes)
+        name, form = escape(Path(summary.path).name), escape(summary.format)
+        return f"<p><b>{name}</b>, {form}: {self._counts}</p><ul>{notes}</ul>"
+
+    @property
+    def _counts(self) -> str:
+        counts = {"entries": len(self.entries or ()), "reviews": len(self.rows or ())}
+        counts |= {"cards": len(self.cards.card_id), "decks": len(self.decks)}
+        counts["presets"] = len(self.presets)
+        return ", ".join(f"{name}: {count:,}" for name, count in counts.items() if count)
 
     def fingerprint(self) -> str:
         """SHA-256 over everything that figures depend on (not names, not the path)."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -481,6 +482,20 @@ def _of_model(configurations: Sequence[Configuration]) -> _Findings:
         yield from _checked(first, _few_reviews, first, reviews)
     for rating in (1, 3):
         yield from _checked(first, _one_outcome, first, rating)
+
+
+def first_mistake(model: Model) -> Finding | None:
+    """What a few trainings tell: foresight, a wrong gradient, NaN. Raises NotInstalled."""
+    configuration = _configurations_of([model])[0]
+
+    def looked() -> _Findings:
+        training, again = _train(configuration), _train(configuration)
+        yield from _repeats(training, again)
+        yield from _foresight(training)
+        yield from _fit_foresight(training)
+        yield from _gradients(configuration)
+
+    return next(_checked(configuration, lambda: islice(looked(), 1)), None)
 
 
 def _trained(each: Configuration, session: Session, into: dict[str, _Training]) -> _Findings:

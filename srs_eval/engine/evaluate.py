@@ -193,7 +193,7 @@ def _in_this_process(
             return
         yield Started(configuration, must_compile(configuration))
         try:
-            outcome = attempt(session, configuration, context, use_cache=use_cache)
+            outcome = _looked_at(attempt(session, configuration, context, use_cache=use_cache))
         except Cancelled as error:
             if cancel.is_set():
                 return
@@ -338,4 +338,14 @@ def _evaluate_shared(configuration: Configuration, known: Iterable[Finished] = (
             reported = now
             send(fraction)
 
-    return attempt(session, configuration, replace(context, tick=tick), use_cache=use_cache)
+    context = replace(context, tick=tick)
+    return _looked_at(attempt(session, configuration, context, use_cache=use_cache))
+
+
+def _looked_at(final: Final) -> Final:
+    """Marked, if somebody's own model has predicted what it may not know."""
+    if not isinstance(final, Finished) or final.configuration.model.file is None:
+        return final
+    from srs_eval.engine.doubts import with_doubt
+
+    return replace(final, result=with_doubt(final.result, final.configuration.model))

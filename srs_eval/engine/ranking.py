@@ -57,7 +57,7 @@ class Ranked:
 
     configuration: Configuration
     result: Result
-    place: int | None  # from 1; None for the baseline and for what is in-sample
+    place: int | None  # from 1; None for the baseline, in-sample and marked ones
     log_loss: Interval
     standing: _Standing | None
     """The verdict against the best; "below the baseline" if it is worse than the average.
@@ -75,7 +75,9 @@ class Ranked:
     @property
     def verdict_words(self) -> str:
         """The verdict, or why there is none: parameters have seen the held-out reviews."""
-        return self.standing or ("the baseline" if self.is_baseline else "in-sample")
+        if self.result.mark or self.standing:
+            return self.result.mark or str(self.standing)
+        return "the baseline" if self.is_baseline else "in-sample"
 
 
 ORDERS: Mapping[str, Callable[[Ranked], Any]] = {
@@ -154,8 +156,8 @@ class Group:
 
     @property
     def answer(self) -> str:
-        """What the ranking says, and where too little is evaluated for any verdict, that it is."""
-        return f"{self.sentence} {self.doubt}".rstrip()
+        """What the ranking says; where too little is evaluated for any verdict, only that."""
+        return self.doubt or self.sentence
 
     @property
     def doubt(self) -> str:
@@ -348,8 +350,10 @@ def _group(
     reference: Result | None,
     equivalence: float,
 ) -> Group:
-    members = sorted(members, key=lambda pair: (round(_loss(pair[1]), 6), pair[0].name))
-    fair = [(each, result) for each, result in members if not result.in_sample]
+    members = sorted(
+        members, key=lambda pair: (bool(pair[1].mark), round(_loss(pair[1]), 6), pair[0].name)
+    )
+    fair = [pair for pair in members if not (pair[1].in_sample or pair[1].mark)]
     places = {each.name: k for each, k in placed((each, _loss(result)) for each, result in fair)}
     best = next((result for each, result in fair if places[each.name] == 1), None)
     compared = {each.name: result for each, result in members if not each.is_baseline}

@@ -29,6 +29,7 @@ from srs_eval.data.reviews import FloatArray, IntArray, ReadOnly, ReviewLog, Row
 from srs_eval.data.rows import Selection, select_rows
 from srs_eval.data.trials import Trials, prepare_trials, recency_weights, rmse_bin_ids
 from srs_eval.metrics import Metrics, log_losses
+from srs_eval.models import MADE_HERE
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import Interval, mean_interval
 from srs_eval.training.compile import changed, kernels_there, mark_kernels, program_digest
@@ -76,6 +77,7 @@ class Result:
     notes: tuple[str, ...] = ()  # e.g. a fold that fell back to the defaults
     in_sample: int = 0
     """Evaluated reviews that the parameters may have been fitted to: figures are optimistic."""
+    mark: str = ""  # why its figures mean nothing, in a word or two
     lacks: int = 0  # held-out reviews without a prediction, which are not among the evaluated
 
     @property
@@ -207,6 +209,7 @@ class Session:
 
             entry = self.selection(configuration.protocol).entry_index
             return of_given(self.log, configuration, trials.derived(_tests), entry)
+        use_cache = use_cache and configuration.model.file != MADE_HERE  # a cell may have changed
         settings = replace(context, tick=Context().tick, hyperparameters={})
         for *known, result in self._of_members:
             if known == [configuration, settings]:

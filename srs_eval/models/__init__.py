@@ -147,6 +147,8 @@ class _ModelFile:
     digest: str  # of what is in it and in the Python files beside it
 
 
+MADE_HERE = _ModelFile(Path(), "")
+"""Stands for the file of a model that is an object of this process only."""
 _own_folders: list[str] = []
 
 
@@ -197,6 +199,23 @@ def load_model_file(path: Path) -> tuple[Model, ...]:
         raise InputError(f'"{path}" has no models in MODELS.')
     all_models().update({model.name: model for model in models})
     return models
+
+
+def add_model(model: Model) -> str:
+    """Adds a model that is made here, in a notebook say, to `all_models()`; its name.
+
+    It joins no group, and replaces what was made here under its name before. Raises InputError
+    where it cannot be used.
+    """
+    models = all_models()
+    if (before := models.get(model.name)) is model:
+        return model.name
+    if before is not None and before.file == MADE_HERE:
+        del models[model.name]
+    if wrong := _wrong_with(model, []):
+        raise InputError(f"{cut(wrong)}.")
+    models[model.name] = replace(model, file=MADE_HERE, extra=True)
+    return model.name
 
 
 def _make_importable(folder: Path) -> None:

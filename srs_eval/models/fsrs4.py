@@ -12,6 +12,9 @@ differ where intervals are fractions of a day. Kept parameters have 6 decimals.
 
 from __future__ import annotations
 
+import math
+from functools import partial
+
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models._fsrs import (
@@ -65,6 +68,17 @@ def after_second_review(trials: Trials, rows: IntArray) -> IntArray:
     return rows[trials.i[rows] > 2]
 
 
+_NO_BOUND = 4 * (math.inf,)
+_v4 = partial(
+    RecurrentModel,
+    states=2,
+    first=_first,
+    constants=(0.01,),
+    frozen=(0, 1, 2, 3),
+    tie_order="quicksort",
+    trained_on=after_second_review,
+)
+
 # fmt: off
 _DEFAULT_V4 = (
     0.4, 0.9, 2.3, 10.9,  # S0 by first rating
@@ -73,24 +87,17 @@ _DEFAULT_V4 = (
     2.18, 0.05, 0.34, 1.26,  # failure
     0.29, 2.61,  # Hard, Easy
 )
-_NO_BOUND = 4 * (float("inf"),)
-V4 = RecurrentModel(
+V4 = _v4(
     name="FSRSv4",
-    states=2,
     default=_DEFAULT_V4,
     lower=(
         *(-bound for bound in _NO_BOUND),
         1, 0.1, 0.1, 0, 0, 0.1, 0.01, 0.5, 0.01, 0.01, 0.01, 0, 1,
     ),
     upper=(*_NO_BOUND, 10, 5, 5, 0.5, 3, 0.8, 2.5, 5, 0.2, 0.9, 2, 1, 4),
-    first=_first,
     success=_success_v4,
     failure=_failure_v4,
     recall=_recall_v4,
-    constants=(0.01,),
-    frozen=(0, 1, 2, 3),
-    tie_order="quicksort",
-    trained_on=after_second_review,
 )
 # fmt: on
 fit_s0_v4 = s0_fit(_DEFAULT_V4, decay=1.0)
@@ -134,24 +141,18 @@ _DEFAULT_V45_SECS = (
     0.0012, 0.0826, 0.8382, 26.2146, 4.8622, 1.0311, 0.8295, 0.0379, 2.0884,
     0.4704, 1.2009, 1.7196, 0.1874, 0.1593, 1.5636, 0.2358, 3.3175,
 )
-V45 = RecurrentModel(
+V45 = _v4(
     name="FSRS_4_5",
-    states=2,
     default=_DEFAULT_V45,
     lower=(
         *(-bound for bound in _NO_BOUND),
         0, 0.01, 0.01, 0, 0, 0, 0.01, 0.2, 0.01, 0.01, 0.01, 0, 1,
     ),
     upper=(*_NO_BOUND, 10, 5, 5, 0.8, 6, 0.8, 5, 6, 0.4, 0.9, 4, 1, 10),
-    first=_first,
     success=_success_v45,
     failure=_failure_v45,
     recall=recall,
-    constants=(0.01,),
-    frozen=(0, 1, 2, 3),
     decimals=6,
-    tie_order="quicksort",
-    trained_on=after_second_review,
 )
 # fmt: on
 fit_s0_v45 = s0_fit(_DEFAULT_V45, decay=0.5, default_secs=_DEFAULT_V45_SECS)

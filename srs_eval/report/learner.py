@@ -66,7 +66,6 @@ _PICTURED = (
     "On the diagonal of the calibration, 90 % predicted is 90 % recalled; below it a model expects "
     "too much. Bars and bands are 95 % intervals, of the workload 90 % of the draws."
 )
-_CALIBRATION_BINS = 20
 _MONTHS_IN_BRIEF = 6  # the latest, in a forum
 
 
@@ -202,14 +201,7 @@ def _title(log: ReviewLog, narrowed_to: Mapping[str, str | None], anonymous: boo
 def _group(group: Group, prefix: str, so_far: str, scheduler: str | None) -> Section:
     names = [line.configuration.name for line in group.lines]
     own = names.index(scheduler) if scheduler in names else None
-    drawn = pictures.intervals(
-        [line.configuration.words for line in group.lines],
-        [("log loss", [_bounds(line.log_loss) for line in group.lines])],
-        "log loss, 95 % intervals",
-        [] if group.baseline is None else [group.baseline.log_loss.estimate],
-        own=own,
-        width=pictures.SMALL[0],
-    )
+    drawn = pictures.ranking(group, own)
     blocks: list[Block] = [f"So far: {so_far}."] if so_far else []
     blocks += [group.answer] if group.answer else []
     table = ranking_table(group, own)
@@ -231,7 +223,7 @@ def _calibration(results: Mapping[str, Result]) -> list[Picture]:
     if not results:
         return []
     graphs = {
-        name: calibration_graph(result.y, result.p, _CALIBRATION_BINS)
+        name: calibration_graph(result.y, result.p, pictures.CALIBRATION_BINS)
         for name, result in results.items()
     }
     rows = []

@@ -10,30 +10,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cache
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from srs_eval.data.errors import InputError, require
+import numpy as np
+
+from srs_eval.advice.shown import sentences
+from srs_eval.benchmark.leaderboard import compare as in_groups
+from srs_eval.benchmark.result_files import ResultFile, read_folders
+from srs_eval.data.errors import InputError, counted, require
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import IntArray, ReviewLog
-from srs_eval.data.rows import select_rows
+from srs_eval.data.reviews import Given, ReviewLog
+from srs_eval.data.rows import RowKind, Selection, select_rows
 from srs_eval.engine.evaluate import evaluate as engine_evaluate
-from srs_eval.engine.ranking import REFERENCE, Group, with_baselines
+from srs_eval.engine.ranking import REFERENCE, Group, Ranked, with_baselines
 from srs_eval.engine.run import Event, Run
-from srs_eval.engine.session import Result
+from srs_eval.engine.session import Result, Session
 from srs_eval.engine.shared import with_file, with_given
+from srs_eval.models import MADE_HERE, Model, add_model
 from srs_eval.models.configurations import resolve
-from srs_eval.report.export import DIFFERENCES
-from srs_eval.stats.intervals import EQUIVALENT
+from srs_eval.report import pictures
+from srs_eval.report.comparison import METRICS
+from srs_eval.report.export import DIFFERENCES, ranking_table
+from srs_eval.stats.intervals import EQUIVALENT, calibration_graph
 from srs_eval.training.hyperparameters import Context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pandas
+    from matplotlib.figure import Figure
 
     from srs_eval.advice.findings import Finding
+
+
+_USUAL = ("review_th", "fold", "y", "p", "review_id")  # columns of predictions
+_Models = str | Model | Iterable[str | Model]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +60,8 @@ class Results(Mapping[str, Result]):
     results: Mapping[str, Result]
     failed: Mapping[str, str]
     skipped: Mapping[str, str]
-    review_id: Mapping[str, IntArray] = field(default_factory=dict)
-    """Anki's ids of the evaluated reviews, by name; empty where a source has no times."""
+    log: ReviewLog | None = None
+    """The reviews that were evaluated."""
 
     def __getitem__(self, name: str) -> Result:
         """By canonical name or alias, in any case. Raises KeyError for what has no result."""
@@ -62,6 +77,25 @@ class Results(Mapping[str, Result]):
 
     def __len__(self) -> int:
         return len(self.results)
+
+    def __repr__(self) -> str:
+        said = " ".join(group.answer for group in self.groups)
+        return f"Results of {counted(len(self), 'configuration')}. {said}".rstrip()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the rankings."""
+        parts = []
+        for group in self.groups:
+            table = ranking_table(group)
+            heads = [column.title for column in table.columns]
+            parts.append(f"<b>{escape(group.title)}</b><p>{escape(group.answer)}</p>")
+            parts.append(_html([heads, *table.texts()]))
+        return "".join(parts)
+
+    @property
+    def plot(self) -> Plots:
+        """Pictures as in reports."""
+        return Plots(self)
 
     def frame(self) -> pandas.DataFrame:
         """One row for each configuration, as ranked: place, standing, intervals, all metrics.
@@ -97,23 +131,147 @@ class Results(Mapping[str, Result]):
             return pd.DataFrame()
         return pd.DataFrame(rows).set_index("configuration").astype({"place": "Int64"})
 
-    def predictions(self) -> pandas.DataFrame:
-        """One row for each evaluated review and configuration: review_th, fold, y and p.
+    def predictions(self, columns: Iterable[str] | None = None) -> pandas.DataFrame:
+        """One row for each evaluated review and configuration.
 
-        And review_id, where the source has times.
+        `columns` are among review_th, fold, y, p, day, card_id, note_id, deck_id, preset_id and,
+        where the source has times, review_id; if left out: the first four and the last. Ids are -1
+        where the source does not tell. Raises InputError for others.
         """
         require("pandas", "A frame")
         import pandas as pd
 
-        columns = ("review_th", "fold", "y", "p")
-        parts = [
-            pd.DataFrame(
-                {"configuration": name, **{each: getattr(result, each) for each in columns}}
-                | ({"review_id": self.review_id[name]} if name in self.review_id else {})
-            )
-            for name, result in self.results.items()
-        ]
+        wanted = None if columns is None else [*columns]
+        select = cache(select_rows)
+        parts = []
+        for name, result in self.results.items():
+            known = self._columns(name, result, select)
+            kept = [each for each in _USUAL if each in known] if wanted is None else wanted
+            if unknown := [each for each in kept if each not in known]:
+                raise InputError(f'There is no column "{unknown[0]}", only {", ".join(known)}.')
+            parts.append(pd.DataFrame({"configuration": name, **{k: known[k] for k in kept}}))
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+    def _columns(
+        self, name: str, result: Result, select: Callable[[ReviewLog, RowKind], Selection]
+    ) -> dict[str, Any]:
+        """What is known of each evaluated review."""
+        known = {each: getattr(result, each) for each in (*_USUAL[:4], "day")}
+        if self.log is None:
+            return known
+        log, row = self.log, result.review_th - 1
+        selection = select(log, _ranked(self, name).configuration.protocol.rows)
+        card = selection.rows.card_id[row]
+        deck = log.deck_of(card)
+        known |= {"card_id": card, "note_id": log.note_of(card), "deck_id": deck}
+        known["preset_id"] = log.preset_of(deck)
+        if log.entries is not None:
+            known["review_id"] = log.entries.time_ms[selection.entry_index[row]]
+        return known
+
+
+@dataclass(frozen=True)
+class Plots:
+    """Figures of matplotlib, drawn as in reports."""
+
+    results: Results
+
+    def calibration(self, *names: str) -> Figure:
+        """Recalled over predicted recall, of the best configuration if none is named."""
+        graphs = []
+        for name in names or [*self.results][:1]:
+            line = _ranked(self.results, name)
+            graph = calibration_graph(line.result.y, line.result.p, pictures.CALIBRATION_BINS)
+            graphs.append((line.configuration.words, graph))
+        return pictures.as_figure(pictures.calibration(graphs))
+
+    def ranking(self, group: int = 0) -> Figure:
+        """Log losses with 95 % intervals, the baseline as a line; `group` is one of `groups`."""
+        return pictures.as_figure(pictures.ranking(self.results.groups[group]))
+
+    def forgetting_curves(self, name: str = REFERENCE) -> Figure:
+        """Recall over days at the first review on a later day, by first rating."""
+        from srs_eval.advice.questions import model_evidence
+        from srs_eval.advice.shown.predicted import Curves, errors_tables
+
+        line, log = _ranked(self.results, name), self.results.log
+        assert log is not None
+        trials = Session(log).trials(line.configuration.protocol)
+        tables = errors_tables(model_evidence(log, trials, line.configuration, line.result))
+        curves = next((each.curves for each in tables if isinstance(each, Curves)), ())
+        return pictures.as_figure(pictures.curves(curves))
+
+
+class Findings(list["Finding"]):
+    """Answers, as a notebook shows them."""
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{each.subject}: {' '.join(sentences(each)[:1])}" for each in self)
+
+    def _repr_html_(self) -> str:
+        return _html((each.question, each.subject, " ".join(sentences(each))) for each in self)
+
+
+def _html(rows: Iterable[Iterable[str]]) -> str:
+    cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
+
+def _ranked(results: Results, name: str) -> Ranked:
+    """The ranking's line of a configuration."""
+    name = results[name].configuration
+    lines = (line for group in results.groups for line in group.lines)
+    return next(line for line in lines if line.configuration.name == name)
+
+
+def read_results(*folders: str | Path) -> pandas.DataFrame:
+    """Result files of `srs-eval batch` or srs-benchmark: a row for each configuration and user.
+
+    Beside them `size` and the metrics of the files. Raises InputError.
+    """
+    require("pandas", "A frame")
+    import pandas as pd
+
+    return pd.concat(
+        pd.DataFrame(
+            {"configuration": file.name, "label": file.label, "user": file.users}
+            | {"size": file.sizes.astype(int), **file.metrics}
+        )
+        for file in _files(folders)
+    )
+
+
+def _files(folders: Iterable[str | Path]) -> list[ResultFile]:
+    return [file for each in read_folders([*map(Path, folders)]) for file in each.files]
+
+
+def leaderboard(*folders: str | Path, metrics: Sequence[str] = METRICS) -> pandas.DataFrame:
+    """What `srs-eval report` puts first: a row for each configuration and weighting, best first.
+
+    Means of `metrics` over the users whom all have, with 99 % intervals (`LogLoss`, `LogLoss_low`,
+    `LogLoss_high`), and of the first metric the difference from the best (`to_best`); `group`
+    counts the sets of reviews. Raises InputError.
+    """
+    require("pandas", "A frame")
+    import pandas as pd
+
+    rows = []
+    for group, comparison in enumerate(in_groups(_files(folders), metrics[0], metrics=metrics)):
+        for table, line in ((t, line) for t in comparison.tables for line in t.lines):
+            row: dict[str, Any] = {
+                "configuration": line.file.name,
+                "label": line.file.label,
+                "group": group,
+                "weighting": table.weighting,
+                "place": line.place,
+                "users": line.users,
+            }
+            means = {each: line.means[each] for each in metrics} | {"to_best": line.to_best}
+            for name, mean in means.items():
+                for end, figure in (("", "estimate"), ("_low", "low"), ("_high", "high")):
+                    row[f"{name}{end}"] = math.nan if mean is None else getattr(mean, figure)
+            rows.append(row)
+    return pd.DataFrame(rows).set_index("configuration").astype({"place": "Int64"})
 
 
 def load(
@@ -138,20 +296,25 @@ def compare(
     *,
     parameters: Mapping[str, Sequence[float]] | None = None,
     predictions: str | Path | None = None,
+    models: _Models = (),
     equivalence: float = EQUIVALENT,
     context: Context | None = None,
-) -> list[Finding]:
+) -> Findings:
     """Answers to questions about presets, each with sentences and frames (`advice.questions`).
 
     `parameters` are lists of one's own to compare, by name, `predictions` a CSV or parquet file
-    with others' predictions. Raises InputError and
-    NotEnoughData (srs_eval.data.errors).
+    with others' predictions; `models`, as `evaluate` takes them, are evaluated and compared as
+    such, too. Raises InputError and NotEnoughData (srs_eval.data.errors).
     """
     from srs_eval.advice import questions as presets
 
+    if names := _names(models):
+        log = replace(
+            log, given={**log.given, **_given(log, evaluate(log, names, context=context))}
+        )
     if isinstance(questions, str):
         questions = presets.questions_for(log) if questions == "all" else (questions,)
-    return presets.compare(
+    found = presets.compare(
         log,
         questions=questions,
         parameters=parameters,
@@ -159,11 +322,30 @@ def compare(
         equivalence=equivalence,
         context=context,
     )
+    return Findings(found)
+
+
+def _given(log: ReviewLog, results: Results) -> dict[str, Given]:
+    """Predictions of results as those that a log was given: one for each entry."""
+    place = select_rows(log, "benchmark").entry_index
+    given = {}
+    for name, result in results.items():
+        p = np.full(len(log.entries or log.rows or ()), np.nan)
+        p[place[result.review_th - 1]] = result.p
+        given[name] = Given(p, "evaluated in this notebook")
+    return given
+
+
+def _names(models: _Models) -> list[str]:
+    """Of models as `resolve` takes them; objects are added to those it knows."""
+    listed = models.split(",") if isinstance(models, str) else models
+    listed = [listed] if isinstance(listed, Model) else listed
+    return [add_model(each) if isinstance(each, Model) else each for each in listed]
 
 
 def evaluate(
     log: ReviewLog,
-    models: str | Iterable[str] = "fast",
+    models: _Models = "fast",
     protocol: Protocol | None = None,
     *,
     jobs: int = 0,
@@ -174,17 +356,21 @@ def evaluate(
     predictions: str | Path | None = None,
     features: str | Path | None = None,
 ) -> Results:
-    """Evaluate models (names, aliases or groups) on a review log, beside `predictions` of a file.
+    """Evaluate models on a review log, beside `predictions` of a file.
 
-    `features` is a table about cards or notes for models of one's own (`Trials.features`).
-
-    AVG is evaluated along as the baseline. `reference` is the configuration that others are
-    held against besides the best.
+    `models` are names, aliases, groups, and objects such as those of `srs_eval.models.adapters`.
+    AVG is evaluated along as the baseline. `reference` is the configuration that others are held
+    against besides the best. `features` is a table about cards or notes (`Trials.features`).
 
     `jobs` worker processes, 0 for none; scripts that set it need the usual
     `if __name__ == "__main__":` guard of multiprocessing.
     """
-    configurations = resolve(models, protocol)
+    configurations = resolve(_names(models), protocol)
+    if jobs and any(each.model.file == MADE_HERE for each in configurations):
+        raise InputError(
+            "A model made in a notebook cannot be sent to worker processes: leave `jobs` out, or "
+            "write it to a file and take what srs_eval.models.load_model_file returns."
+        )
     if features is not None:
         context = replace(context or Context(), features=Path(features).absolute())
     log = with_file(log, None if predictions is None else Path(predictions))
@@ -199,16 +385,6 @@ def evaluate(
         run.apply(event)
     asked = {each.name for each in configurations}
     groups = run.groups()
-    review_id = dict[str, IntArray]()
-    if log.entries is not None:
-        kinds = {each.protocol.rows for each in evaluated}
-        time_ms = {rows: log.entries.time_ms[select_rows(log, rows).entry_index] for rows in kinds}
-        review_id = {
-            line.configuration.name: time_ms[line.configuration.protocol.rows][
-                line.result.review_th - 1
-            ]
-            for line in run.ranked()
-        }
     return Results(
         groups,
         {
@@ -218,5 +394,5 @@ def evaluate(
         },
         {name: model.reason for name, model in run.failed.items() if name in asked},
         {name: model.reason for name, model in run.skipped.items() if name in asked},
-        review_id,
+        log,
     )

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from srs_eval.advice.shown.predicted import Curve
+    from srs_eval.engine.ranking import Group
     from srs_eval.engine.session import Result, Session
     from srs_eval.models.configurations import Configuration
     from srs_eval.stats.intervals import CalibrationGraph
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 _Given = ParamSpec("_Given")
 _Series = Sequence[tuple[str, Sequence[tuple[float, float, float]]]]
 """Names, each with (estimate, low, high); nan for none."""
+_STYLE = Path(__file__).with_name("pictures.mplstyle")
 _DOTS_PER_INCH = 72  # so that a point is a unit of the SVG
 _PNG_SCALE = 2.5
 _WIDTH = 860.0
@@ -45,6 +48,9 @@ _NARROW_LABEL = 30  # letters of a line of a label, in a narrow picture
 _TICKS = 5  # words below an axis
 _FAR_OFF = 3.0  # times the middle's way from the best: what lies beyond that would hide the rest
 _LEAST_CUT = 5  # labels from which an axis leaves out what is far off
+_LEAST_SCALE = 0.7  # of text in a picture that is made smaller
+_UNSURE = "#d5dade"  # what is hatched
+CALIBRATION_BINS = 20  # of a learner
 _FEWEST_IN_BIN = 10  # reviews of a point of a calibration graph
 
 
@@ -58,28 +64,72 @@ def _drawn(draw: Callable[_Given, Figure]) -> Callable[_Given, Callable[[], Figu
     return waiting
 
 
-def svg(picture: Picture) -> tuple[bytes, float]:
+def drawn_as(form: str, picture: Picture, inches: Sequence[float] = ()) -> bytes:
+    """A picture as "png", "svg" or "pdf"; `inches` are its width and perhaps its height."""
+    if form == "svg":
+        return svg(picture, inches)[0]
+    if form == "png":
+        return png(picture, inches)
+    nothing = dict.fromkeys(("Creator", "Producer", "CreationDate"))
+    return _saved(picture, inches, format="pdf", metadata=nothing)[0]
+
+
+def svg(picture: Picture, inches: Sequence[float] = ()) -> tuple[bytes, float]:
     """A picture as a document in SVG, and its width in points."""
-    content, width = _saved(picture, format="svg", transparent=True, metadata={"Date": None})
+    nothing = {"Date": None}
+    content, width = _saved(picture, inches, format="svg", transparent=True, metadata=nothing)
     content = re.sub(rb"<metadata>.*?</metadata>|<!--.*?-->", b"", content, flags=re.S)
     return re.sub(rb"(\d\.\d\d)\d+", rb"\1", content), width
 
 
-def png(picture: Picture) -> bytes:
+def png(picture: Picture, inches: Sequence[float] = ()) -> bytes:
     """A picture as PNG."""
     how = {"format": "png", "facecolor": "#ffffff", "metadata": {"Software": None}}
-    return _saved(picture, dpi=_DOTS_PER_INCH * _PNG_SCALE, **how)[0]
+    dots = 300 if inches else _DOTS_PER_INCH * _PNG_SCALE
+    return _saved(picture, inches, dpi=dots, **how)[0]
 
 
-def _saved(picture: Picture, **how: Any) -> tuple[bytes, float]:
+def as_figure(draw: Callable[[], Figure]) -> Figure:
+    """A picture for a notebook, which shows figures where pyplot is loaded."""
+    from matplotlib import pyplot
+
+    with pyplot.rc_context(fname=_STYLE):
+        return draw()
+
+
+def _saved(picture: Picture, inches: Sequence[float], **how: Any) -> tuple[bytes, float]:
     import matplotlib
 
     content = io.BytesIO()
-    style = Path(__file__).with_name("pictures.mplstyle")
-    with matplotlib.rc_context({"svg.hashsalt": picture.name}, style):
+    with matplotlib.rc_context({"svg.hashsalt": picture.name}, _STYLE):
         drawing = picture.draw()
+        if inches:
+            _resize(drawing, *inches)
         drawing.savefig(content, **how)
     return content.getvalue(), float(drawing.get_size_inches()[0]) * _DOTS_PER_INCH
+
+
+def _resize(drawing: Figure, width: float, height: float | None = None) -> None:
+    """Give a drawing a size in inches; its text shrinks with it as far as it stays readable.
+
+    That of squares shrinks with them.
+    """
+    from matplotlib.text import Text
+
+    before, tall = drawing.get_size_inches()
+    height = height or tall * width / before
+    axes = drawing.axes[0]
+    least = _LEAST_SCALE if axes.get_aspect() == "auto" else 0
+    scale = max(min(width / before, height / tall, 1), least)
+    drawing.set_size_inches(width, height)
+    if drawing.legends:
+        drawing.legends.clear()
+        _legend(axes, 2)
+    ticks = axes.get_xticklabels()[0].get_fontsize(), axes.get_yticklabels()[0].get_fontsize()
+    for text in drawing.findobj(Text):
+        text.set_fontsize(text.get_fontsize() * scale)
+    axes.tick_params(axis="x", labelsize=ticks[0] * scale)
+    axes.tick_params(axis="y", labelsize=ticks[1] * scale)
 
 
 def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
@@ -136,7 +186,9 @@ def intervals(
         unit = f"{unit}; →: beyond the axis"
     for number, baseline in enumerate(baselines):
         of_series = {"color": _colour(number)} if len(series) > 1 else {}
-        axes.axvline(baseline, **{**_GUIDE, **of_series}, zorder=0)
+        axes.axvline(
+            baseline, **{**_GUIDE, **of_series}, zorder=0, label=f"baseline {series[number][0]}"
+        )
     axes.set_yticks(places, shown)
     if width < _WIDTH:
         axes.tick_params(axis="y", labelsize=9)
@@ -162,6 +214,19 @@ def _limits(series: _Series) -> tuple[float, float]:
     least, middle = np.nanmin(known), float(np.median(np.fmax(known[:, 0], known[:, 2])))
     last = middle + _FAR_OFF * (middle - least)
     return least, last if known[:, 0].max() > last else math.inf
+
+
+def ranking(group: Group, own: int | None = None) -> Callable[[], Figure]:
+    """Log losses of a ranking with 95 % intervals, the baseline as a line; `own` stands out."""
+    losses = [(i.estimate, i.low, i.high) for i in (line.log_loss for line in group.lines)]
+    return intervals(
+        [line.configuration.words for line in group.lines],
+        [("log loss", losses)],
+        "log loss, 95 % intervals",
+        [] if group.baseline is None else [group.baseline.log_loss.estimate],
+        own=own,
+        width=SMALL[0],
+    )
 
 
 @_drawn
@@ -258,6 +323,29 @@ def calibration(
     return figure
 
 
+@_drawn
+def curves(found: Sequence[Curve]) -> Figure:
+    """Recall over the days since the review before: points with 95 % intervals; lines: expected."""
+    figure, axes = _canvas(520, 400)
+    for number, curve in enumerate(found):
+        look: dict[str, Any] = {"color": _colour(number)}
+        low, recalled, high = np.array([(i.low, i.estimate, i.high) for i in curve.recalled]).T
+        axes.vlines(curve.days, low, high, linewidth=1, **look)
+        axes.plot(curve.days, curve.expected, marker="_", linewidth=1.2, **look)
+        axes.plot(curve.days, recalled, _MARKERS[number], markersize=6, label=curve.name, **look)
+    last = max((day for curve in found for day in curve.days), default=1)
+    axes.set(
+        xscale="log", xlabel="days since the review before", ylabel="recalled; lines: expected"
+    )
+    axes.set_xticks(ticks := [2**k for k in range(12) if 2**k <= 1.5 * last], map(str, ticks))
+    axes.set_xticks([], minor=True)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    axes.set_ylim(top=1.005)
+    axes.grid()
+    _legend(axes)
+    return figure
+
+
 def calibration_png(
     session: Session, configuration: Configuration, user: int, result: Result
 ) -> bytes:
@@ -287,14 +375,20 @@ def spreads(labels: Sequence[str], percentiles: FloatArray, unit: str) -> Figure
 
 
 @_drawn
-def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, str] | None]]) -> Figure:
-    """A square with a text and a colour for each pair, the row's model against the column's."""
-    from matplotlib.colors import to_rgb
+def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, float] | None]]) -> Figure:
+    """A square with a text and a shade for each pair, the row's model against the column's.
+
+    From 1, dark blue, to 0, bright yellow, which shades of grey tell apart, too; nan is hatched.
+    """
+    from matplotlib import colormaps
     from matplotlib.patches import Rectangle
 
     count = len(labels)
     cell = 46.0 if count <= 14 else max(24.0, 1040.0 / count)
     size = 10.0 if count <= 14 else cell * 0.31
+    texts = [square[0].split("\n") for of_row in squares for square in of_row if square]
+    longest, most = max(map(len, sum(texts, ["-"]))), max(map(len, texts), default=1)
+    small = min(size, cell / (0.66 * longest), cell / (1.3 * most))
     side = cell * count + 8.5 * size + 40
     figure, axes = _canvas(side, side)
     axes.spines[:].set_visible(False)
@@ -303,10 +397,15 @@ def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, str] | N
             if square is None:
                 continue
             text, shade = square
-            corner = column - 0.48, row - 0.48
-            axes.add_patch(Rectangle(corner, 0.96, 0.96, color=shade, linewidth=0))
-            ink = "w" if np.dot(to_rgb(shade), (0.299, 0.587, 0.114)) < 0.55 else "k"
-            axes.text(column, row, text, ha="center", va="center", fontsize=size, color=ink)
+            at, side = (column - 0.48, row - 0.48), 0.96
+            if unsure := math.isnan(shade):
+                look: dict[str, Any] = {"facecolor": "w", "edgecolor": _UNSURE, "hatch": "////"}
+            else:
+                look = {"facecolor": colormaps["cividis"](1 - shade)}
+            axes.add_patch(Rectangle(at, side, side, linewidth=0, **look))
+            ink = "k" if unsure or shade < 0.5 else "w"
+            written = axes.text(column, row, text, ha="center", va="center", fontsize=small)
+            written.set_color(ink)
     axes.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), aspect="equal")
     options: dict[str, Any] = {"fontsize": max(size, 7.5), "color": _INK}
     axes.set_xticks(range(count), labels, rotation=50, ha="left", rotation_mode="anchor", **options)
@@ -320,11 +419,11 @@ def _name_ticks(axes: Axes, ticks: Sequence[str]) -> None:
     axes.set_xticks(range(0, len(ticks), every), ticks[::every])
 
 
-def _legend(axes: Axes) -> None:
+def _legend(axes: Axes, columns: int = 0) -> None:
     axes.figure.legend(
         *axes.get_legend_handles_labels(),
         loc="outside upper left",
-        ncols=4 if axes.bbox.width > SMALL[0] else 1,
+        ncols=columns or (4 if axes.bbox.width > SMALL[0] else 1),
         frameon=False,
         fontsize=11,
         labelcolor=_INK,

@@ -192,11 +192,11 @@ def adam(
     steps = n_epoch * n_batches
     step = 0
     orders = permutations(n_batches, _SEED + hyperparameters.SEED.integer(context))
-    for _ in range(n_epoch):
+    for epoch in range(n_epoch + 1):
         loss = total_loss(w)
         if loss < best_loss:
             best, best_loss = w.copy(), loss
-        for batch in next(orders).tolist():
+        for batch in next(orders).tolist() if epoch < n_epoch else ():
             slope = gradient(w, batch)
             current = annealed(rate, step, steps)
             step += 1
@@ -205,6 +205,4 @@ def adam(
             w -= adam_step(current, mean, square, 1 - 0.9**step, math.sqrt(1 - 0.999**step))
             np.clip(w, lower, upper, out=w)
             context.tick(step / steps)
-    if total_loss(w) < best_loss:
-        best = w.copy()
     return best

@@ -178,14 +178,13 @@ def fit_recurrent(
     weights: FloatArray,
     start: Sequence[float],
     context: Context,
-    epochs: int | None = None,
 ) -> list[float]:
     """Parameters with the least training loss among those after each epoch, or the last ones.
 
     `train` are positions in the trials in review order, `weights` theirs; `start`
     is where training begins and what the penalty pulls to. Longest history and gamma
-    are the protocol's, batch size too unless the model has its own; `epochs` the model's
-    unless given. Raises NotEnoughData where all histories are too long.
+    are the protocol's, batch size too unless the model has its own. Raises NotEnoughData where
+    all histories are too long.
     """
     protocol = trials.protocol
     given = context.hyperparameters
@@ -202,8 +201,7 @@ def fit_recurrent(
     batched = rows if model.trained_on is None else model.trained_on(trials, rows)
     if not len(batched):
         raise NotEnoughData("no reviews to train on")
-    size = model.batch_size or protocol.batch_size
-    epochs = epochs or model.epochs
+    size, epochs = model.batch_size or protocol.batch_size, model.epochs
     if model.cut is None:
         length = trials.sequence_length[batched]
         stable = model.tie_order == "stable"  # a radix sort
@@ -339,12 +337,7 @@ class Trainable:
     """Whether it is returned where there is nothing to train on; else NotEnoughData is raised."""
 
     def fit(
-        self,
-        trials: Trials,
-        train: IntArray,
-        weights: FloatArray,
-        context: Context,
-        epochs: int | None = None,
+        self, trials: Trials, train: IntArray, weights: FloatArray, context: Context
     ) -> list[float]:
         """See `fit_recurrent`."""
         model = self.model(trials, context)
@@ -352,7 +345,7 @@ class Trainable:
         if self.start is not None and START.of(context) == "fitted":
             start = self.start(trials, train, weights, context)
         try:
-            return fit_recurrent(model, trials, train, weights, start, context, epochs)
+            return fit_recurrent(model, trials, train, weights, start, context)
         except NotEnoughData:
             if not self.start_will_do:
                 raise

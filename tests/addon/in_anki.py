@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from typing import Any
+from unittest.mock import patch
 
 import aqt
 from aqt.profiles import ProfileManager
@@ -30,7 +31,7 @@ def wait(app: Any, until: Any) -> None:
 
 def main(way: str, base: str, package: str, picture: str) -> None:
     # Which language is asked at the first start, in a dialog that waits for a person.
-    ProfileManager.setDefaultLang = lambda manager, _: manager.setLang("en")  # type: ignore
+    patch.object(ProfileManager, "setDefaultLang", lambda self, _: self.setLang("en")).start()
     app = aqt._run(["anki", "-b", base, "-p", "User 1", "-l", "en"], exec=False)
     assert app is not None
     from aqt import mw

@@ -34,7 +34,7 @@ from srs_eval.engine.session import Session
 from srs_eval.models import all_models, load_model_file
 from srs_eval.models.configurations import resolve
 from srs_eval.models.published import published, spelled
-from srs_eval.report.dataset import audit_document
+from srs_eval.report.audit import audit_document
 from srs_eval.training.hyperparameters import (
     SEED,
     Context,

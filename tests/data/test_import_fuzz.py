@@ -1,7 +1,12 @@
-"""Hostile and damaged input: the readers answer with a log or an InputError, nothing else."""
+"""Hostile and damaged input: the readers answer with a log or an InputError, nothing else.
+
+`SRS_EVAL_FUZZ` says how many times as many examples are tried; from a hundred on they are others
+each time (`make fuzz`).
+"""
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -17,9 +22,34 @@ from srs_eval.data.errors import InputError
 from srs_eval.report.export import to_json
 from srs_eval.report.inspection import inspect_log
 from tests.data.anki_files import field, make_collection, make_package, make_revlog, plain_history
+from tests.data.test_supermemo import HISTORY as REPETITIONS
+from tests.data.test_supermemo import text_of
+from tests.retrievability import RWKV, make_cache
 
 HISTORY = plain_history(3)
-FORMATS = ("schema 18", "schema 11", "package 3", "package 2", "zstd", "revlog", "csv")
+FORMATS = ("schema 18", "schema 11", "package 3", "package 2", "zstd", "revlog", "csv", "supermemo")
+TIMES = int(os.environ.get("SRS_EVAL_FUZZ", "1"))
+
+
+def examples(number: int) -> settings:
+    slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
+    return settings(
+        max_examples=number * TIMES, derandomize=TIMES < 100, suppress_health_check=slow
+    )
+
+
+def damaged(content: bytes, data: st.DataObject) -> bytes:
+    """With bits flipped, or cut, or with strange bytes between or over its own."""
+    how = data.draw(st.sampled_from(("flip", "cut", "insert", "overwrite")))
+    if how == "flip":
+        flipped = bytearray(content)
+        for place in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=8)):
+            flipped[place] ^= 1 << data.draw(st.integers(0, 7))
+        return bytes(flipped)
+    place = data.draw(st.integers(0, len(content)))
+    strange = b"" if how == "cut" else data.draw(st.binary(max_size=600))
+    tail = b"" if how == "cut" else content[place + (how == "overwrite") * len(strange) :]
+    return content[:place] + strange + tail
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +69,7 @@ def sound() -> Iterator[dict[str, bytes]]:
             "zstd": zstandard.ZstdCompressor().compress(new),
             "revlog": make_revlog(HISTORY, 1_700_740_800),
             "csv": (head + "".join(lines)).encode(),
+            "supermemo": text_of(REPETITIONS).encode(),
         }
 
 
@@ -69,30 +100,26 @@ def test_sound_files_are_read(sound: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@examples(50)
 @given(data=st.data())
-def test_flipped_bits(kind: str, sound: dict[str, bytes], data: st.DataObject) -> None:
-    content = bytearray(sound[kind])
-    for place in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=8)):
-        content[place] ^= 1 << data.draw(st.integers(0, 7))
-    read(bytes(content))
+def test_damaged_files(kind: str, sound: dict[str, bytes], data: st.DataObject) -> None:
+    read(damaged(sound[kind], data))
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@examples(20)
 @given(data=st.data())
-def test_cut_spliced_and_overwritten(
-    kind: str, sound: dict[str, bytes], data: st.DataObject
-) -> None:
-    content = sound[kind]
-    place = data.draw(st.integers(0, len(content)))
-    strange = data.draw(st.binary(max_size=600))
-    how = data.draw(st.sampled_from(("cut", "insert", "overwrite")))
-    tail = b"" if how == "cut" else content[place + (how == "overwrite") * len(strange) :]
-    read(content[:place] + strange + tail)
+def test_damaged_predictions_beside_a_collection(data: st.DataObject) -> None:
+    """They never keep the reviews from being read."""
+    with tempfile.TemporaryDirectory() as name:
+        path = make_collection(Path(name) / "collection.anki2", entries=HISTORY, page_size=512)
+        held_out = [(HISTORY[0][0], 0.75, "rwkv_review", 1, "test_fold", 0)]
+        cache = make_cache(path, {RWKV: held_out})
+        cache.write_bytes(damaged(cache.read_bytes(), data))
+        for given_ in load_log(path).given.values():
+            assert "\n" not in given_.about
 
 
-@settings(max_examples=75)
+@examples(75)
 @given(
     start=st.sampled_from([b"", b"SQLite format 3\0", b"PK\3\4", b"\x28\xb5\x2f\xfd", b"\n"]),
     rest=st.binary(max_size=400),
@@ -115,7 +142,7 @@ def encode(message: object) -> bytes:
     return message if isinstance(message, bytes) else field(1, message)  # type: ignore[arg-type]
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@examples(30)
 @given(message=messages, part=st.sampled_from(["preset", "deck_kind"]))
 def test_wrong_protobuf_in_a_collection(message: object, part: str) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -125,7 +152,7 @@ def test_wrong_protobuf_in_a_collection(message: object, part: str) -> None:
         read(path.read_bytes())
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(message=messages, clock=st.integers(-(1 << 63), (1 << 63) - 1))
 def test_wrong_protobuf_as_export(message: object, clock: int) -> None:
     read(encode(message) + field(4, clock))
@@ -133,7 +160,7 @@ def test_wrong_protobuf_as_export(message: object, clock: int) -> None:
     read(field(2, encode(message)) + field(3, encode(message)) + make_revlog(HISTORY, clock))
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@examples(20)
 @given(
     name=st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
     number=st.integers(-(1 << 63), (1 << 63) - 1),
@@ -151,7 +178,7 @@ def test_strange_names_and_numbers(name: str, number: int) -> None:
         assert read(path.read_bytes())
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=200))
 def test_strange_tables(text: str) -> None:
     read(("card_id,review_rating,review_time,review_duration\n" + text).encode())

@@ -154,8 +154,9 @@ def test_a_training_of_a_module_ends_when_it_learns_no_more(trials: Trials) -> N
 
 def test_a_module_without_gain_keeps_its_first_epoch(trials: Trials) -> None:
     wild = torch_model("WILD", _small_network, learning_rate=1e3, patience=2)
-    epochs: list[float] = []
-    fitted = _fitted(wild, trials, tick=epochs.append)
+    fitted = _fitted(wild, trials)
+    first = _fitted(torch_model("WILD", _small_network, learning_rate=1e3, epochs=1), trials)
+    assert all((fitted[key] == first[key]).all() for key in first)
     assert wild.predict is not None
     p = wild.predict(trials, fitted, trials.test_index, Context())
     assert ((p >= 0.0001) & (p <= 0.9999)).all()

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.rwkv import TINY, made_weights
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine import session as engine
@@ -45,17 +44,6 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(engine, "fit_and_predict", counting)
     return counted
-
-
-@pytest.fixture
-def weights_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Made-up weights of RWKV, found as a person's own."""
-    from safetensors.numpy import save_file
-
-    path = tmp_path / "mine.safetensors"
-    save_file(made_weights(TINY), path)
-    monkeypatch.setenv("SRS_EVAL_RWKV_WEIGHTS", str(path))
-    return path
 
 
 def logit(p: Any) -> Any:

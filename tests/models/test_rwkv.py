@@ -70,17 +70,6 @@ def no_tick(done: float) -> None:
     """Nobody watches."""
 
 
-@pytest.fixture
-def weights_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Made-up weights, found as a person's own."""
-    from safetensors.numpy import save_file
-
-    path = tmp_path / "mine.safetensors"
-    save_file(made_weights(TINY), path)
-    monkeypatch.setenv("SRS_EVAL_RWKV_WEIGHTS", str(path))
-    return path
-
-
 # The network
 
 

@@ -143,7 +143,7 @@ def test_costs_are_said_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> N
     )
     report = _markdown(learner_report(off, Run.of(resolve("AVG")), Protocol()))
     assert "once FSRS is on and optimized and asked for 90 of 100." in report
-    assert "With SM-2, as now, they take" in report
+    assert "If SM-2 goes on, they take" in report
     assert "FSRS is off" not in report
 
 

@@ -397,7 +397,7 @@ async def test_names_are_short_and_what_is_said_once_stands_below(tmp_path: Path
         await until(pilot, lambda: "Fitted on intervals" in text_of(app))
 
 
-async def test_what_the_ranking_says_begins_with_its_doubt_and_is_cut_at_a_word(
+async def test_where_reviews_are_too_few_the_ranking_says_its_doubt_alone(
     tmp_path: Path,
 ) -> None:
     app = make_app(tmp_path, FILE, evaluate=MadeUpEngine([*MODELS, "FSRS-6-own"]))
@@ -413,7 +413,7 @@ async def test_what_the_ranking_says_begins_with_its_doubt_and_is_cut_at_a_word(
         await until(pilot, lambda: "models finished" in text_of(app))
         *_, first, second, _, _ = text_of(app).splitlines()
         assert first.strip().startswith("301 reviews of 11 days are too few to tell models apart:")
-        assert second.strip().endswith("…")
+        assert second.strip() == "1,000 reviews and 20 days are needed."
 
 
 async def test_escape_asks_before_it_stops_a_run(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.data.reviews import Deck, IntArray, Preset
-from srs_eval.data.rows import select_rows
+from srs_eval.data.dataset_making import write_user
+from srs_eval.data.reviews import Deck, Preset
 from tools.simulated.character import (
     CREATED_MS,
     FILTERED_DECK,
@@ -255,56 +255,6 @@ def _preset(preset: Preset) -> dict[str, Any]:
 
 
 def write_dataset(learners: Mapping[int, SimulatedLearner], folder: Path) -> None:
-    """Write learners, by user id, in the layout of anki-revlogs-10k.
-
-    `folder/{revlogs,cards,decks}/user_id=N/data.parquet`. Entries become rows by the
-    data-set builder's rule (`data.rows`); as there, ids are replaced by 0, 1, 2 ... in order of
-    appearance, filtered decks are left out and a deck without a parent has parent -1.
-    """
+    """Write learners, by user id, in the layout of anki-revlogs-10k."""
     for user, learner in learners.items():
-        _write_user(user, learner, folder)
-
-
-def _write_user(user: int, learner: SimulatedLearner, folder: Path) -> None:
-    log = learner.log()
-    rows = select_rows(log, "benchmark").rows
-    known_cards: dict[int, int] = {-1: -1}
-    known_decks: dict[int, int] = {-1: -1}
-    _renumber(known_cards, np.sort(rows.card_id))
-    decks = [deck for deck in learner.decks.values() if not deck.filtered]
-    parents = np.array([-1 if deck.parent_id is None else deck.parent_id for deck in decks])
-    tables = {
-        "revlogs": {
-            "card_id": _renumber(known_cards, rows.card_id),
-            "day_offset": rows.day_offset,
-            "rating": rows.rating,
-            "state": rows.state,
-            "duration": rows.duration_ms,
-            "elapsed_days": rows.elapsed_days,
-            "elapsed_seconds": rows.elapsed_seconds,
-        },
-        "cards": {
-            "card_id": _renumber(known_cards, log.cards.card_id),
-            "note_id": _renumber({}, log.cards.note_id),
-            "deck_id": _renumber(known_decks, log.cards.deck_id),
-        },
-        "decks": {
-            "deck_id": _renumber(known_decks, np.array([deck.id for deck in decks])),
-            "parent_id": _renumber(known_decks, parents),
-            "preset_id": _renumber({}, np.array([deck.preset_id for deck in decks])),
-        },
-    }
-    import pyarrow
-    import pyarrow.parquet
-
-    for name, columns in tables.items():
-        target = folder / name / f"user_id={user}"
-        target.mkdir(parents=True, exist_ok=True)
-        pyarrow.parquet.write_table(pyarrow.table(columns), target / "data.parquet")
-
-
-def _renumber(known: dict[int, int], ids: IntArray) -> IntArray:
-    """Replace ids by small numbers, given in order of appearance."""
-    taken = -1 in known  # -1 stays -1 and uses up no number
-    numbers = [known.setdefault(old, len(known) - taken) for old in ids.tolist()]
-    return np.array(numbers, np.int64)
+        write_user(folder, user, learner.log())

@@ -65,7 +65,8 @@ class DetailsScreen(AppScreen, actions="details"):
         if line.is_baseline:
             lines.append("the baseline: what the average alone predicts")
         elif line.place is None:
-            lines.append(f"no place, for it is {line.verdict_words} · {against}")
+            why = result.mark or f"is {line.verdict_words}"
+            lines.append(f"no place, for it {why} · {against}")
         else:
             why = ""
             if line.standing == "can't tell yet" and line.to_best is not None:

@@ -1,0 +1,96 @@
+"""Whether figures of a model of somebody's own mean something: looked at when it first runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from srs_eval.data.paths import cache_dir, write_atomically
+from srs_eval.engine.session import Result
+from srs_eval.engine.workers import WorkerDied, WorkerPool
+from srs_eval.models import Model, all_models
+from srs_eval.training.compile import program_digest
+
+_LEAKS = {
+    "own outcome": "reads the outcome that it predicts",
+    "later outcome": "reads outcomes of later reviews",
+    "fit sees test": "is fitted to reviews that it is evaluated on",
+}
+_UNCHECKED = "was not checked for reading outcomes"
+_OTHERS = {
+    "gradient": "has a wrong gradient, and may be trained badly",
+    "no probability": "predicts what is no probability for a simulated learner",
+    "repeats": f"{_UNCHECKED}, for it predicts something else each time",
+    "fails": f"{_UNCHECKED}, for it fails on a simulated learner",
+}
+
+
+def mark(kind: str) -> str:
+    """What stands beside the name of a model whose figures mean nothing; "" for others."""
+    return "reads outcomes" if kind in _LEAKS else ""
+
+
+def in_words(kind: str | None) -> str:
+    """What is said of a model, behind its name; "" for nothing. None: nobody has looked."""
+    if kind in _LEAKS:
+        said = f"{_LEAKS[kind]}: its figures mean nothing"
+    else:
+        said = _UNCHECKED if kind is None else _OTHERS.get(kind, "")
+    return f"{said} (`srs-eval models check` tells more)" if said else ""
+
+
+def doubt(model: Model) -> str:
+    """The kind of the first finding of `conformance.first_mistake`, "" for none; kept on disk."""
+    from srs_eval.engine.conformance import first_mistake
+
+    known = _known(model)
+    if known is not None:
+        return known
+    try:
+        found = first_mistake(model)
+    except BaseException as error:
+        if type(error) is KeyboardInterrupt:  # the person's
+            raise
+        return "fails"
+    kind = found.kind if found else ""
+    with suppress(OSError):
+        write_atomically(_kept_at(model), kind.encode(), lasting=False)
+    return kind
+
+
+def doubts(models: Iterable[Model]) -> dict[str, str]:
+    """Those of models from files, by name, each in a process of its own, for it may die."""
+    own = {each.name: each for each in models if each.file is not None}
+    found = {name: _known(each) for name, each in own.items()}
+    for name in [name for name, kind in found.items() if kind is None]:
+        with WorkerPool(1, initializer=all_models) as pool:
+            try:
+                found[name] = pool.submit(doubt, own[name]).result()
+            except WorkerDied:
+                found[name] = "fails"
+    return {name: kind or "" for name, kind in found.items()}
+
+
+def with_doubt(result: Result, model: Model) -> Result:
+    """The result of a model from a file, marked where that belongs beside it."""
+    kind = doubt(model)
+    if not (said := in_words(kind)):
+        return result
+    return replace(result, mark=mark(kind), notes=(*result.notes, said))
+
+
+def _known(model: Model) -> str | None:
+    try:
+        return _kept_at(model).read_text("utf-8")
+    except OSError:
+        return None
+
+
+def _kept_at(model: Model) -> Path:
+    assert model.file is not None
+    key = f"{program_digest()} {model.file.digest} {model.name}"
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    return cache_dir() / "results" / digest[:2] / f"{digest}.txt"

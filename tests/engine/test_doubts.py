@@ -1,0 +1,92 @@
+"""A model that knows what it may not know is marked where it would win: run, batch and report."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import main_here, read_results
+from tests.engine.test_conformance import RIGHT, WRONG
+from tools.simulated import simulate_learner, write_dataset
+
+NOTHING = "its figures mean nothing"
+SAID = {
+    "right": "",
+    "own": f"CHEAT reads the outcome that it predicts: {NOTHING}",
+    "later": f"CHEAT reads outcomes of later reviews: {NOTHING}",
+    "test-part": f"CHEAT is fitted to reviews that it is evaluated on: {NOTHING}",
+    "sign": "CHEAT has a wrong gradient, and may be trained badly",
+    "random": "CHEAT was not checked for reading outcomes, for it predicts something else each",
+}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dataset")
+    write_dataset({user: simulate_learner(user, 400) for user in (1, 2)}, folder)
+    return folder
+
+
+def written(kind: str, folder: Path) -> Path:
+    part, wrong, _ = WRONG.get(kind, ("", "", set()))
+    path = folder / "cheat.py"
+    path.write_text(RIGHT.replace(part, wrong).replace("NAME", "CHEAT"), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("kind", SAID)
+def test_what_means_nothing_does_not_win(
+    kind: str, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
+    out, model = tmp_path / "out", written(kind, tmp_path)
+    common = ("--models", "CHEAT,HLR,AVG", "--model-file", model)
+    done = main_here("batch", "--dataset", dataset, *common, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert SAID[kind] in done.stderr
+    assert ("CHEAT " in done.stderr) == bool(SAID[kind])
+    assert set(read_results(out, "CHEAT")) == {1, 2}
+    setup = json.loads((out / "setup.json").read_text())
+    found = setup["configurations"]["CHEAT"]["check"]
+    assert {found} == (WRONG[kind][2] if kind != "right" else {""})
+    report = main_here("report", out, "--md", "-").stdout
+    marked = NOTHING in SAID[kind]
+    assert SAID[kind] in " ".join(report.split())
+    assert ("CHEAT (reads outcomes)" in report) == marked
+    assert bool(re.search(r"HLR has the lowest|HLR has no other", report)) == marked
+
+    ran = main_here("run", dataset, "--user", "1", *common, "--jobs", "0", "--json", "-")
+    document = json.loads(ran.stdout)
+    (line,) = [each for each in document["results"] if each["configuration"] == "CHEAT"]
+    assert (line["place"] is None) == marked
+    assert document["groups"][0]["best"] == "HLR" or not marked
+    said = SAID[kind].removeprefix("CHEAT ")
+    assert any(note.startswith(said) for note in line["notes"]) == bool(said)
+
+
+def test_a_folder_of_before_says_that_nobody_has_looked(dataset: Path, tmp_path: Path) -> None:
+    model = written("right", tmp_path)
+    common = ("--dataset", dataset, "--models", "CHEAT", "--model-file", model)
+    assert main_here("batch", *common, "--out", tmp_path / "out").returncode == 0
+    file = tmp_path / "out" / "setup.json"
+    setup = json.loads(file.read_text())
+    del setup["configurations"]["CHEAT"]["check"]
+    file.write_text(json.dumps(setup))
+    said = main_here("batch", *common, "--out", tmp_path / "out")
+    assert said.returncode == 0
+    assert "CHEAT was not checked for reading outcomes (" in said.stderr
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_what_is_no_probability_is_said_where_nothing_is_left(
+    dataset: Path, tmp_path: Path
+) -> None:
+    common = ("--models", "CHEAT,AVG", "--model-file", written("nan", tmp_path))
+    done = main_here("batch", "--dataset", dataset, *common, "--out", tmp_path / "out")
+    assert done.returncode == 1
+    assert "CHEAT predicted something that is no probability" in done.stderr
+    report = main_here("report", tmp_path / "out", "--md", "-").stdout
+    assert "CHEAT predicts what is no probability for a simulated learner" in report
