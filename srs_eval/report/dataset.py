@@ -117,7 +117,8 @@ def _left_out(comparison: Comparison) -> Iterator[str]:
 
 
 def _lacking(files: Sequence[ResultFile]) -> list[str]:
-    return [f"{file.label}: {file.lacks}" for file in files if file.lacks]
+    theirs = (each for each in files if not each.configuration or each.configuration.model.given)
+    return [f"{file.label}: {file.lacks}" for file in theirs if file.lacks]
 
 
 def _named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> str:
