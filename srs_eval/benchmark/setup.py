@@ -108,7 +108,7 @@ class _Data(TypedDict):
 
 
 class _Configuration(TypedDict):
-    shown: NotRequired[dict[str, str | int]]
+    shown: NotRequired[dict[str, str | int | bool]]
     model: str
     model_version: int
     protocol: dict[str, Any]
