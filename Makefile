@@ -6,6 +6,7 @@
 # make bench  speed against the reference packages and torch loops
 # make platforms   every system has wheels of all that is needed (asks the package index)
 # make dist   wheel, sdist and add-on, the first two built twice with the same bytes
+# make site   the documentation site, in build/site
 # make licences   of what an installation brings, as a table
 # make weight  what an installation by pip weighs, package by package: 700 MB at most
 #
@@ -20,7 +21,7 @@ WORKERS ?= 3
 # PyTorch for the processor alone is a tenth of the size. Empty: whatever pip chooses.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
-.PHONY: demo test test-all fuzz lint bench dist platforms weight licences clean
+.PHONY: demo test test-all fuzz lint bench dist site platforms weight licences clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -58,6 +59,10 @@ platforms: $(VENV)/installed-dev
 dist: $(VENV)/installed-dev
 	$(BIN)/python tools/build.py --out dist
 	$(BIN)/python addon/build.py --out dist
+
+site: $(VENV)/installed-dev
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m tools.website
 
 weight: $(PLAIN)/installed
 	$(BIN)/python tools/installed.py $(PLAIN)/bin/python --most 700

@@ -1,6 +1,6 @@
-"""The README's picture: the answers to the demo's learner, drawn by the app itself.
+"""The pictures of README and tutorial: screens about the demo's learner, drawn by the app itself.
 
-    python benchmarks/picture.py [--to docs/screenshot.svg] [--size 120x36]
+    python benchmarks/picture.py [--to docs] [--size 120x36]
 
 Run it after a change of the answers. It takes as long as the app does to answer and to evaluate
 the models of group `learner`; without a terminal, in a folder of its own that is deleted.
@@ -11,16 +11,27 @@ from __future__ import annotations
 import argparse
 import asyncio
 import tempfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.paths import DEMO_FILE
 
 MOST_SECONDS = 900
+SETTLED_SECONDS = 12.0
+# Names of pictures, and what is pressed before each.
+SCREENS = {
+    "screenshot": (),
+    "evidence": ("enter",),
+    "costs": ("escape", "w"),
+    "ranking": ("escape", "m"),
+}
 
 
-async def picture(collection: Path, size: tuple[int, int], state_folder: Path) -> str:
-    """The answers' screen (columns, lines) as SVG, once all is answered and evaluated."""
+async def pictures(
+    collection: Path, size: tuple[int, int], state_folder: Path
+) -> AsyncIterator[tuple[str, str]]:
+    """Names and screens (columns, lines) as SVG, once all is answered and evaluated."""
     app = SrsEvalApp(
         collection,
         Options(models="learner", use_cache=False),
@@ -35,22 +46,27 @@ async def picture(collection: Path, size: tuple[int, int], state_folder: Path) -
                 break
         else:
             raise SystemExit(f"No answers after {MOST_SECONDS} seconds.")
-        await pilot.pause(1.0)
-        drawn = app.export_screenshot()
+        for name, keys in SCREENS.items():
+            await pilot.press(*keys)
+            await pilot.pause(SETTLED_SECONDS)
+            yield name, app.export_screenshot()
     app.session.shut_down()
-    return drawn
+
+
+async def save(folder: Path, size: tuple[int, int]) -> None:
+    with tempfile.TemporaryDirectory() as state_folder:
+        async for name, drawn in pictures(DEMO_FILE, size, Path(state_folder) / "state"):
+            (folder / f"{name}.svg").write_text(drawn, encoding="utf-8")
+            print(f"{name}.svg: {size[0]} x {size[1]}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--to", type=Path, default=Path("docs/screenshot.svg"))
+    parser.add_argument("--to", type=Path, default=Path("docs"))
     parser.add_argument("--size", default="120x36", help="columns x lines")
     options = parser.parse_args()
     columns, lines = map(int, options.size.split("x"))
-    with tempfile.TemporaryDirectory() as folder:
-        drawn = asyncio.run(picture(DEMO_FILE, (columns, lines), Path(folder) / "state"))
-    options.to.write_text(drawn, encoding="utf-8")
-    print(f"{options.to}: {columns} x {lines}")
+    asyncio.run(save(options.to, (columns, lines)))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import typer
 
 import srs_eval
 from srs_eval import models
+from srs_eval.advice.questions import REGISTRY, page_of
 from srs_eval.cli.main import app
 from srs_eval.cli.options import _PROTOCOL_PANEL
 from srs_eval.engine.conformance import findings
@@ -27,7 +28,7 @@ from tests.conftest import REPOSITORY
 from tests.test_architecture import ORDER
 from tools.simulated import simulate_learner, write_dataset
 
-DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 
 
 def python_blocks(path: Path) -> list[str]:
@@ -196,9 +197,30 @@ def test_what_examples_import_is_there() -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
-    missing = [link for link in links if not (document.parent / link).exists()]
-    assert not missing
+    for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", text):
+        there = document.parent / link if link else document
+        assert there.exists(), link
+        assert not anchor or anchor in anchors(there), (link, anchor)
+
+
+def anchors(document: Path) -> set[str]:
+    """Those that GitHub makes of headings, and those that are written."""
+    text = document.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+    made = {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
+    return made | set(re.findall(r'<a id="(\w+)">', text))
+
+
+def test_models_name_their_year() -> None:
+    """As their pages on the site do."""
+    sources = {name: each.source for name, each in models.all_models().items()}
+    assert not [name for name in sources if not re.search(r"\b(19|20)\d\d\b", sources[name])]
+
+
+def test_every_question_of_the_app_is_explained() -> None:
+    for question in REGISTRY:
+        page, _, anchor = page_of(question).partition("#")
+        assert anchor in anchors(REPOSITORY / page)
 
 
 def test_architecture_names_every_package() -> None:

@@ -39,7 +39,7 @@ from srs_eval.advice.parameters import (
 from srs_eval.advice.population import where_do_i_stand
 from srs_eval.advice.predictions import brought_along, given_to, which_predicts_best
 from srs_eval.advice.split import split_or_merge
-from srs_eval.advice.workload.estimate import COSTS, at_a_glance
+from srs_eval.advice.workload.estimate import COSTS, at_a_glance, workload
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.shared import with_file
@@ -120,6 +120,10 @@ class Asked:
     def _costs(self) -> Iterator[Finding]:
         with contextlib.suppress(InputError):  # nobody knows how the cards are scheduled
             yield from at_a_glance(self.log, self.context)
+
+    def _workload(self) -> Iterator[Finding]:
+        with contextlib.closing(workload(self.log, context=self.context)) as coming:
+            yield from (each.finding for each in coming)
 
     def _days(self) -> Iterator[Finding]:
         protocol = Protocol(rows="anki" if evaluated_by_preset(self.log) else "benchmark")
@@ -211,7 +215,7 @@ REGISTRY: Mapping[str, Question] = {
         is_beside=True,
     ),
     WRONG: Question("Anything wrong?", Asked._wrong, "Anything wrong?"),
-    "workload": Question("What does a desired retention cost?"),
+    "workload": Question("What does a desired retention cost?", Asked._workload),
 }
 """By name, in the order of the app's lines."""
 QUESTIONS = (OF_PRESETS, "split", "often", "health", "hard", "steps", "noise", "retention")
@@ -243,6 +247,11 @@ FIRST = (
 OVER_ALL = ("fit", OF_PRESETS, "says", "time", STANDING)  # those of a report that need no presets
 NOT_WAITED_FOR = {COSTS, *(name for name, each in REGISTRY.items() if each.is_beside)}
 """Questions that models need not wait for: evidence, and what compiles for long on a first run."""
+
+
+def page_of(question: str) -> str:
+    """Where a question of REGISTRY is explained."""
+    return f"docs/findings.md#{question}"
 
 
 def ask(question: str, asked: Asked) -> Iterator[Finding]:

@@ -127,7 +127,7 @@ def early_version(
         family="fsrs",
         inputs="IL, G",
         parameters=len(recurrent.default),
-        source=f"srs-benchmark other.py, class FSRS{number}",
+        source=f"srs-benchmark other.py, class FSRS{number} ({2023 if number > '3' else 2022})",
         predict=trainable.predict,
         fit=trainable.fit,
         default=lambda context: list(recurrent.default),

@@ -157,7 +157,7 @@ MODELS = (
         inputs="IL, G",
         parameters=7,
         source=(
-            "ankitects/anki rslib/src/scheduler/states/review.rs; "
+            "ankitects/anki 24.11 (2024) rslib/src/scheduler/states/review.rs; "
             "open-spaced-repetition/srs-benchmark other.py, class Anki"
         ),
         predict=_predict,

@@ -35,7 +35,7 @@ _blend = partial(
     Model,
     family="neural",
     parameters=21 + 34 + 503,
-    source="models/blend.py: mean of logits",
+    source="models/blend.py: mean of logits (2026)",
     combine=mean_of_logits,
     always_short=True,
     seconds_to_compile=8.0,

@@ -1,4 +1,4 @@
-"""FSRS v4: a power forgetting curve; initial stabilities fitted apart; Hard and Easy modify growth.
+"""FSRS v4: R(t) = 1 / (1 + t/(9 s)); initial stabilities fitted apart; Hard and Easy modify growth.
 
 Formulas, defaults and training: srs-benchmark other.py `class FSRS4` (January 2025). A
 state is (s, d): stability in days, difficulty 1-10. Parameters are w[0] ... w[16] as
@@ -6,7 +6,7 @@ there; w[17] is no parameter but the least stability. Initial stabilities are fi
 first and then held; the rest is trained on reviews after each card's second, while the
 best epoch is chosen on all reviews.
 
-v4.5 (`class FSRS4dot5`) has a flatter forgetting curve, and a failure never lengthens S. Defaults
+v4.5 (`class FSRS4dot5`) has R(t) = (1 + 19/81 t/s)^-0.5, and a failure never lengthens S. Defaults
 differ where intervals are fractions of a day. Kept parameters have 6 decimals.
 """
 

@@ -1,4 +1,4 @@
-"""FSRS v5: v4.5 with reviews of the same day, damped difficulty and a pull to the start.
+"""FSRS v5: v4.5, R(t) = (1 + 19/81 t/s)^-0.5, and same-day reviews, damped difficulty, a pull.
 
 Formulas, defaults and training: fsrs-optimizer 5.7.0 (fsrs_optimizer.py), run as
 srs-benchmark's script.py of January 2025 does. A state is (s, d): stability in days,
@@ -181,7 +181,7 @@ MODELS = (
         family="fsrs",
         inputs="IL, G, SR",
         parameters=19,
-        source="fsrs-optimizer 5.7.0, src/fsrs_optimizer/fsrs_optimizer.py",
+        source="fsrs-optimizer 5.7.0 (2024), src/fsrs_optimizer/fsrs_optimizer.py",
         predict=_predict,
         fit=_fit,
         fit_s0=_fit_s0,

@@ -1,4 +1,4 @@
-"""FSRS-6: stability, difficulty, a power forgetting curve with trained decay.
+"""FSRS-6: stability, difficulty, R(t) = (1 + factor t/s)^-w20 with R(s) = 0.9: a trained decay.
 
 Formulas, defaults and training: fsrs-optimizer 6.1.3 (fsrs_optimizer.py), run as
 srs-benchmark's script.py does. A state is (s, d): stability in days, difficulty 1-10.
@@ -228,7 +228,7 @@ MODELS = (
         family="fsrs",
         inputs="IL, G, SR",
         parameters=21,
-        source="fsrs-optimizer 6.1.3, src/fsrs_optimizer/fsrs_optimizer.py",
+        source="fsrs-optimizer 6.1.3 (2025), src/fsrs_optimizer/fsrs_optimizer.py",
         predict=predict,
         fit=fit,
         fit_s0=fit_s0,

@@ -1,4 +1,4 @@
-"""FSRS-7: a long-term and a short-term stability, a forgetting curve mixed of two.
+"""FSRS-7: two stabilities; R(t) is a mean of (1 + f t/s)^-d and (1 + g t/q)^-e.
 
 Formulas, defaults and training: srs-benchmark at commit
 bd9110f791e5b37282c55a9aa8db35f68f0c4aa2 (August 2026), models/fsrs_v7.py, script.py and
@@ -301,7 +301,7 @@ _FSRS_7 = Model(
     family="fsrs",
     inputs="FIL, G, SR",
     parameters=34,
-    source="open-spaced-repetition/srs-benchmark models/fsrs_v7.py",
+    source="open-spaced-repetition/srs-benchmark models/fsrs_v7.py (2026)",
     predict=predict,
     fit=fit,
     default=lambda context: list(DEFAULT),

@@ -20,7 +20,7 @@ _given = partial(
     Model,
     parameters=0,
     given=True,
-    source="data/readers/predictions.py",
+    source="data/readers/predictions.py (2026)",
     flags=UNTRAINED_FLAGS,
     compiles="never",
     extra=True,

@@ -33,7 +33,7 @@ MODELS = (
         "GradientBoosting",
         _trees,
         family="history",
-        source="scikit-learn, HistGradientBoostingClassifier; features in models/adapters.py",
+        source="scikit-learn HistGradientBoostingClassifier (2019); features: models/adapters.py",
         settings=(
             hyperparameters.learning_rate(0.05),
             hyperparameters.epochs(50),

@@ -54,7 +54,7 @@ _FROM_RANDOM = "Starts from random weights where no pretrained ones are found."
 MODELS = (
     _model(
         GRU,
-        source="srs-benchmark other.py, class RNN",
+        source="srs-benchmark other.py, class RNN (2023)",
         aliases={"GRU-39": "GRU"},
         seconds_per_10k=0.03,
         seconds_to_compile=6.0,
@@ -62,7 +62,7 @@ MODELS = (
     ),
     _model(
         RNN,
-        source="srs-benchmark other.py, class RNN",
+        source="srs-benchmark other.py, class RNN (2023)",
         seconds_per_10k=0.03,
         seconds_to_compile=6.0,
         kernels_of="GRU",
@@ -71,7 +71,7 @@ MODELS = (
     ),
     _model(
         GRU_P,
-        source="srs-benchmark other.py, class GRU_P",
+        source="srs-benchmark other.py, class GRU_P (2024)",
         configurations=("GRU-P", "GRU-P-short"),
         seconds_per_10k=0.1,
         seconds_to_compile=6.0,
@@ -81,7 +81,7 @@ MODELS = (
     ),
     _model(
         LSTM_489,
-        source="srs-benchmark commit a17baa24c66, other.py class RNN",
+        source="srs-benchmark commit a17baa24c66 (2023), other.py class RNN",
         seconds_per_10k=0.2,
         note=_FROM_RANDOM,
         extra=True,

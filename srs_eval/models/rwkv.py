@@ -237,7 +237,7 @@ _rwkv = partial(
     Model,
     inputs="FIL, G, SR, AT",
     parameters=0,
-    source="srs-benchmark rwkv/; Expertium/rwkv-state-quant gpu_train/rwkv",
+    source="srs-benchmark rwkv/ (2025); Expertium/rwkv-state-quant gpu_train/rwkv",
     always_short=True,
     flags=frozenset({"secs", "no_test_same_day", "equalize_test_with_non_secs"}),
     weights=digest_of_weights,

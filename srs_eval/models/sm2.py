@@ -174,7 +174,7 @@ MODELS = (
         inputs="IL, G",
         parameters=0,
         source=(
-            "P. A. Wozniak, SuperMemo 2 (1990); "
+            "P. A. Wozniak, SuperMemo 2 (1987); "
             "open-spaced-repetition/srs-benchmark other.py `sm2`, `process_untrainable`"
         ),
         predict=_by(_sm2_intervals),
@@ -193,7 +193,7 @@ MODELS = (
         family="sm2",
         inputs="IL, G",
         parameters=0,
-        source="open-spaced-repetition/SSP-MMC-FSRS src/ssp_mmc_fsrs/policies.py `memrise_policy`",
+        source="SSP-MMC-FSRS (by 2026) src/ssp_mmc_fsrs/policies.py `memrise_policy`",
         predict=_by(_memrise_intervals),
         flags=UNTRAINED_FLAGS,
         compiles="never",
@@ -206,7 +206,7 @@ MODELS = (
         inputs="IL, G",
         parameters=6,
         source=(
-            "P. A. Wozniak, SuperMemo 2 (1990); "
+            "P. A. Wozniak, SuperMemo 2 (1987); "
             "open-spaced-repetition/srs-benchmark other.py, class SM2"
         ),
         predict=_TRAINABLE.predict,

@@ -297,7 +297,7 @@ def running_offset(z: FloatArray, y: FloatArray, rate: float) -> FloatArray:
 _online = partial(
     Model,
     family="online",
-    source="models/state.py: FSRS-6 (fsrs-optimizer 6.1.3) and an extended Kalman filter",
+    source="models/state.py (2026): FSRS-6 (fsrs-optimizer 6.1.3) and an extended Kalman filter",
     always_short=True,
     flags=frozenset({"two_buttons"}),
     note="Knows how today is going, from every answer before; a scheduler cannot.",

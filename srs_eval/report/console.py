@@ -34,7 +34,7 @@ _ELSEWHERE = "--html, --md and --csv"  # where columns are that do not fit
 _LONGEST_CELL = 40
 _LEAST_NAME = 14  # of a column that folds
 _SENTENCE_WIDTH = 80
-_INPUTS = {
+INPUTS = {
     "IL": "interval lengths in days",
     "FIL": "interval lengths in fractions of a day",
     "G": "grades",
@@ -469,7 +469,7 @@ def model_stories(listed: Iterable[Mapping[str, Any]]) -> RenderableType:
 
     stories: list[RenderableType] = []
     for first, *others in _by_model(listed):
-        inputs = [_INPUTS[each] for each in first["inputs"].split(", ") if each in _INPUTS]
+        inputs = [INPUTS[each] for each in first["inputs"].split(", ") if each in INPUTS]
         apart = "apart: it learns from each review that it is evaluated on"
         facts = {
             "needs": first["needs"],

@@ -188,7 +188,7 @@ def _panes(screen: FirstScreen) -> Iterator[str]:
             if not is_row:
                 yield from (_escaped(_sentence(each)) for each in items)
                 continue
-            rows = [_cells(each) for each in items]
+            rows = [_cells(each, noted=True) for each in items]
             head, *rest = rows if isinstance(items[0], Heading) else [[""] * len(rows[0]), *rows]
             lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rest]
             yield "\n".join(f"| {' | '.join(map(_escaped, cells))} |" for cells in lines)
@@ -208,11 +208,12 @@ def _sentence(item: Item) -> str:
     return " ".join(each for each in (item.mark, item.text.strip(), item.right) if each)
 
 
-def _cells(item: Item) -> list[str]:
+def _cells(item: Item, *, noted: bool = False) -> list[str]:
     if isinstance(item, Row):
         return list(item.cells)
     assert isinstance(item, Heading | Bar)
-    return [item.label, *item.figures]
+    note = item.note.strip("◀ ") if noted and isinstance(item, Bar) else ""
+    return [f"{item.label} ({note})" if note else item.label, *item.figures]
 
 
 def _section(section: Section, level: int) -> list[str]:

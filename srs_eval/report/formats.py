@@ -96,7 +96,8 @@ def cut(text: str, width: int) -> str:
     """Cut at the end, to `width` columns; a Chinese or Japanese character takes two."""
     from rich.cells import cell_len, set_cell_size
 
-    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)) + "…"
+    kept = set_cell_size(text, max(width - 1, 0)).rstrip()
+    return text if cell_len(text) <= width else f"{kept}…"
 
 
 def shortened(text: str, width: int) -> str:

@@ -740,7 +740,7 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
         for done in (0, 2):
             yield make_costs("Default", done=done)
 
-    monkeypatch.setattr("srs_eval.advice.workload.estimate.workload", workload)
+    monkeypatch.setattr("srs_eval.advice.questions.workload", workload)
     app = make_app(tmp_path, FILE)
 
     def said() -> list[bool]:

@@ -79,6 +79,21 @@ def test_what_is_no_table_is_refused(
         with_features(learner.log(), path)
 
 
+def test_csv_and_parquet_tell_the_same_of_a_user(tmp_path: Path) -> None:
+    table = pa.table({
+        "user_id": [1, 2, 2, 2], "card_id": [7, 9, 8, 7], "n": [1.0, 2.0, None, np.inf]
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "words.parquet")
+    (tmp_path / "words.csv").write_text(
+        "user_id,card_id,n\n1,7,1\n2,9,2\n2,8,\n2,7,inf\n", encoding="utf-8"
+    )
+    for name in ("words.parquet", "words.csv"):
+        found = read_features(tmp_path / name, 2)
+        assert (found.by, found.names, found.ids.tolist()) == ("card_id", ("n",), [7, 8, 9])
+        np.testing.assert_array_equal(found.values[:, 0], [np.nan, np.nan, 2.0])
+        assert len(read_features(tmp_path / name, 3).ids) == 0
+
+
 def test_a_batch_goes_on_with_the_same_table_only(tmp_path: Path) -> None:
     users = {user: simulate_learner(user, 400) for user in (1, 2)}
     write_dataset(users, tmp_path / "data")

@@ -41,7 +41,7 @@ def tables(finding: Finding) -> list[Table]:
             each.of or None,
             each.recalled and each.recalled.estimate,
             each.expected,
-            each.minutes,
+            each.minutes if each.name == "overdue" else None,
         )
         for each in checks
     )
