@@ -1,8 +1,8 @@
 """Makes the documentation site (`make site`, or python -m tools.website) in build/website/html.
 
-README and docs/ are taken as they are; the reference and a page for each model are made from typer's
-options, docstrings, the registry and predictions for the demo's learner. A warning is an error, and
-so is a link inside that leads nowhere.
+README and docs/ are taken as they are; the reference and a page for each model are made from
+typer's options, docstrings, the registry and predictions for the demo's learner. A warning is an
+error, and so is a link inside that leads nowhere.
 """
 
 from __future__ import annotations
