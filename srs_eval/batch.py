@@ -14,13 +14,14 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from srs_eval.benchmark.others import Others
 from srs_eval.benchmark.plan import (
     BatchEvent,
     Ended,
@@ -37,6 +38,7 @@ from srs_eval.data.dataset_hub import load_possible
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData, missing
 from srs_eval.data.paths import refuse_nested
+from srs_eval.data.readers.features import read_features, with_features
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import attempt, in_words
 from srs_eval.engine.run import Failed, Finished, Skipped
@@ -75,11 +77,12 @@ def run_batch(
     engine: str = "local",
     keep: Mapping[str, _Keeper] | None = None,
     fresh: bool = False,
+    redo: Collection[str] | None = None,
     merge: Sequence[Path] = (),
     context: Context | None = None,
     names: Names = "2025",
     publish_seconds: float = _PUBLISH_SECONDS,
-    session: _SessionMaker = Session,
+    session: _SessionMaker | Others = Session,
 ) -> Generator[BatchEvent, None, None]:
     """Evaluate what is missing in `out` of users x configurations.
 
@@ -88,21 +91,25 @@ def run_batch(
     exception such as KeyboardInterrupt, ends all workers; what they had finished is kept.
     `users` are the same for all configurations, or by their names. `merge` names batch folders with
     the same set-up, whose units are taken over first. `engine` is that of `plan.open_place`.
+    `redo` names configurations whose results are deleted first, `fresh` deletes all.
     `keep` makes files of units besides their figures, by kind, also of units that were done
-    without. `names` is how the files are spelled. `session` makes what evaluates a user. Raises
-    InputError for an unusable set-up or device.
+    without. `names` is how the files are spelled. `session` makes what evaluates a user, or brings
+    what others predicted. Raises InputError for an unusable set-up or device.
     """
     context, makers, happenings = context or Context(), keep or {}, TaskEvents()
     refuse_audits(out)
     refuse_nested(out, dataset.folder)
+    if context.features is not None:
+        read_features(context.features, -1, of_users=True)  # refused before the work
     jobs = cores() if jobs is None else max(1, jobs)
     fingerprint, sizes = survey(dataset)
-    setup = {**make_setup(dataset, fingerprint, configurations, context), "names": names}
+    given = session if isinstance(session, Others) else None
+    setup = {**make_setup(dataset, fingerprint, configurations, context, given), "names": names}
     on_device = _on_device(configurations, context)
     with (
         # The device is tried before the folder is touched.
         _lane(context, happenings) if on_device and engine == "local" else nullcontext() as lane,
-        ResultStore(out, setup, fresh=fresh) as store,
+        ResultStore(out, setup, fresh=fresh, redo=redo) as store,
         ExitStack() as stack,
     ):
         try:
@@ -298,7 +305,9 @@ def _evaluate_user(
     sends each unit.
     """
     try:
-        session = make_session(load_possible(_dataset(folder), user))
+        session = make_session(
+            with_features(load_possible(_dataset(folder), user), context.features)
+        )
     except Exception as error:
         status: Status = "skipped" if isinstance(error, NotEnoughData) else "failed"
         reason, detail = (str(error), "") if status == "skipped" else in_words(error)
@@ -333,15 +342,20 @@ def _evaluate_unit(
     keep: Mapping[str, _Keeper],
 ) -> Unit:
     _forget_peak()
-    start = time.perf_counter()
+    start, cpu_start = time.perf_counter(), time.process_time()
     match attempt(session, configuration, context):
         case Finished(result=result):
             return Unit(
                 configuration.name,
                 user,
                 "done",
-                line={**result.to_upstream(), "user": user},
+                line={
+                    **result.to_upstream(),
+                    "user": user,
+                    **({"lacks": result.lacks} if result.lacks else {}),
+                },
                 seconds=time.perf_counter() - start,
+                cpu_seconds=time.process_time() - cpu_start,
                 peak_mb=_peak_mb(),
                 notes=tuple(result.notes),
                 kept={

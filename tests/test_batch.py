@@ -26,12 +26,14 @@ from srs_eval import batch, metrics
 from srs_eval.batch import _evaluate_user, run_batch
 from srs_eval.benchmark import plan as places
 from srs_eval.benchmark.check import check
+from srs_eval.benchmark.leaderboard import compare
 from srs_eval.benchmark.plan import Ended, Place, Planned, is_engine
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.store import Unit
 from srs_eval.data.dataset_hub import check as verify
 from srs_eval.data.datasets import absent_users, open_dataset, select_users, shard_of
 from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
@@ -140,6 +142,7 @@ def test_names_of_2026_are_those_of_files_only(dataset: Path, tmp_path: Path) ->
     new = results(tmp_path)
     timing = lines(tmp_path / "timing" / "AVG.jsonl")
     assert timing[1]["time_ms"] == pytest.approx(1000 * timing[1]["seconds"])
+    assert timing[1]["cpu_seconds"] >= 0
     assert check(tmp_path) == []
     (folder,) = read_folders([tmp_path])
     assert {each.name for each in folder.files} == {"AVG", "FSRS-6-dry-run"}
@@ -353,7 +356,7 @@ def test_a_raising_model_is_recorded_and_tried_again(
     assert list(lines(tmp_path / "result" / "90%.jsonl")) == [1, 2, 3, 4]
     assert "1 unit to" in batch(raises=False).stderr
     assert list(lines(tmp_path / "result" / "AVG.jsonl")) == [1, 2, 3, 4]
-    assert not list((tmp_path / "failed").iterdir())
+    assert not (tmp_path / "failed").exists()
     before = results(tmp_path)
     assert batch("--raw", raises=True).returncode == 1
     assert results(tmp_path) == before
@@ -613,10 +616,10 @@ def test_a_shard_without_users_is_no_mistake(dataset: Path, tmp_path: Path) -> N
 def test_another_set_up_is_refused(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(undisturbed, out)
-    refused = here(dataset, out, "--n_splits", "4")
+    refused = here(dataset, out, "--sm2-target", "0.8")
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1
-    assert "n_splits 5 and has 4" in refused.stderr
+    assert "sm2_target was 0.9 and is 0.8 now" in refused.stderr
     assert results(out) == results(undisturbed)
     data = tmp_path / "data"
     shutil.copytree(dataset, data)
@@ -627,6 +630,154 @@ def test_another_set_up_is_refused(dataset: Path, undisturbed: Path, tmp_path: P
     fresh = here(data, out, "--fresh", models="AVG")
     assert fresh.returncode == 0, fresh.stderr
     assert sorted(results(out)) == ["result/AVG.jsonl", "skipped/AVG.jsonl"]
+
+
+def test_a_set_up_shows_in_names_and_in_a_report(dataset: Path, tmp_path: Path) -> None:
+    """Numbers go to those that depend on them; a folder from before names had them goes on."""
+    sweep = tmp_path / "sweep"
+    for flags in ((), ("--gamma", "0.5"), ("--gamma", "0.5", "--label", "weak pull")):
+        done = here(dataset, sweep, "--users", "1,2", *flags, models="AVG,FSRS-6-recency")
+        assert done.returncode == 0, done.stderr
+    names = ["AVG", "FSRS-6-recency", "FSRS-6-recency-gamma-0.5", "FSRS-6-recency-weak-pull"]
+    assert sorted(path.stem for path in (sweep / "result").iterdir()) == names
+    plain, other, weak = (
+        lines(sweep / "result" / f"{name}.jsonl")[1]["metrics"]["LogLoss"] for name in names[1:]
+    )
+    assert plain != other == weak
+    # As folders had it: the plain name, whatever the set-up.
+    old, configurations = tmp_path / "old", resolve("FSRS-6-recency", Protocol(gamma=0.5))
+    list(run_batch(open_dataset(dataset), configurations, old, users=[1], jobs=1))
+    again = here(dataset, old, "--users", "1,2", "--gamma", "0.5", models="FSRS-6-recency")
+    assert "1 unit to evaluate (1 are there)" in again.stderr
+    assert [path.stem for path in (old / "result").iterdir()] == ["FSRS-6-recency"]
+    read = read_folders([sweep, old])
+    assert sorted(file.label for folder in read for file in folder.files) == [
+        "FSRS-6 recency",
+        "FSRS-6 recency gamma 0.5 (old)",
+        "FSRS-6 recency gamma 0.5 (sweep)",
+        "FSRS-6 recency weak pull",
+        "average",
+    ]
+    said = main_here("report", sweep, "--md", "-").stdout
+    assert "FSRS-6 recency weak pull: gamma 0.5" in said
+    assert "nothing is wrong" in main_here("results", "check", sweep).stdout
+    for label, words in (("a/b", "--label takes letters"), ("dry-run", "means something else")):
+        refused = here(dataset, sweep, "--label", label, models="FSRS-6-recency")
+        assert refused.returncode == 2
+        assert words in refused.stderr
+
+
+def test_predictions_made_elsewhere(dataset: Path, tmp_path: Path) -> None:
+    """The same figures as of the model that made them, on those reviews that have some."""
+    made = tmp_path / "made"
+    here(dataset, made, "--users", "1-3", "--raw", models="FSRS-6-dry-run")
+    rows = pandas.read_parquet(made / "raw" / "FSRS-6-dry-run")[["user", "review_th", "p"]]
+    there = rows[(rows.user == 1) | ((rows.user == 2) & (rows.review_th % 3 > 0))]
+    files = {"full": rows, "parquet": there, "csv": there}
+    for kind, table in files.items():
+        to_file = table.to_csv if kind == "csv" else table.to_parquet
+        to_file(tmp_path / f"file.{kind}", index=False)
+
+    def evaluated(kind: str, out: str, *more: str) -> Path:
+        flags = ("--predictions", tmp_path / f"file.{kind}", "--name", "Mine", "--users", "1-3")
+        done = here(dataset, tmp_path / out, *flags, "--jobs", "1", *more, models="FSRS-6-dry-run")
+        assert done.returncode == 0, done.stderr
+        return tmp_path / out
+
+    def figures(out: Path, name: str) -> dict[int, dict]:
+        of_users = lines(out / "result" / f"{name}.jsonl")
+        return {user: {**line, "parameters": None} for user, line in of_users.items()}
+
+    full = evaluated("full", "full")
+    assert figures(full, "Mine") == figures(full, "FSRS-6-dry-run")
+    (folder,) = read_folders([tmp_path / "full"])
+    assert [file.label for file in folder.files] == ["average", "FSRS-6 defaults", "Mine"]
+    here(dataset, tmp_path / "some", "--users", "1-3", models="FSRS-6-dry-run")
+    some = evaluated("parquet", "some")  # what is there is not written anew
+    mine = figures(some, "Mine")
+    assert figures(some, "FSRS-6-dry-run-on-Mine") == mine
+    whole = figures(some, "FSRS-6-dry-run")
+    assert mine[1] == whole[1]
+    assert mine[2]["size"] + mine[2]["lacks"] == whole[2]["size"]
+    assert 3 not in mine
+    alike, of_all = compare(read_folders([some])[0].files)
+    assert alike.users.tolist() == [1, 2]
+    assert {file.label for file in alike.files} == {
+        *("Mine", "FSRS-6 defaults on Mine", "average on Mine"),
+    }
+    assert {file.label for file in of_all.files} == {"FSRS-6 defaults", "average"}
+    said = main_here("report", some, "--md", "-").stdout
+    assert f"Mine: no prediction for {mine[2]['lacks']} reviews of 1 user" in said
+    assert "nothing is wrong" in main_here("results", "check", some).stdout
+    changed = here(
+        *(dataset, some, "--predictions", tmp_path / "file.full", "--name", "Mine"), models="90%"
+    )
+    assert changed.returncode == 2
+    assert "Mine had predictions" in changed.stderr
+    for out, kind, more in (
+        ("two", "csv", ("--jobs", "2")),
+        ("dask", "parquet", ("--engine", "dask-local")),
+    ):
+        text = evaluated(kind, out, *more)
+        expected = {
+            name: each.replace(b"parquet", kind.encode()) for name, each in results(some).items()
+        }
+        assert results(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "words"),
+    [
+        ("review_th,p\n1,0.5\n", "Mine", "has no column user"),
+        ("user,p\n1,0.5\n", "Mine", "has no column review_th"),
+        ("user,review_th,p\n1,1,0.5\n", "", "--name NAME"),
+        ("user,review_th,p\n1,1,0.5\n", "avg", "AVG is computed here"),
+        ("user,review_th,p\n1,1,0.5\n", "a/b", "--name takes letters"),
+    ],
+)
+def test_predictions_that_cannot_be_used(
+    dataset: Path, tmp_path: Path, content: str, name: str, words: str
+) -> None:
+    (tmp_path / "file.csv").write_text(content)
+    flags = ("--predictions", tmp_path / "file.csv", "--name", name)
+    refused = main_here("batch", "--dataset", dataset, "--out", tmp_path / "out", *flags)
+    assert refused.returncode == 2
+    assert words in refused.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_configuration_of_a_folder_is_renewed(dataset: Path, tmp_path: Path) -> None:
+    """An own model that is edited; what else is in the folder stays as it is."""
+    model, out = tmp_path / "mine.py", tmp_path / "out"
+    flags = ("--users", "1,2", "--raw", "--jobs", "1", "--model-file", str(model))
+    text = (
+        "import numpy as np\nfrom srs_eval.models import Model\n\n\n"
+        "def p(trials, parameters, index, context):\n    return np.full(len(index), 0.8)\n\n\n"
+        'MODELS = (Model(name="Mine", family="other", parameters=0, inputs="-", source="",\n'
+        "    default=lambda context: None, predict=p),)\n"
+    )
+
+    def batch(*more: str, value: str) -> subprocess.CompletedProcess[str]:
+        model.write_text(text.replace("0.8", value))
+        return run(dataset, out, *flags, *more, models="Mine,90%")
+
+    assert batch(value="0.8").returncode == 0
+    before = results(out)
+    refused = batch(value="0.7")
+    assert refused.returncode == 2
+    assert re.search("Mine had model file [0-9a-f]{8} and has [0-9a-f]{8} now", refused.stderr)
+    assert "renew Mine alone with --redo Mine, or start over with --fresh" in refused.stderr
+    assert batch("--redo", "GRU", value="0.7").returncode == 2
+    assert batch("--redo", "Mine", "--sm2-target", "0.8", value="0.7").returncode == 2
+    assert results(out) == before
+    done = batch("--redo", "mine", value="0.7")
+    assert done.returncode == 0, done.stderr
+    assert "2 units to evaluate (4 are there)" in done.stderr
+    after = results(out)
+    assert after.pop("result/Mine.jsonl") != before.pop("result/Mine.jsonl")
+    assert after == before
+    assert set(pandas.read_parquet(out / "raw" / "Mine")["p"]) == {0.7}
+    assert "0 units" in batch(value="0.7").stderr
 
 
 def test_parts_of_a_cluster_merge(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:
@@ -849,3 +1000,4 @@ def test_golden(tmp_path: Path) -> None:
                 assert ours[user]["metrics"][metric] == pytest.approx(value, abs=2e-6)
         assert ours[112]["metrics"]["AUC"] is None  # never fails
         assert list(lines(tmp_path / "skipped" / f"{name}.jsonl")) == [109]
+    assert "Left out of the means: 1 user (111): deleted cards are left out by SM2" in done.stdout

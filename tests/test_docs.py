@@ -47,7 +47,15 @@ def test_notebook_example_runs(
 
 
 GUIDE = REPOSITORY / "docs" / "adding-a-model.md"
-EXAMPLES = ("FIRST-GRADE", "FOREST", "SMALL-GRU", "GROWING")
+EXAMPLES = ("FIRST-GRADE", "FOREST", "WORDS", "SMALL-GRU", "GROWING")
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    """A table of features."""
+    path = tmp_path / "words.csv"
+    path.write_text("card_id,frequency\n1,3.5\n2,\n3,1.25\n", encoding="utf-8")
+    return path
 
 
 @pytest.fixture
@@ -126,11 +134,11 @@ def test_example_models_work_as_files_of_ones_own(
 
 
 @pytest.mark.usefixtures("with_example_models")
-def test_example_models_are_found_and_learn(simulated_collection: Path) -> None:
+def test_example_models_are_found_and_learn(simulated_collection: Path, words: Path) -> None:
     log = srs_eval.load(simulated_collection)
     untrained = {"FIRST-GRADE": "FIRST-GRADE-dry-run", "GROWING": "GROWING-dry-run"}
     names = [*EXAMPLES, *untrained.values(), "FIRST-GRADE-preset", "90%"]
-    results = srs_eval.evaluate(log, models=names, use_cache=False)
+    results = srs_eval.evaluate(log, models=names, use_cache=False, features=words)
     assert not results.failed
     assert set(results) >= set(names)
     loss = {name: results[name].metrics.log_loss for name in names}
@@ -142,13 +150,13 @@ def test_example_models_are_found_and_learn(simulated_collection: Path) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)), ids=EXAMPLES)
-def test_nothing_is_wrong_with_example_models(number: int, tmp_path: Path) -> None:
+def test_nothing_is_wrong_with_example_models(number: int, tmp_path: Path, words: Path) -> None:
     file = tmp_path / "my_model.py"
     file.write_text(python_blocks(GUIDE)[number], encoding="utf-8")
     (model,) = models.load_model_file(file)
     try:
         assert model.name == EXAMPLES[number]
-        assert list(findings([model])) == []
+        assert list(findings([model], words)) == []
     finally:
         del models.all_models()[model.name]
 

@@ -26,8 +26,8 @@ from srs_eval.advice.workload.today import overdue_cards
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.stats.intervals import FEWEST_DAYS, Interval
 
-_NAMES = ("overdue", "old cards", "gap", "leeches", "again", "easy", "hard", "steps", "suspended")
-"""Of one level the first is the worst."""
+_NAMES = ("gap", "overdue", "old cards", "leeches", "again", "easy", "hard", "steps", "suspended")
+"""Of one level the first is the worst; all that follows was so before a long absence."""
 _LEVELS = ("look", "fine", "not yet")
 _BUTTONS: Mapping[str, int] = {"again": 1, "hard": 2, "easy": 4}
 _MUCH = 60.0  # minutes for overdue cards that are worth a look,
@@ -46,19 +46,17 @@ _SHOWN = 10  # leeches, the worst ones
 
 def is_anything_wrong(log: ReviewLog, learner: Learner | None) -> f.Finding:
     """One finding over all reviews; without a learner there are too few to predict any."""
-    checks = [*_of_cards(log), *_of_days(log), *_of_answers(learner)]
-    if any(each.since for each in checks):  # that none waited on the last day says nothing of now
-        checks = [each for each in checks if each.name != "overdue" or each.count]
+    days = list(_of_days(log))
+    since = next((each.since for each in days), None)
+    checks = [*days, *_of_cards(log, since), *_of_answers(learner)]
     levels = {each.level for each in checks}
-    says: Literal["look", "fine", "can't tell"] = f.OPEN
-    if levels & {"look", "fine"}:
-        says = "look" if "look" in levels else "fine"
+    says: Literal["look", "fine"] = "look" if "look" in levels else "fine"
     reviews = log.entries if log.entries is not None else log.rows
     return f.Finding(
         "wrong",
         f.ALL_REVIEWS,
         reviews=len(reviews or ()),
-        evidence=f.Checks(says, tuple(_worst_first(checks))),
+        evidence=f.Checks(says if levels - {"not yet"} else f.OPEN, tuple(_worst_first(checks))),
     )
 
 
@@ -80,11 +78,13 @@ def _worst_first(checks: Iterable[f.Check]) -> list[f.Check]:
 # Cards and days
 
 
-def _of_cards(log: ReviewLog) -> Iterator[f.Check]:
+def _of_cards(log: ReviewLog, since: str | None) -> Iterator[f.Check]:
+    """`since`: when nobody has reviewed since; cards that were not overdue then may be now."""
     if (late := overdue_cards(log)) is not None and late.learned:
         is_much = late.minutes >= (_SOME if late.cards >= _MANY * late.learned else _MUCH)
         level: f.Level = "look" if is_much else "fine"
-        yield f.Check("overdue", level, late.cards, late.learned, late.minutes)
+        if since is None or is_much:
+            yield f.Check("overdue", level, late.cards, late.learned, late.minutes, since)
     if cards := len(log.cards.card_id):
         suspended = int(log.cards.suspended.sum())
         yield f.Check("suspended", "look" if 2 * suspended > cards else "fine", suspended, cards)

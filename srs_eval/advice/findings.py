@@ -454,7 +454,7 @@ class Check:
     count: int = 0  # of cards or answers; the longest gap in days
     of: int = 0  # the cards or answers among which these are
     minutes: float | None = None  # that overdue cards take; the best step
-    since: str | None = None  # the day of the last review, if none came for long
+    since: str | None = None  # of days and overdue cards: the last review's, if none came for long
     until: str | None = None  # the day on which the longest gap ended, if dates are known
     recalled: Interval | None = None  # of old cards, or at the review after a button
     expected: float | None = None  # of these, by FSRS

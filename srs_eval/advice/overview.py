@@ -12,22 +12,10 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from srs_eval.advice.candidates import (
-    evaluated_by_preset,
-    knows_presets,
-    too_few,
-)
+from srs_eval.advice import findings as f
+from srs_eval.advice.candidates import evaluated_by_preset, knows_presets, too_few
 from srs_eval.advice.checks import together
-from srs_eval.advice.findings import (
-    DEFAULTS,
-    OPEN,
-    SM2,
-    Finding,
-    Months,
-    Sharing,
-    Unanswered,
-    unanswered,
-)
+from srs_eval.advice.findings import Finding, unanswered
 from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import (
     COSTS,
@@ -120,7 +108,7 @@ class Overview:
     @property
     def failed(self) -> bool:
         """Whether a question has no answer: it is worth asking again."""
-        return any(isinstance(each.evidence, Unanswered) for each in self.answers)
+        return any(isinstance(each.evidence, f.Unanswered) for each in self.answers)
 
     @property
     def first_screen(self) -> FirstScreen:
@@ -136,7 +124,7 @@ class Overview:
         One line where none can be answered, for one and the same reason.
         """
         reasons = {
-            each.evidence if isinstance(each.evidence, Unanswered) else None
+            each.evidence if isinstance(each.evidence, f.Unanswered) else None
             for each in self.answers
             if each.question != WRONG  # which has always an answer
         }
@@ -148,7 +136,7 @@ class Overview:
         beside = [each for each in self.answers if REGISTRY[each.question].is_beside]
         found = []
         for each in self.of(OF_PRESETS):
-            if isinstance(each.evidence, Unanswered):
+            if isinstance(each.evidence, f.Unanswered):
                 found.append(Line(OF_PRESETS, "Your presets", (each,)))
             elif each.subject != "all presets":
                 more = (other for other in beside if other.subject == each.subject)
@@ -165,14 +153,14 @@ class Overview:
             title = about.line
             if answers and question in ("health", MODELS):  # "fit" tells it, too
                 answers = (*self.of("fit"), *answers)
-            elif answers and question == "time" and isinstance(answers[0].evidence, Months):
+            elif answers and question == "time" and isinstance(answers[0].evidence, f.Months):
                 title = _month(answers[0])
             yield Line(question, title, answers)
 
 
 def _about(finding: Finding) -> tuple[str, str, str]:
     """What no two answers are about; of one preset its decks are asked about, too."""
-    part = finding.evidence.part if isinstance(finding.evidence, Sharing) else ""
+    part = finding.evidence.part if isinstance(finding.evidence, f.Sharing) else ""
     return finding.question, finding.subject, part
 
 
@@ -181,7 +169,7 @@ def _open_at_the_end(lines: Sequence[Line]) -> list[Line]:
     open_ = [
         line
         for line in lines
-        if line.answers and all(each.says == OPEN for each in _of(line.question, line.answers))
+        if line.answers and all(each.says == f.OPEN for each in _of(line.question, line.answers))
     ]
     if not open_:
         return list(lines)
@@ -311,7 +299,7 @@ def _compile_beside() -> list[Finding]:
     assert _shared is not None
     with suppress(NotEnoughData):
         learner = Asked(*_shared).learner
-        for candidate in (DEFAULTS, SM2):
+        for candidate in (f.DEFAULTS, f.SM2):
             learner.held_out_losses(candidate)
     return []
 

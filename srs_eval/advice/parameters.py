@@ -248,8 +248,11 @@ def _of_preset(
         if prior is None or count < _FEWEST_TO_FIT:
             prior = population.refit(0.0)
         belief = population.belief(best.difference, prior, -equivalence)
-    chance, own = _surely(belief.probability, is_change, count), best.difference
+    own, chance = best.difference, _surely(belief.probability, is_change, count)
+    gone = "" if evaluated_by_preset(learner.log) else mostly_gone(learner.log)[1]
+    is_change = is_change and not gone
     is_off = learner.log.import_summary.fsrs_enabled is False
+    # Where FSRS is turned on, it has to begin with some parameters.
     is_worth = is_change and (is_off or chance >= f.LIKELY)
     fitted = learner.fitted(best.name, group) if is_worth else None
     evidence = f.OfPreset(
@@ -263,13 +266,13 @@ def _of_preset(
         reference=f.OPTIMIZED,
         about=best.name,
         search=None if preset is None else preset.search,
-        gone="" if evaluated_by_preset(learner.log) else mostly_gone(learner.log)[1],
+        gone=gone,
     )
     return f.Finding(
         "parameters",
         learner.name_of(group),
         f.ACTS[best.name] if is_change else f.KEEP,
-        probability=chance,
+        probability=None if gone else chance,
         gain=belief.gain if is_change else 0.0,
         interval=own,
         parameters=None if fitted is None else tuple(fitted),

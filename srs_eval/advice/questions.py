@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from srs_eval.advice.buttons import am_i_misusing_hard, what_buttons_show, which_steps
-from srs_eval.advice.candidates import (
-    WHOLE,
-    Learner,
-    evaluated_by_preset,
-    refuse_without_presets,
-)
+from srs_eval.advice.candidates import WHOLE, Learner, evaluated_by_preset, refuse_without_presets
 from srs_eval.advice.candidates import knows_presets as knows_presets  # asked by views
 from srs_eval.advice.checks import is_anything_wrong
 from srs_eval.advice.findings import Finding, Missing, Month
@@ -44,7 +39,7 @@ from srs_eval.advice.parameters import (
 from srs_eval.advice.population import where_do_i_stand
 from srs_eval.advice.predictions import brought_along, given_to, which_predicts_best
 from srs_eval.advice.split import split_or_merge
-from srs_eval.advice.workload.estimate import COSTS, at_a_glance
+from srs_eval.advice.workload.estimate import COSTS, at_a_glance, workload
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.shared import with_file
@@ -125,6 +120,10 @@ class Asked:
     def _costs(self) -> Iterator[Finding]:
         with contextlib.suppress(InputError):  # nobody knows how the cards are scheduled
             yield from at_a_glance(self.log, self.context)
+
+    def _workload(self) -> Iterator[Finding]:
+        with contextlib.closing(workload(self.log, context=self.context)) as coming:
+            yield from (each.finding for each in coming)
 
     def _days(self) -> Iterator[Finding]:
         protocol = Protocol(rows="anki" if evaluated_by_preset(self.log) else "benchmark")
@@ -216,7 +215,7 @@ REGISTRY: Mapping[str, Question] = {
         is_beside=True,
     ),
     WRONG: Question("Anything wrong?", Asked._wrong, "Anything wrong?"),
-    "workload": Question("What does a desired retention cost?"),
+    "workload": Question("What does a desired retention cost?", Asked._workload),
 }
 """By name, in the order of the app's lines."""
 QUESTIONS = (OF_PRESETS, "split", "often", "health", "hard", "steps", "noise", "retention")

@@ -9,20 +9,18 @@ from datetime import date
 
 from rich.cells import cell_len, set_cell_size
 
-from srs_eval.advice.findings import FEWEST_DAYS_SHOWN, FEWEST_SHOWN, LIKELY, SURE, Finding, Missing
+from srs_eval.advice import findings as f
+from srs_eval.advice.findings import Finding, Missing
 from srs_eval.data.errors import InputError, counted
 from srs_eval.models.own_parameters import as_anki_runs
-from srs_eval.stats.intervals import (
-    TOO_MANY_MORE,
-    Interval,
-)
+from srs_eval.stats.intervals import TOO_MANY_MORE, Interval
 
 # Figures in words
 
 
 def signed(value: float, places: int = 4) -> str:
     """ "+0.0021", "−0.0021"; of log loss take `better_by`, which tells what is good."""
-    return f"{value:+.{places}f}".replace("-", "−")
+    return f"{round(value, places) + 0.0:+.{places}f}".replace("-", "−")
 
 
 def better_by(difference: float, places: int = 4) -> str:
@@ -70,13 +68,13 @@ def sure(interval: Interval) -> str:
     return "(one day has no interval)" if _is_open(interval) else f"(95 %: {_span(interval)})"
 
 
-def spanned(low: str, high: str, interval: Interval) -> str:
-    """The bounds of an interval in words of one's own, if it has any."""
-    return "(one day has no interval)" if _is_open(interval) else f"(95 %: {low} to {high})"
-
-
 def _is_open(interval: Interval) -> bool:
     return not math.isfinite(interval.half_width)
+
+
+def capital(said: str) -> str:
+    """Beginning with a capital letter."""
+    return said[:1].upper() + said[1:]
 
 
 def listed(names: Sequence[str]) -> str:
@@ -100,7 +98,9 @@ def by_when(missing: Missing | None) -> str:
 
 
 def where_to_paste(answer: Finding) -> str:
-    """Where in Anki the answer's parameters go."""
+    """Where the answer's parameters go."""
+    if answer.subject == f.ALL_REVIEWS:  # whose presets are not known, or are none of Anki's
+        return "Paste it into the field for FSRS parameters (in Anki: deck options, FSRS)."
     into, preset = "", f", preset {answer.subject}"
     if answer.question != "parameters":
         into, preset = " into the presets whose own lines say so", ""
@@ -130,11 +130,11 @@ def what_lacks(missing: Missing | None) -> str:
     return f"About {lacks(missing).removeprefix('needs ')} like these would tell."
 
 
-def overdue(cards: int, minutes: float, of: int = 0) -> str:
+def overdue(cards: int, minutes: float, of: int = 0, then: str = "") -> str:
     """ "94 of 396 cards overdue: 16 minutes", without "of 396" where that is 0."""
     hours, few = f"{minutes / 60:,.0f} hours", counted(max(round(minutes), 1), "minute")
     among = f"{cards:,} of {counted(of, 'card')}" if of else counted(cards, "card")
-    return f"{among} overdue: {hours if minutes >= 120 else few}"
+    return f"{among} overdue{then}: {hours if minutes >= 120 else few}"
 
 
 def in_groups(subjects: Mapping[str, Sequence[tuple[str, str]]]) -> str:
@@ -175,7 +175,7 @@ def share_range(share: Interval) -> str:
 
 def has_a_figure(found: Interval) -> bool:
     """Whether a log loss rests on so much that it is shown where nothing beside it tells."""
-    return found.reviews >= FEWEST_SHOWN and found.days >= FEWEST_DAYS_SHOWN
+    return found.reviews >= f.FEWEST_SHOWN and found.days >= f.FEWEST_DAYS_SHOWN
 
 
 _NAME = 20  # columns of a preset's name in a sentence
@@ -200,9 +200,9 @@ _DOTS = 5
 
 def sureness(probability: float) -> str:
     """ "sure", "likely" or "could go either way"."""
-    if probability >= SURE:
+    if probability >= f.SURE:
         return "sure"
-    return "likely" if probability >= LIKELY else "could go either way"
+    return "likely" if probability >= f.LIKELY else "could go either way"
 
 
 def dots(probability: float) -> str:

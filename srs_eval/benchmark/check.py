@@ -207,7 +207,22 @@ def _impossible(line: Mapping[str, Any]) -> str:
             return f"{name} {value}"
         elif (name == "LogLoss" and value < 0) or (name in _SHARES and not 0 <= value <= 1):
             return f"{name} {value:g}"
-    return ""
+    return _at_odds(line["metrics"])
+
+
+def _at_odds(found: Mapping[str, float]) -> str:
+    """Which metric cannot be as it is beside the RMSE; "" for none. Means and rounding considered.
+
+    Of one review with the error e, log loss is -log(1 - e), p clipped: between 2.4554 e^2 and
+    36.0437 e^2 + 0.0071 for any e. A bin's mean error is no greater than its RMSE.
+    """
+    rmse = found.get("RMSE")
+    if rmse is None:
+        return ""
+    loss, binned = found.get("LogLoss", 2.4554 * rmse**2), found.get("RMSE(bins)", 0.0)
+    if not 2.4554 * rmse**2 - 1e-4 <= loss <= 36.0437 * rmse**2 + 0.0072:
+        return f"LogLoss {loss:g} where RMSE is {rmse:g}"
+    return f"RMSE(bins) {binned:g} above RMSE {rmse:g}" if binned > rmse + 1e-5 else ""
 
 
 def _sizes(
@@ -219,7 +234,9 @@ def _sizes(
         configuration = configuration_of(spelled(path), setup, year_of(of_users.values()))
         if configuration is not None:  # a model that is not here tells nothing of its rows
             for user, line in of_users.items():
-                evaluated[configuration.protocol.evaluated_rows()][user][path] = line["size"]
+                evaluated[configuration.protocol.evaluated_rows()][user][path] = line[
+                    "size"
+                ] + line.get("lacks", 0)
     different: dict[Path, list[tuple[int, str]]] = defaultdict(list)
     for of_rows in evaluated.values():
         for user, sizes in of_rows.items():

@@ -7,8 +7,9 @@ Places, intervals, pairs, sizes and changes against another run; figures only, n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -28,8 +29,8 @@ from srs_eval.stats.users import (
     resampled_means,
 )
 
-_Weighting = Literal["reviews", "users"]
-WEIGHTINGS: tuple[_Weighting, ...] = ("reviews", "users")
+_Weighting = Literal["reviews", "users", "log reviews"]
+WEIGHTINGS: tuple[_Weighting, ...] = ("reviews", "users", "log reviews")
 _SIZE_GROUPS = 10
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 
@@ -54,8 +55,8 @@ class Standing:
     means: Mapping[str, MeanInterval]
     undefined: Mapping[str, int]  # users without the figure, left out of its mean
     to_best: MeanInterval | None
-    """Mean paired difference of the metric of choice (of a bias: of its size); None for the best
-    and where no user has all models' figures."""
+    """Mean paired difference of the metric of choice (of a bias: of its size) to the best or to the
+    reference; None for that one and where no user has all models' figures."""
     set_p_value: float
     """Of the model confidence set of that metric: below 0.01 it is not among the best; nan where
     fewer than FEWEST_USERS users have all models' figures."""
@@ -80,6 +81,27 @@ class Standings:
 
 
 @dataclass(frozen=True, eq=False)
+class _Paired:
+    """What differences are made of: the users for whom all models have the metric of choice."""
+
+    losses: FloatArray  # (n, k)
+    weightings: FloatArray  # (n, w)
+    drawn: FloatArray  # (w, resamples, k)
+    sign: int  # that makes the metric of a loss
+
+    def estimates(self, w: int) -> FloatArray | None:
+        """Mean losses (k,); None without users, or where they weigh nothing."""
+        weights = self.weightings[:, w]
+        return (self.losses * weights[:, None]).sum(0) / weights.sum() if weights.any() else None
+
+    def difference(self, model: int, other: int, w: int) -> MeanInterval:
+        """How much more of the metric a model has than another."""
+        apart = self.sign * (self.losses[:, model] - self.losses[:, other])
+        drawn = self.sign * (self.drawn[w][:, model] - self.drawn[w][:, other])
+        return bca_interval(apart, self.weightings[:, w], drawn)
+
+
+@dataclass(frozen=True, eq=False)
 class Comparison:
     """Configurations that were evaluated on the same reviews of the same users.
 
@@ -93,6 +115,8 @@ class Comparison:
     users: IntArray  # that all have, evaluated on as many reviews
     sizes: FloatArray  # reviews of these users
     tables: tuple[Standings, ...]  # of WEIGHTINGS
+    paired: _Paired
+    reference: str = ""  # label of the one that differences are to; "" for the best
 
     @property
     def reviews(self) -> int:
@@ -104,7 +128,7 @@ class Comparison:
         """Label, place by reviews and place by users of those for whom these differ."""
         by_reviews, by_users = (
             {line.file.label: line.place for line in table.lines if line.place is not None}
-            for table in self.tables
+            for table in self.tables[:2]
         )
         return [
             (label, place, by_users[label])
@@ -117,10 +141,44 @@ class Comparison:
         """That any of the files holds."""
         return max(len(file.users) for file in self.files)
 
+    @property
+    def left_out(self) -> dict[tuple[str, tuple[str, ...]], list[int]]:
+        """Users of some of the files who are not compared, by cause and labels of these files."""
+        sizes = {file: file.by_user() for file in self.files}
+        causes: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+        compared = set(self.users.tolist())
+        for user in sorted({user for of in sizes.values() for user in of} - compared):
+            most = max(of.get(user, 0) for of in sizes.values())
+            odd = [file for file, of in sizes.items() if of.get(user, 0) != most]
+            if not all(user in sizes[file] for file in odd):
+                cause = "no result of"
+            elif all(
+                each.configuration and each.configuration.protocol.known_decks_only for each in odd
+            ):
+                cause = "deleted cards are left out by"
+            else:
+                cause = "fewer reviews are evaluated by"
+            causes.setdefault((cause, tuple(file.label for file in odd)), []).append(user)
+        return causes
+
     @cached_property
     def values(self) -> FloatArray:
         """The metric of choice (users, models)."""
         return _column_stack(self.files, self.metric, self.users)
+
+    @cached_property
+    def differences(self) -> list[list[list[MeanInterval | None]]]:
+        """Of the metric of choice, row minus column, by weighting; None on the diagonal."""
+        models = range(len(self.files))
+        found = []
+        for w in range(len(WEIGHTINGS)):
+            empty = self.paired.estimates(w) is None
+            of_pairs: list[list[MeanInterval | None]] = [[None] * len(models) for _ in models]
+            for row, column in [] if empty else combinations(models, 2):
+                of_pairs[row][column] = each = self.paired.difference(row, column, w)
+                of_pairs[column][row] = MeanInterval(-each.estimate, -each.high, -each.low)
+            found.append(of_pairs)
+        return found
 
     @property
     def complete(self) -> int:
@@ -159,25 +217,42 @@ def compare(
     *,
     metrics: Sequence[str] = ("LogLoss", "RMSE(bins)", "AUC"),
     users: Literal["common", "each"] = "common",
+    reference: str = "",
 ) -> list[Comparison]:
     """Files put together by the reviews that they evaluate, the largest set first.
 
     Means of `metrics` are over the users that all files of a set have ("common"), or over each
     file's own ("each"); pairs, sizes and confidence sets always are over common users. Models
-    that learn while they are evaluated stand apart.
+    that learn while they are evaluated stand apart. Differences are to the file with the label
+    `reference` where it is in the set, else to the best.
     """
     found = []
     shown = tuple(dict.fromkeys(("LogLoss", metric, *metrics)))
+    of_all = ((each, (each.rows, each.others), each.by_user()) for each in files if not each.mark)
     # Each alone are those whose figures mean nothing.
-    alike = evaluated_alike((each, each.rows, each.by_user()) for each in files if not each.mark)
-    for members, shared in (*alike, *(([each], each.by_user()) for each in files if each.mark)):
+    alone = (([each], each.by_user()) for each in files if each.mark)
+    for members, shared in (*evaluated_alike(of_all), *alone):
         rows = min((each.rows_in_words for each in members), key=len)
         common = np.array(sorted(shared))
         sizes = np.array([shared[user] for user in common.tolist()], dtype=float)
         for learns, group in apart(members, lambda each: each):
-            tables = _tables(group, metric, shown, common, sizes, own_users=users == "each")
-            files_in_order = tuple(line.file for line in tables[-1].lines)
-            found.append(Comparison(rows, learns, metric, files_in_order, common, sizes, tables))
+            said = reference if any(file.label == reference for file in group) else ""
+            tables, paired = _tables(
+                group, metric, shown, common, sizes, own_users=users == "each", reference=said
+            )
+            found.append(
+                Comparison(
+                    rows=rows,
+                    learns=learns,
+                    metric=metric,
+                    files=tuple(line.file for line in tables[1].lines),
+                    users=common,
+                    sizes=sizes,
+                    tables=tables,
+                    paired=paired,
+                    reference=said,
+                )
+            )
     return found
 
 
@@ -188,79 +263,81 @@ def _tables(
     common: IntArray,
     sizes: FloatArray,
     own_users: bool,
-) -> tuple[Standings, ...]:
+    reference: str,
+) -> tuple[tuple[Standings, ...], _Paired]:
+    """Means by weighting, and what pairs of files are made of, in the order by users."""
     over = [file.columns(metrics, None if own_users else common) for file in files]
-    weightings = _weightings(sizes)
-    if own_users:
-        # Nobody's figures are compared here: each file is a table of one column.
-        found = [
-            mean_intervals(columns, _weightings(file.sizes))
-            for file, columns in zip(files, over, strict=True)
-        ]
-    else:
-        together, n = mean_intervals(np.concatenate(over, axis=1), weightings), len(metrics)
-        found = [[each[n * k : n * (k + 1)] for each in together] for k in range(len(files))]
-    paired = _paired_to_best(_column_stack(files, metric, common), weightings, metric)
-    tables = []
+    weightings, n = _weightings(sizes), len(metrics)
+    of_users: dict[bytes, list[int]] = {}  # files with the same users share resamples
+    for k, file in enumerate(files):
+        key = file.users.tobytes() + file.sizes.tobytes() if own_users else b""
+        of_users.setdefault(key, []).append(k)
+    found: dict[int, list[list[MeanInterval]]] = {}
+    for members in of_users.values():
+        weights = _weightings(files[members[0]].sizes) if own_users else weightings
+        together = mean_intervals(np.concatenate([over[k] for k in members], axis=1), weights)
+        for place, k in enumerate(members):
+            found[k] = [each[n * place : n * (place + 1)] for each in together]
+    paired = _paired(_column_stack(files, metric, common), weightings, metric)
+    labels = [file.label for file in files]
+    to = labels.index(reference) if reference else None
+    tables, orders = [], []
     for w, weighting in enumerate(WEIGHTINGS):
-        to_best, p_values = paired[w]
-        means = [dict(zip(metrics, of_file[w], strict=True)) for of_file in found]
+        to_one, p_values = _held_against(paired, w, to)
+        means = [dict(zip(metrics, found[k][w], strict=True)) for k in range(len(files))]
         ordered = placed(
             (file, of["LogLoss"].estimate) for file, of in zip(files, means, strict=True)
         )
+        orders.append([labels.index(file.label) for file, _ in ordered])
         lines = tuple(
             Standing(
-                file=file,
-                place=None if file.mark else place,
+                file=files[k],
+                place=None if files[k].mark else place,
                 users=len(over[k]),
                 means=means[k],
                 undefined=dict(zip(metrics, np.isnan(over[k]).sum(0).tolist(), strict=True)),
-                to_best=to_best[k],
+                to_best=to_one[k],
                 set_p_value=float(p_values[k]),
             )
-            for file, place in ordered
-            for k in [files.index(file)]
+            for k, (_, place) in zip(orders[-1], ordered, strict=True)
         )
         tables.append(Standings(weighting, lines))
-    return tuple(tables)
+    by_users = orders[1]
+    in_order = replace(
+        paired, losses=paired.losses[:, by_users], drawn=paired.drawn[:, :, by_users]
+    )
+    return tuple(tables), in_order
 
 
 def _weightings(sizes: FloatArray) -> FloatArray:
-    """Weights of users (n, 2), in the order of WEIGHTINGS."""
-    return np.column_stack([sizes, np.ones(len(sizes))])
+    """Weights of users (n, 3), in the order of WEIGHTINGS."""
+    return np.column_stack([sizes, np.ones(len(sizes)), np.log(np.maximum(sizes, 1))])
 
 
-def _paired_to_best(
-    values: FloatArray, weightings: FloatArray, metric: str
-) -> list[tuple[list[MeanInterval | None], FloatArray]]:
-    """Differences to the best mean and p-values of the model confidence set, by weighting."""
+def _paired(values: FloatArray, weightings: FloatArray, metric: str) -> _Paired:
     losses = _as_losses(metric, values)
     complete = np.isfinite(losses).all(axis=1)
-    users, models = losses[complete].shape
-    if not users:
-        return [([None] * models, np.full(models, np.nan)) for _ in weightings.T]
     losses, weightings = losses[complete], weightings[complete]
-    drawn = resampled_means(losses, weightings)
-    sign = -1 if better(metric) == "higher" else 1  # the metric's own
-    found: list[tuple[list[MeanInterval | None], FloatArray]] = []
-    for w, weighting in enumerate(weightings.T):
-        if not weighting.any():
-            found.append(([None] * models, np.full(models, np.nan)))
-            continue
-        estimates = (losses * weighting[:, None]).sum(0) / weighting.sum()
-        best = int(np.argmin(np.round(estimates, 6)))
-        to_best: list[MeanInterval | None] = []
-        for k in range(models):
-            apart_from_best = sign * (losses[:, k] - losses[:, best])
-            resampled = sign * (drawn[w][:, k] - drawn[w][:, best])
-            to_best.append(
-                None if k == best else bca_interval(apart_from_best, weighting, resampled)
-            )
-        enough = users >= FEWEST_USERS
-        found.append(
-            (to_best, confidence_set(estimates, drawn[w]) if enough else np.full(models, np.nan))
-        )
-    return found
+    if complete.any():
+        drawn = resampled_means(losses, weightings)
+    else:
+        drawn = np.empty((weightings.shape[1], 0, losses.shape[1]))
+    return _Paired(losses, weightings, drawn, -1 if better(metric) == "higher" else 1)
+
+
+def _held_against(
+    paired: _Paired, w: int, to: int | None
+) -> tuple[list[MeanInterval | None], FloatArray]:
+    """Differences to one model, or to the best mean, and p-values of the confidence set."""
+    users, models = paired.losses.shape
+    nothing = np.full(models, np.nan)
+    estimates = paired.estimates(w)
+    if estimates is None:
+        return [None] * models, nothing
+    best = int(np.argmin(np.round(estimates, 6))) if to is None else to
+    differences = [None if k == best else paired.difference(k, best, w) for k in range(models)]
+    enough = users >= FEWEST_USERS
+    return differences, confidence_set(estimates, paired.drawn[w]) if enough else nothing
 
 
 def _column_stack(files: Sequence[ResultFile], metric: str, users: IntArray) -> FloatArray:

@@ -15,15 +15,16 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import msgspec
 import numpy as np
 
+from srs_eval.benchmark import labels
 from srs_eval.benchmark.setup import named_by, read_setup
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.engine.doubts import mark
@@ -40,6 +41,7 @@ from srs_eval.models.configurations import (
 )
 from srs_eval.models.configurations import resolve as resolved
 from srs_eval.models.configurations import rows_in_words as words_of_rows
+from srs_eval.models.given import OF_FILE
 from srs_eval.models.published import left_open, published
 
 ENDINGS = (".jsonl", ".jsonl.gz")
@@ -54,6 +56,7 @@ class _Line(TypedDict):
     user: _Count
     size: _Count
     metrics: dict[str, Any]
+    lacks: NotRequired[_Count]
     parameters: NotRequired[list[_Number] | dict[str, list[_Number]] | None]
 
 
@@ -73,7 +76,11 @@ class ResultFile:
     seconds_per_10k: float | None  # of one core, by timing/
     repeated: int = 0  # lines of users who had one before: the last counts
     mark: str = ""  # why its figures mean nothing, in a word or two
+    lacks: str = ""  # how many held-out reviews have no prediction, in words
+    others: str = ""  # where some have none, the digest of the predictions, "?" if unknown
     left_open: str = ""  # what its name does not decide, in words
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    """Of a model that is not here, what its batch has said of it: words, inputs, parameters."""
 
     @property
     def spelled(self) -> str:
@@ -88,24 +95,27 @@ class ResultFile:
     @property
     def learns(self) -> bool:
         """Whether it learns from each review that it is evaluated on."""
-        return bool(self.configuration and self.configuration.learns)
+        return self.configuration.learns if self.configuration else bool(self.shown.get("learns"))
 
     @property
     def rows_in_words(self) -> str:
         """Which reviews it is evaluated on."""
-        return words_of_rows(self.rows)
+        return words_of_rows(self.rows) + " that others have predicted" * bool(self.lacks)
 
     @property
     def parameter_count(self) -> int | None:
         """Number of trainable parameters; of unknown models as many as the file lists."""
         if self.configuration is not None:
             return self.configuration.parameters
-        return None if self.parameters is None else self.parameters.shape[1]
+        listed = None if self.parameters is None else self.parameters.shape[1]
+        return self.shown.get("parameters", listed)
 
     @property
     def inputs(self) -> str:
         """What the model knows of a review: "IL, G"; "?" for unknown models."""
-        return "?" if self.configuration is None else self.configuration.inputs
+        if self.configuration is None:
+            return str(self.shown.get("inputs", "?"))
+        return self.configuration.inputs
 
     def by_user(self) -> dict[int, int]:
         """Evaluated reviews of each user."""
@@ -182,20 +192,30 @@ def _read_folder(path: Path) -> ResultFolder:
             "has written."
         )
     read = {each.name: _read_file(each, path, setup) for each in found}
-    files = tuple(filter(None, read.values()))
+    files = list(filter(None, read.values()))
     if not files:
         raise InputError(f'"{path}": all result files are empty.')
-    empty = tuple(f"{name} is empty" for name, file in read.items() if file is None)
-    return ResultFolder(path, files, setup, empty)
+    unread = [f"{name} is empty" for name, file in read.items() if file is None]
+    names = {file.name for file in files}
+    for file in list(files):
+        label = file.configuration.label if file.configuration else ""
+        on, others = label.rpartition("on ")[1:]
+        if on and not file.lacks and labels.without(file.name, on + others) in names:
+            files.remove(file)
+            unread.append(f"{file.label} is left out: {others} lacks no review")
+    return ResultFolder(path, tuple(files), setup, tuple(unread))
 
 
 def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> ResultFile | None:
     file_name = spelled(path)
     read = read_lines(path)
     if None in read:
+        mend = "take the line out, or evaluate again"
+        if setup is not None:
+            mend = f"`srs-eval results check --repair {folder}` mends it"
         raise InputError(
             f'"{path}", line {read.index(None) + 1}: not a result of srs-eval or srs-benchmark; '
-            "take the line out, or evaluate again."
+            f"{mend}."
         )
     lines: dict[int, dict[str, Any]] = {line["user"]: line for line in read if line is not None}
     if not lines:
@@ -210,10 +230,13 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         name = f"{file_name} of {year}"  # something else than what has the name here
     else:
         name = file_name
-    said = setup["configurations"].get(named_by(file_name, setup), {}) if setup else {}
-    marked = mark(said.get("check", ""))
-    label = configuration.words if configuration else name
+    entry = _entry(file_name, setup)
+    marked = mark(entry.get("check", ""))
+    shown = {} if configuration else entry.get("shown", {})
+    label = _in_words(configuration) if configuration else shown.get("words", name)
     known = dict.fromkeys(metric for line in lines.values() for metric in line["metrics"])
+    lacks = [line["lacks"] for line in lines.values() if "lacks" in line]
+    none = f"no prediction for {counted(sum(lacks), 'review')} of {counted(len(lacks), 'user')}"
     return ResultFile(
         name=name,
         label=f"{label} ({marked})" if marked else label,
@@ -230,6 +253,9 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         seconds_per_10k=_seconds(folder / "timing" / f"{file_name}.jsonl"),
         repeated=len(read) - len(users),
         mark=marked,
+        shown=shown,
+        lacks=none if lacks else "",
+        others=entry.get("predictions", "?") if lacks else "",
         left_open=left_open(file_name, year) if setup is None else "",
     )
 
@@ -250,16 +276,33 @@ def configuration_of(
     try:
         if setup is None:
             return published(name, names)
-        name = named_by(name, setup) or name
-        (found,) = resolved([untuned(name)])
+        name, entry = named_by(name, setup) or name, _entry(name, setup)
+        label = entry.get("label", "")
+        tuned = labels.without(name, label)
+        (found,) = resolved([OF_FILE if entry.get("model") == OF_FILE else untuned(tuned)])
     except InputError:
         return None
-    flags = setup["configurations"].get(name, {}).get("protocol", {})
-    return replace(
+    flags = entry.get("protocol", {})
+    found = replace(
         found,
-        name=name if untuned(name) != name else found.name,
+        name=tuned if found.model.given or untuned(tuned) != tuned else found.name,
         protocol=replace(found.protocol, **{key: flags[key] for key in flags if key in _FLAGS}),
     )
+    return labels.labelled(found, label)
+
+
+def _entry(file_name: str, setup: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """What a batch's set-up says of the configuration of a file."""
+    found: Mapping[str, Any] = {}
+    if setup is not None:
+        found = setup["configurations"].get(named_by(file_name, setup) or file_name, found)
+    return found
+
+
+def _in_words(configuration: Configuration) -> str:
+    """Its words, and its settings where an older batch has left them out of its name."""
+    settings = {} if configuration.label else labels.settings_of(configuration)
+    return f"{configuration.words} {labels.in_words(settings)}".rstrip()
 
 
 def _evaluated_rows(name: str) -> Protocol:
@@ -301,7 +344,7 @@ def _seconds(timing: Path) -> float | None:
         with open(timing, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
         reviews = float(sum(line["size"] for line in lines))
-        seconds = float(sum(line["seconds"] for line in lines))
+        seconds = float(sum(line.get("cpu_seconds", line["seconds"]) for line in lines))
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None  # figures do not hang on it
     return 10_000 * seconds / reviews if reviews > 0 else None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
@@ -18,17 +19,26 @@ from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.paths import VERSION, write_atomically
 from srs_eval.engine.doubts import doubts, in_words
+from srs_eval.models import Model
 from srs_eval.models.configurations import Configuration, Names, meant_by, resolve
 from srs_eval.models.published import spelled
 from srs_eval.training.compile import program_digest
 from srs_eval.training.hyperparameters import Context, Value, setup_in_words
+from srs_eval.training.pretrained import names_of_pretrained
+
+if TYPE_CHECKING:
+    from srs_eval.benchmark.others import Others
 
 SETUP = "setup.json"
 _LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
 
 
 def make_setup(
-    dataset: Dataset, fingerprint: str, configurations: Sequence[Configuration], context: Context
+    dataset: Dataset,
+    fingerprint: str,
+    configurations: Sequence[Configuration],
+    context: Context,
+    others: Others | None = None,
 ) -> dict[str, Any]:
     """What figures depend on, as `OUT/setup.json` holds it; looks at models of somebody's own."""
     options, found = context.settings(), doubts(each.model for each in configurations)
@@ -45,11 +55,14 @@ def make_setup(
             each.name: {
                 "model": each.model.name,
                 "model_version": each.model.version,
-                **({"model_file": each.model.file.digest} if each.model.file else {}),
+                **(_of_own(each, each.model.file.digest) if each.model.file else {}),
                 **({"weights": each.model.weights(context)} if each.model.weights else {}),
+                **_pretrained(each.model, context),
                 "fit": each.fit,
                 **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
                 **({"ledger": each.ledger} if each.ledger else {}),
+                **({"label": each.label} if each.label else {}),
+                **({"predictions": others.digest} if others and others.concerns(each) else {}),
                 "protocol": asdict(each.protocol),
                 **({"check": found[each.model.name]} if each.model.file else {}),
             }
@@ -57,6 +70,22 @@ def make_setup(
         },
         "environment": dict(environment()),
     }
+
+
+def _of_own(configuration: Configuration, digest: str) -> dict[str, Any]:
+    """What tells a model of one's own, and how reports show it where its file is not given."""
+    shown: _Shown = {
+        "words": configuration.words,
+        "inputs": configuration.inputs,
+        "parameters": configuration.parameters,
+        "learns": configuration.learns,
+    }
+    return {"model_file": digest, "shown": shown}
+
+
+def _pretrained(model: Model, context: Context) -> dict[str, str]:
+    named = names_of_pretrained(model.name, context) if model.pretrain else ""
+    return {"pretrained": named} if named else {}
 
 
 @cache
@@ -80,7 +109,15 @@ class _Data(TypedDict):
     fingerprint: str
 
 
+class _Shown(TypedDict):
+    words: str
+    inputs: str
+    parameters: int
+    learns: bool
+
+
 class _Configuration(TypedDict):
+    shown: NotRequired[_Shown]
     model: str
     model_version: int
     protocol: dict[str, Any]
@@ -164,7 +201,8 @@ def remarks(setup: Mapping[str, Any]) -> list[str]:
 def _word(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return "none" if value is None else str(value)
+    said = "none" if value is None else str(value)
+    return said[:8] if re.fullmatch("[0-9a-f]{64}", said) else said  # a digest
 
 
 def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
@@ -173,8 +211,8 @@ def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
         return f"they are of srs-eval {stored['srs_eval']}, this is {new['srs_eval']}"
     if stored["data"]["fingerprint"] != new["data"]["fingerprint"]:
         return "the data set is not the same (other users or other files)"
-    for option, value in new["options"].items():
-        before = stored["options"].get(option)
+    for option in {**new["options"], **stored["options"]}:
+        before, value = (each["options"].get(option) for each in (stored, new))
         if before != value:
             return f"{option} was {_word(before)} and is {_word(value)} now"
     for name, configuration in new["configurations"].items():

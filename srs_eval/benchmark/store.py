@@ -13,8 +13,8 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
@@ -51,6 +51,7 @@ class Unit:
     lacked: str = ""  # the module that was not installed, if it was skipped for that
     detail: str = ""  # traceback, if failed
     seconds: float = 0.0
+    cpu_seconds: float | None = None  # of the processor: neighbours do not count
     peak_mb: float = 0.0
     notes: tuple[str, ...] = ()
     kept: Mapping[str, bytes] = field(default_factory=dict)  # by kind, what was asked for
@@ -77,7 +78,12 @@ class ResultStore:
     """
 
     def __init__(
-        self, folder: Path, setup: Mapping[str, Any], *, fresh: bool | None = False
+        self,
+        folder: Path,
+        setup: Mapping[str, Any],
+        *,
+        fresh: bool | None = False,
+        redo: Collection[str] | None = None,
     ) -> None:
         """Open or create a folder for a run with this set-up.
 
@@ -86,7 +92,8 @@ class ResultStore:
         readable files are spelled (`configurations.Names`), and where that has changed they
         are renamed; other keys are kept for information. Raises InputError where they do not,
         where a file of another origin would be replaced, or where another process is at work;
-        `fresh` deletes what a batch has left; None where who asks cannot have that.
+        `fresh` deletes what a batch has left, `redo` what it has left of these configurations; None
+        where who asks cannot have that.
         """
         self._or_fresh = "" if fresh is None else ", or start over with --fresh"
         self.folder = folder
@@ -103,8 +110,9 @@ class ResultStore:
                 refusal = f'Another batch is writing to "{folder}": wait for it.'
                 self._open.callback(hold(folder / JOURNAL, refusal))
                 if fresh:
-                    self._clear(stored)
-                self._agree(setup)
+                    self._clear(stored, self.configurations())
+                    _delete([folder / SETUP])
+                self._agree(setup, redo)
         except BaseException:
             self.close()
             raise
@@ -229,6 +237,8 @@ class ResultStore:
             content = "".join(f"{line}\n" for line in lines).encode()
             if not lines:
                 path.unlink(missing_ok=True)
+                with suppress(OSError):  # where others are in it, or none was
+                    path.parent.rmdir()
             elif not path.exists() or path.read_bytes() != content:
                 write_atomically(path, content)
 
@@ -271,14 +281,13 @@ class ResultStore:
         patterns = (each.format(configuration=name, user="*") for each in _KEPT.values())
         return [path for pattern in patterns for path in self.folder.glob(pattern)]
 
-    def _clear(self, stored: Mapping[str, Any] | None) -> None:
-        for configuration in self.configurations():
+    def _clear(self, stored: Mapping[str, Any] | None, configurations: Iterable[str]) -> None:
+        for configuration in configurations:
             readable = self._readable(configuration, *_spellings(stored))
             journal = _journal(self.folder, configuration)
             _delete([*readable, *self._kept_of(configuration), journal])
-        _delete([self.folder / SETUP])
 
-    def _agree(self, setup: Mapping[str, Any]) -> None:
+    def _agree(self, setup: Mapping[str, Any], redo: Collection[str] | None) -> None:
         stored = self._stored()
         if stored is None:
             if self.configurations():
@@ -288,12 +297,18 @@ class ResultStore:
                 )
             self._save_setup(setup)
             return
-        difference = disagreement(stored, setup)
+        renewed = set(stored["configurations"]).intersection(redo or ())
+        kept = {k: v for k, v in stored["configurations"].items() if k not in renewed}
+        difference = disagreement({**stored, "configurations": kept}, setup)
         if difference:
+            name, had, _ = difference.partition(" had ")
+            again = f", renew {name} alone with --redo {name}" if had and redo is not None else ""
             raise InputError(
                 f'The results in "{self.folder}" do not go with this run: {difference}; '
-                f"run it as before, choose another --out{self._or_fresh}."
+                f"run it as before, choose another --out{again}{self._or_fresh}."
             )
+        self._clear(stored, renewed)
+        stored = {**stored, "configurations": kept}
         names = {"names": self.names} if "names" in setup else {}
         self._save_setup({**joined(stored, setup), **names})
         before: Names = stored.get("names", "2025")
@@ -327,6 +342,8 @@ def _record(unit: Unit) -> dict[str, Any]:
     if unit.status == "done":
         seconds, peak_mb = round(unit.seconds, 6), round(unit.peak_mb, 1)
         record |= {"line": unit.line, "seconds": seconds, "peak_mb": peak_mb}
+        if unit.cpu_seconds is not None:
+            record["cpu_seconds"] = round(unit.cpu_seconds, 6)
         more: dict[str, object] = {"notes": list(unit.notes)}
     else:
         record["reason"] = unit.reason
@@ -358,7 +375,8 @@ def _files(units: Mapping[int, Unit], names: Names) -> dict[str, list[str]]:
                 json.dumps({**unit.line, **(time_ms if names == "2026" else {})})
             )
             timing = {"user": user, "size": unit.line["size"]}
-            timing |= {key: said[key] for key in ("seconds", "peak_mb", "notes") if key in said}
+            keys = ("seconds", "cpu_seconds", "peak_mb", "notes")
+            timing |= {key: said[key] for key in keys if key in said}
             files["timing"].append(json.dumps(timing | time_ms))
         else:
             why = {key: said[key] for key in ("user", "reason", "detail") if key in said}

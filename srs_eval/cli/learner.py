@@ -340,6 +340,7 @@ def _evaluate(
     from srs_eval.engine.run import Run
     from srs_eval.engine.shared import with_given
     from srs_eval.models.configurations import untuned
+    from srs_eval.training.pretrained import refuse_unused
 
     if log.rows is not None:
         refuse_rows_of_anki(flags)
@@ -349,6 +350,7 @@ def _evaluate(
             f"leave --partitions {flags.protocol.partitions} out."
         )
     configurations = with_given(configurations, log, flags.protocol)
+    refuse_unused(evaluation.context, {each.model.name for each in configurations})
     asked = {each.name for each in configurations}
     held_against = flags.held_against(evaluation.reference)
     if held_against.name in {untuned(name) for name in asked} - asked:

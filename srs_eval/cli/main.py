@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from srs_eval.cli import doctor, learner, research
+from srs_eval.cli import doctor, learner, report, research
 from srs_eval.cli.options import (
     BAD_INPUT,
     FINE,
@@ -66,13 +66,14 @@ app = typer.Typer(
     "`srs-eval [PATH]` opens the terminal app; without a terminal it is the same as "
     "`srs-eval run`, whose options it takes.",
 )
+_FOR_PAPERS = ("tex", "svg", "pdf", "inches")  # outputs
 app.command(hidden=True, name="open")(command(learner.open_or_run))
 for _command in (
     command(learner.run),
     command(research.batch),
-    command(learner.export),
-    command(research.report, without=("short",)),
-    command(research.audit, without=("png", "short")),
+    command(learner.export, without=_FOR_PAPERS),
+    command(report.report, without=("short",)),
+    command(research.audit, without=("png", "short", *_FOR_PAPERS)),
     command(learner.inspect),
     command(learner.compare),
     command(learner.workload),
@@ -206,10 +207,11 @@ def _about(
 def _sentence_of(finding: Finding) -> str:
     """What is wrong, and where to look."""
     said = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text("utf-8"))
-    return f"{finding.configuration}: {said[finding.kind].format_map(vars(finding))}."
+    words = said[finding.kind].format_map(vars(finding)).rstrip(".")
+    return f"{finding.configuration}: {words}."
 
 
-def _check_models(words: Sequence[str]) -> int:
+def _check_models(words: Sequence[str], features: Path | None) -> int:
     """Checks models by name, or those of a file; the exit code. Raises InputError."""
     from srs_eval.engine.conformance import findings
 
@@ -219,7 +221,7 @@ def _check_models(words: Sequence[str]) -> int:
     names = ", ".join(model.name for model in models)
     say(f"Checking {names} on simulated learners ...")
     wrong = False
-    for finding in findings(models):
+    for finding in findings(models, features):
         wrong = True
         show(_sentence_of(finding))
     if not wrong:
@@ -266,6 +268,11 @@ def models(
     names: list[str] | None = None,
     json: str | None = None,
     model_file: list[Path] | None = None,
+    features: Path | None = None,
+    dataset: str | None = None,
+    users: str | None = None,
+    out: Path | None = None,
+    device: str = "cpu",
 ) -> int:
     """List every model, describe one, or check one: `srs-eval models check my_model.py`."""
     from srs_eval.models import load_model_file
@@ -279,10 +286,17 @@ def models(
         if json is not None:
             raise InputError("`models weights` prints sentences; it has no --json.")
         return _tell_weights()
+    if names and names[0] == "pretrain":
+        found = [model for word in names[1:] for model in _meant(word)]
+        if len(found) != 1 or dataset is None or users is None or out is None:
+            raise InputError(
+                "`models pretrain` takes a file with one model, --dataset, --users and --out."
+            )
+        return research.pretrain(found[0], dataset, users, out, features, device)
     if names and names[0] == "check":
         if json is not None:
             raise InputError("`models check` prints sentences; it has no --json.")
-        return _check_models(names[1:])
+        return _check_models(names[1:], features)
     document = models_document(names or ())
     if console := json_and_console(json, document):
         listed = document["models"]

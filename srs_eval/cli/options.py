@@ -181,6 +181,8 @@ def _context_options(
     weights: Path | None = None,
     device: str = "cpu",
     model_file: list[Path] | None = None,
+    features: Path | None = None,
+    seen_users: bool = False,
 ) -> Context:
     """Settings of single models."""
     from srs_eval.models import load_model_file
@@ -194,7 +196,8 @@ def _context_options(
     kind, colon, number = device.lower().partition(":")
     if kind not in ("cpu", "cuda", "mps", "xpu") or (colon and not number.isdecimal()):
         raise InputError(f'--device takes cpu, cuda, mps, xpu, or as in cuda:1, not "{device}".')
-    return Context(sm2_target=sm2_target, weights=weights, device=device.lower())
+    features = features and features.expanduser().absolute()
+    return Context(sm2_target, weights, features, seen_users, device.lower())
 
 
 @dataclass(frozen=True)
@@ -289,6 +292,16 @@ class Outputs:
     json: str | None = None
     short: bool = False
     open: bool = False
+    tex: Path | None = None
+    svg: Path | None = None
+    pdf: Path | None = None
+    inches: str | None = None
+
+    @property
+    def _folders(self) -> dict[str, Path]:
+        from srs_eval.report.files import FOLDERS
+
+        return {form: path for form in FOLDERS if (path := getattr(self, form)) is not None}
 
     @property
     def _md(self) -> str | None:
@@ -296,9 +309,21 @@ class Outputs:
 
     def check(self, *read: Path | None) -> None:
         """Refuse what cannot be written; `read` is what the work is on. Raises InputError."""
-        check_targets(read, self.html, self._md, self.json, csv=self.csv, png=self.png)
+        check_targets(read, self.html, self._md, self.json, folders=self._folders)
+        self._size()
         if self.open and self.html in (None, "-"):
             raise InputError("--open shows the page that --html writes: add --html FILE.")
+
+    def _size(self) -> list[float]:
+        """Width and perhaps height of pictures. Raises InputError."""
+        said = [] if self.inches is None else self.inches.lower().split("x")
+        try:
+            size = list(map(float, said))
+        except ValueError:
+            size = [0.0]
+        if len(size) > 2 or not all(1 <= each <= 60 for each in size):
+            raise InputError(f'--inches takes a size such as 6.5 or 6.5x4, not "{self.inches}".')
+        return size
 
     def write(self, document: Document) -> None:
         """A report in the forms that were asked for; in the terminal's where none was."""
@@ -308,8 +333,12 @@ class Outputs:
         for form, target in (("html", self.html), (md, self._md), ("json", self.json)):
             if target is not None:
                 write(target, as_text(document, form))
-        folders = [(form, each) for form, each in (("csv", self.csv), ("png", self.png)) if each]
-        if written := [path for form, each in folders for path in write_as(document, form, each)]:
+        written = [
+            path
+            for form, folder in self._folders.items()
+            for path in write_as(document, form, folder, self._size())
+        ]
+        if written:
             say(f"{counted(len(written), 'file')} written.")
         if self.open and self.html is not None:
             open_page(Path(self.html))
@@ -321,22 +350,21 @@ class Outputs:
 def check_targets(
     read: Sequence[Path | None],
     *files: str | None,
-    csv: Path | None = None,
-    png: Path | None = None,
+    folders: Mapping[str, Path] | None = None,
 ) -> None:
     """Refuse what cannot be written, or would cost a person a file, before the work.
 
-    `read` is what the work is on. Raises InputError.
+    `read` is what the work is on; `folders` go by the ending of their files. Raises InputError.
     """
     from srs_eval.data.paths import check_outputs
 
     if files.count("-") > 1:
         raise InputError("stdout can carry one document: give the others files.")
-    folders = [(ending, path) for ending, path in (("csv", csv), ("png", png)) if path is not None]
-    if Path("-") in (csv, png):
-        raise InputError("--csv and --png take a folder: name one for the files.")
+    folders = folders or {}
+    if wrong := [form for form, path in folders.items() if path == Path("-")]:
+        raise InputError(f"--{wrong[0]} takes a folder: name one for the files.")
     named = [Path(each).expanduser() for each in files if each is not None and each != "-"]
-    check_outputs(named, folders, [each for each in read if each is not None])
+    check_outputs(named, list(folders.items()), [each for each in read if each is not None])
 
 
 def json_and_console(target: str | None, document: Any) -> Console | None:

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -22,7 +22,15 @@ from srs_eval.cli.options import (
     json_and_console,
 )
 from srs_eval.data.errors import InputError, counted, require
-from srs_eval.report.console import BatchProgress, console_for, document_text, say, show, spans
+from srs_eval.report.console import (
+    BatchProgress,
+    console_for,
+    document_text,
+    say,
+    share_done,
+    show,
+    spans,
+)
 
 if TYPE_CHECKING:
     from srs_eval.benchmark.audit import Audit
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
     from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.datasets import Dataset
     from srs_eval.data.reviews import ReviewLog
+    from srs_eval.models import Model
     from srs_eval.models.configurations import Configuration, Names
     from srs_eval.training.hyperparameters import Context
 
@@ -45,25 +54,34 @@ def batch(
     dataset: str | None = None,
     users: str | None = None,
     max_user_id: int | None = None,
-    models: str = "all",
+    models: str | None = None,
+    predictions: Path | None = None,
+    name: str = "",
     setup: Path | None = None,
     out: Path = Path("results"),
     jobs: int | None = None,
     engine: str = "local",
     shard: str | None = None,
     names: Names = "2025",
+    label: str = "",
     fresh: bool = False,
+    redo: list[str] | None = None,
     merge: list[Path] | None = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
     from srs_eval.batch import run_batch
-    from srs_eval.benchmark.plan import Ended, Planned, UnitDone, is_engine
+    from srs_eval.benchmark.labels import with_labels
+    from srs_eval.benchmark.others import others_in
+    from srs_eval.benchmark.plan import is_engine
     from srs_eval.benchmark.result_files import raw_parquet, raw_table
     from srs_eval.data.datasets import shard_of
+    from srs_eval.engine.session import Session
+    from srs_eval.models.given import OF_FILE
     from srs_eval.models.rwkv import with_rwkv
     from srs_eval.report.pictures import calibration_png
+    from srs_eval.training.pretrained import refuse_unused
 
-    models = with_rwkv(models, context)
+    models = with_rwkv(models or ("" if predictions else "all"), context)
     flags = flags.set_up_by(setup, models)
     if dataset is None:
         raise InputError("Which data set? Name its folder with --dataset.")
@@ -73,7 +91,13 @@ def batch(
     if not is_engine(engine):
         raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")
     chosen = _users_chosen(opened, users, max_user_id)
-    configurations = _on_a_data_set(flags, models)
+    configurations = _on_a_data_set(flags, models, predictions is None) if models else []
+    refuse_unused(context, {each.model.name for each in configurations})
+    configurations = with_labels(configurations, label, [] if fresh else [out, *(merge or ())])
+    others = None
+    if predictions is not None or name:
+        others = others_in(predictions, name, with_labels(flags.resolve(OF_FILE), label)[0])
+        configurations = others.beside(configurations)
     if shard is not None and not (chosen := shard_of(chosen, shard)):
         say(f"No user falls to shard {shard}: nothing to do.")
         return FINE
@@ -85,15 +109,29 @@ def batch(
         engine=engine,
         keep={kind: make for kind, (wanted, make) in keep.items() if wanted},
         fresh=fresh,
+        redo=_renewed(redo or (), configurations),
         merge=merge or (),
         context=context,
         names=names,
+        session=others or Session,
     )
+    failed = _followed_to_its_end(events, flags.ledger, chosen, out)
+    _print_leaderboards(out, {each.name for each in configurations}, set(chosen))
+    return SOME_FAILED if failed else FINE
+
+
+def _followed_to_its_end(
+    events: Generator[BatchEvent], ledger: Ledger | None, users: Sequence[int], out: Path
+) -> int:
+    """What became of a batch is said; how many units have failed."""
+    from srs_eval.benchmark.plan import Ended, Planned, UnitDone
+
+    failed = 0
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
     for event in _followed(events):
         match event:
             case Planned():
-                _say_tuned_on(flags.ledger, chosen, event.data)
+                _say_tuned_on(ledger, users, event.data)
             case UnitDone(unit=unit):
                 reasons[unit.status][unit.reason] += 1
             case Ended(done=done, failed=failed, skipped=skipped):
@@ -107,8 +145,18 @@ def batch(
     _say_environments(out)
     if failed:
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
-    _print_leaderboards(out, {each.name for each in configurations}, set(chosen))
-    return SOME_FAILED if failed else FINE
+    return failed
+
+
+def _renewed(redo: Sequence[str], configurations: Sequence[Configuration]) -> set[str]:
+    """Those that are to be renewed, with those on the reviews that they have; InputError."""
+    from srs_eval.models.configurations import meant_by
+
+    wanted = {meant_by(each) or each for each in redo}
+    if absent := sorted(wanted - {each.name for each in configurations}):
+        raise InputError(f"--redo {absent[0]}: this command does not evaluate it; name it, too.")
+    on = tuple(f" on {each}" for each in wanted)
+    return {each.name for each in configurations if f" {each.label}".endswith(on)} | wanted
 
 
 def _followed(events: Generator[_Event]) -> Iterator[_Event]:
@@ -138,31 +186,6 @@ def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) ->
         console.print(document_text(document, console.width, f"`srs-eval report {out}`"))
 
 
-def report(
-    outputs: Outputs,
-    folders: list[Path],
-    baseline: Path | None = None,
-    users: Literal["common", "each"] = "common",
-    metric: str = "LogLoss",
-    columns: str = "LogLoss,RMSE(bins),AUC",
-    average: str = "user",
-) -> int:
-    """Tables, pairs and pictures of results of many users."""
-    from srs_eval.report.dataset import dataset_report
-
-    outputs.check(*folders, baseline)
-    document = dataset_report(
-        folders,
-        metric=metric,
-        columns=columns.split(","),
-        users=users,
-        average=average.split(","),
-        baseline=baseline,
-    )
-    outputs.write(document)
-    return FINE
-
-
 def audit(
     flags: Flags,
     context: Context,
@@ -181,7 +204,7 @@ def audit(
     """Does a ranking survive when every model's training is tuned alike?"""
     from srs_eval.batch import run_batch
     from srs_eval.benchmark.audit import Audit, run_audit
-    from srs_eval.report.dataset import audit_document
+    from srs_eval.report.audit import audit_document
 
     opened = _opened(dataset, flags)
     outputs.check(out, opened.folder)
@@ -204,6 +227,32 @@ def audit(
     return SOME_FAILED if found.failed else FINE
 
 
+def pretrain(
+    model: Model, dataset: str, users: str, out: Path, features: Path | None, device: str
+) -> int:
+    """Train a model across users, and write its weights; raises InputError."""
+    from srs_eval.data.datasets import open_dataset
+    from srs_eval.data.readers.features import read_features
+    from srs_eval.engine.pretrain import pretrained_on
+    from srs_eval.training.hyperparameters import Context
+    from srs_eval.training.pretrained import save_pretrained
+
+    opened = open_dataset(dataset)
+    chosen = _users_chosen(opened, users)
+    check_targets([opened.folder, features], str(out))
+    if features is not None:
+        read_features(features, -1, of_users=True)
+    with share_done(f"Pretraining {model.name}") as tell:
+        context = Context(features=features, device=device, tick=lambda part: tell("", part))
+        arrays, count = pretrained_on(model, opened, chosen, context)
+    save_pretrained(out, model.name, users, arrays)
+    say(
+        f"{model.name} was trained on {count:,} of {counted(len(chosen), 'user')}. For others: "
+        f'srs-eval batch --weights "{out}"'
+    )
+    return FINE
+
+
 def _opened(dataset: str, flags: Flags) -> Dataset:
     """A data set that the flags can be used on; raises InputError."""
     from srs_eval.data.datasets import open_dataset
@@ -218,14 +267,17 @@ def _opened(dataset: str, flags: Flags) -> Dataset:
     return opened
 
 
-def _on_a_data_set(flags: Flags, models: str) -> list[Configuration]:
-    """What is named, with the averages that several are compared to; raises InputError."""
+def _on_a_data_set(flags: Flags, models: str, alone: bool = True) -> list[Configuration]:
+    """What is named, with the averages that several are compared to; raises InputError.
+
+    Whoever is not `alone` is compared to others that are not named here.
+    """
     from srs_eval.engine.ranking import with_baselines
 
     configurations = [each for each in flags.resolve(models) if each.fit != "own"]
     if not configurations:
         raise InputError("A data set holds no parameters of presets: evaluate a collection.")
-    if len(configurations) == 1:
+    if alone and len(configurations) == 1:
         return configurations
     # What is compared stands on the average. AVG-known_decks has to be named: most users
     # have no deleted cards, and srs-benchmark knows no such file.

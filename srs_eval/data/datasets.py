@@ -325,7 +325,7 @@ def select_users(
     """
     chosen = set(available)
     if ranges is not None:
-        spans = _spans(ranges)
+        spans = id_spans(ranges)
         for first, last in spans:
             if first == last and first not in chosen:
                 raise InputError(f"--users: there is no user {first} in this data set.")
@@ -357,7 +357,7 @@ def absent_users(
 ) -> list[tuple[int, int]]:
     """First and last id of each gap that the data set has in `1-1000,1005`, ascending."""
     spans: list[tuple[int, int]] = []  # without overlaps
-    for first, last in sorted(_spans(ranges)):
+    for first, last in sorted(id_spans(ranges)):
         if spans and first <= spans[-1][1] + 1:
             spans[-1] = (spans[-1][0], max(last, spans[-1][1]))
         else:
@@ -376,7 +376,8 @@ def _within(ordered: Sequence[int], first: int, last: int) -> Sequence[int]:
     return ordered[bisect.bisect_left(ordered, first) : bisect.bisect_right(ordered, last)]
 
 
-def _spans(ranges: str) -> list[tuple[int, int]]:
+def id_spans(ranges: str) -> list[tuple[int, int]]:
+    """First and last id of each part of `1-1000,1005`; raises InputError for other words."""
     spans = []
     for part in ranges.split(","):
         match = re.fullmatch(r"\s*(\d{1,15})\s*(?:-\s*(\d{1,15})\s*)?", part)

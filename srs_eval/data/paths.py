@@ -20,6 +20,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -117,6 +118,18 @@ def content_digest(folder: Path, files: Iterable[Path]) -> str:
         digest.update(f"{path.relative_to(folder).as_posix()}:{len(content)};".encode())
         digest.update(content)
     return digest.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of what is in a file; raises OSError."""
+    about = path.stat()
+    return _file_digest(path, about.st_mtime_ns, about.st_size)
+
+
+@cache
+def _file_digest(path: Path, changed_ns: int, size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _place(variable: str, function: str) -> Path:

@@ -22,6 +22,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from srs_eval.data.errors import InputError
+
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 T = TypeVar("T")
@@ -116,6 +118,9 @@ class Rows(ReadOnly):
     time_of_day_s: IntArray | None = None  # since the day's beginning; None where unknown
     elapsed_study_days: FloatArray | None = field(default=None, kw_only=True)
     """With fractions, -1 for a first row; None where all are taken to last 24 hours."""
+    # What `Trials.columns` gives, where entries do not tell it: of learners for `models check`.
+    scheduled_interval: FloatArray | None = field(default=None, kw_only=True)
+    ease: IntArray | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.card_id)
@@ -241,6 +246,17 @@ class Given(ReadOnly):
         return not np.isfinite(self.p).any()
 
 
+@dataclass(frozen=True, eq=False)
+class Features(ReadOnly):
+    """What a person's table tells of cards or notes."""
+
+    by: str  # card_id or note_id
+    ids: IntArray  # (k,) ascending
+    names: tuple[str, ...]
+    values: FloatArray  # (k, names); NaN where there is none
+    about: str = ""  # how many cards have no row
+
+
 @dataclass(frozen=True)
 class ImportSummary:
     """What was read and what was kept, for `inspect` and the app."""
@@ -274,6 +290,7 @@ class ReviewLog(ReadOnly):
     one for each entry (or row), NaN where there is none."""
     given: Mapping[str, Given] = field(default_factory=dict)
     """Others' predictions that stand in the ranking, by name: of a file, of the person's Anki."""
+    features: Features | None = None
     is_narrowed: bool = False  # to some cards of those that the source has
 
     def __post_init__(self) -> None:
@@ -350,6 +367,20 @@ class ReviewLog(ReadOnly):
     def note_of(self, card_id: IntArray) -> IntArray:
         """Note of each card, MISSING where the card is gone (shape of `card_id`)."""
         return self._of_cards(self.cards.note_id, card_id)
+
+    def features_of(self, card_id: IntArray) -> FloatArray:
+        """The person's table at each card (k, names), NaN where it has no such card or note.
+
+        Raises InputError where there is no table.
+        """
+        table = self.features
+        if table is None:
+            raise InputError("A model asks for features: give a table with --features FILE.")
+        ids = card_id if table.by == "card_id" else self.note_of(card_id)
+        place = np.searchsorted(table.ids, ids)
+        known = np.append(table.ids, MISSING)[place] == ids
+        values = np.vstack([table.values, np.full(len(table.names), np.nan)])
+        return values[np.where(known, place, -1)]
 
     def _of_cards(self, ids: IntArray, card_id: IntArray) -> IntArray:
         if not len(self.cards.card_id):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from srs_eval.data.columns import columns_of_history, features_of_trials
 from srs_eval.data.errors import NotEnoughData, counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (
@@ -105,23 +106,25 @@ class Trials(ReadOnly):
             raise ValueError("these trials do not tell what they were made of")
         return self.log, self.rows
 
-    def columns(self, *names: str) -> tuple[IntArray, ...]:
-        """More that is known of the history rows: (m,) each, MISSING where the source is silent.
+    def columns(self, *names: str) -> tuple[NDArray[Any], ...]:
+        """More that is known of the history rows before their answers: (m,) each.
 
-        "note_id", "deck_id" and "preset_id" of the card as they are today, and "state", the card's
-        before the answer (`Rows.state`). Raises ValueError for another name.
+        MISSING stands where the source is silent of a row. "note_id", "deck_id" and "preset_id" of
+        the card as they are today; "state", the card's (`Rows.state`), and "kind", the review's
+        (LEARNING ... FILTERED); "scheduled_interval" in days, with fractions for steps; "ease"
+        x 1000, or FSRS's difficulty, as the card's entry before left it; columns of the table of
+        --features. Raises ValueError for another name, and InputError for a column that the source
+        does not have.
         """
-        log, rows = self.source
-        deck = log.deck_of(self.history_card_id)
-        make: dict[str, Callable[[], IntArray]] = {
-            "note_id": lambda: log.note_of(self.history_card_id),
-            "deck_id": lambda: deck,
-            "preset_id": lambda: log.preset_of(deck),
-            "state": lambda: rows.state[self.history_review_th - 1],
-        }
-        if unknown := set(names) - set(make):
-            raise ValueError(f"no column {min(unknown)!r}; there are {', '.join(make)}")
-        return tuple(make[name]() for name in names)
+        return columns_of_history(self, names)
+
+    @property
+    def features(self) -> FloatArray:
+        """The table of --features at each trial's card (n, its columns of numbers).
+
+        NaN where it has no such card. Raises InputError where there is no table.
+        """
+        return self.derived(features_of_trials)
 
     @property
     def sequence_length(self) -> IntArray:

@@ -7,18 +7,23 @@ lists them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from srs_eval.data.columns import BEFORE_ANSWERS
 from srs_eval.data.errors import NotEnoughData, NotInstalled
 from srs_eval.data.protocol import Protocol
+from srs_eval.data.readers.features import with_made_up_features
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows, arrays_in
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import demo_learner, evaluate, in_words
+from srs_eval.engine import evaluate as evaluating
+from srs_eval.engine.evaluate import evaluate, in_words
 from srs_eval.engine.gradient_check import Wrong, wrong_gradient, wrong_gradients
 from srs_eval.engine.run import Finished
 from srs_eval.engine.session import Result, Session, fit_and_predict
@@ -38,6 +43,7 @@ _MANY = 2_000  # reviews on which training is worth it
 _WORSE = 0.01  # log loss above the average's that is no chance
 _GAIN = 0.005  # log loss that no single parameter has left to gain
 _MOST_MOVED = 100  # parameters; networks have more
+_table: ContextVar[Path | None] = ContextVar("_table", default=None)  # of features
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,11 @@ _Findings = Iterator[Finding]
 # Learners
 
 
+def demo_learner(reviews: int = 300) -> ReviewLog:
+    """The demo's, with rows of the table of features if there is one."""
+    return with_made_up_features(evaluating.demo_learner(reviews), _table.get())
+
+
 def _rows() -> Rows:
     rows = demo_learner().rows
     assert rows is not None
@@ -80,10 +91,17 @@ def _with_ratings(rating: IntArray) -> ReviewLog:
 
 
 def _with_other_outcomes(at: IntArray) -> ReviewLog:
-    """The learner with passes for failures and failures for passes in these rows."""
-    rating = _rows().rating.copy()
+    """The learner with passes for failures and failures for passes in these rows.
+
+    What a scheduler makes of them is another before each later one of these on the same card.
+    """
+    rows = _rows()
+    changed = {name: getattr(rows, name).copy() for name in ("rating", "state", *BEFORE_ANSWERS)}
+    rating, state, days, ease = changed.values()
     rating[at] = np.where(rating[at] == 1, 3, 1)
-    return _with_ratings(rating)
+    follows = np.delete(at, np.unique(rows.card_id[at], return_index=True)[1])
+    state[follows], days[follows], ease[follows] = 5 - state[follows], 77.0, 1300
+    return replace(demo_learner(), rows=replace(rows, **changed))
 
 
 # Trainings
@@ -166,8 +184,9 @@ def _differing(
 
 
 def _late_review(result: Result) -> int:
-    """Within the last fold, so that no fit has its outcome."""
-    return int(np.sort(result.review_th)[result.size * 3 // 4])
+    """Within the last fold, so that no fit has its outcome, of a card that comes again."""
+    late, card = np.sort(result.review_th)[result.size * 3 // 4 :], _rows().card_id
+    return int(next((each for each in late if card[each - 1] in card[each:]), late[0]))
 
 
 def _with_another_end(result: Result) -> ReviewLog:
@@ -421,8 +440,9 @@ def _configurations_of(models: Iterable[Model]) -> list[Configuration]:
     return [each for name in names for each in resolve(name, _PROTOCOL)]
 
 
-def findings(models: Iterable[Model]) -> _Findings:
-    """What is wrong with models, each alone. Raises NotInstalled."""
+def findings(models: Iterable[Model], features: Path | None = None) -> _Findings:
+    """What is wrong with models, each alone, with a table of features. Raises NotInstalled."""
+    _table.set(features)
     for model in models:
         seen = set[tuple[str, str, str, int]]()
         for finding in _of_model(_configurations_of([model])):

@@ -11,7 +11,7 @@ from pathlib import Path
 from srs_eval.data.paths import cache_dir, write_atomically
 from srs_eval.engine.session import Result
 from srs_eval.engine.workers import WorkerDied, WorkerPool
-from srs_eval.models import Model, all_models
+from srs_eval.models import MADE_HERE, Model, all_models
 from srs_eval.training.compile import program_digest
 
 _LEAKS = {
@@ -26,6 +26,7 @@ _OTHERS = {
     "repeats": f"{_UNCHECKED}, for it predicts something else each time",
     "fails": f"{_UNCHECKED}, for it fails on a simulated learner",
 }
+_NOTHING = "nothing found"  # as it is kept: a file that a crash has emptied tells nothing
 
 
 def mark(kind: str) -> str:
@@ -56,8 +57,11 @@ def doubt(model: Model) -> str:
             raise
         return "fails"
     kind = found.kind if found else ""
+    if model.file == MADE_HERE:
+        _of_objects[model.name] = model, kind
+        return kind
     with suppress(OSError):
-        write_atomically(_kept_at(model), kind.encode(), lasting=False)
+        write_atomically(_kept_at(model), (kind or _NOTHING).encode(), lasting=False)
     return kind
 
 
@@ -82,11 +86,19 @@ def with_doubt(result: Result, model: Model) -> Result:
     return replace(result, mark=mark(kind), notes=(*result.notes, said))
 
 
+_of_objects: dict[str, tuple[Model, str]] = {}
+"""What was found of models that are no file's, by name: a cell may have changed them."""
+
+
 def _known(model: Model) -> str | None:
+    if model.file == MADE_HERE:
+        seen, kind = _of_objects.get(model.name, (None, ""))
+        return kind if seen is model else None
     try:
-        return _kept_at(model).read_text("utf-8")
-    except OSError:
+        kind = _kept_at(model).read_text("utf-8")
+    except (OSError, ValueError):
         return None
+    return "" if kind == _NOTHING else kind if kind in {**_LEAKS, **_OTHERS} else None
 
 
 def _kept_at(model: Model) -> Path:

@@ -20,6 +20,7 @@ from functools import cache
 import numpy as np
 
 from srs_eval.anki_import import load_log
+from srs_eval.data.columns import BEFORE_ANSWERS, of_entries
 from srs_eval.data.errors import (
     InputError,
     NotEnoughData,
@@ -30,6 +31,7 @@ from srs_eval.data.errors import (
 )
 from srs_eval.data.paths import DEMO_FILE, cache_dir
 from srs_eval.data.protocol import Protocol
+from srs_eval.data.readers.features import with_features
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.engine.run import (
@@ -79,6 +81,7 @@ def evaluate(
     """
     protocol = protocol or Protocol()
     context = context or Context()
+    log = with_features(log, context.features)
     if log.user is not None and not context.user:
         context = replace(context, user=log.user)  # the seeds of a batch
     listed = names.split(",") if isinstance(names, str) else list(names)
@@ -219,7 +222,11 @@ def warm_up(*names: str) -> WorkerPool | None:
 def demo_learner(reviews: int = 300) -> ReviewLog:
     """The demo's first cards: same-day reviews, several decks and all buttons."""
     log = load_log(DEMO_FILE)
-    rows = select_rows(log).rows
+    selection = select_rows(log)
+    assert log.entries is not None
+    before = {name: of_entries(log.entries, name) for name in BEFORE_ANSWERS}
+    told = {name: column[selection.entry_index] for name, column in before.items()}
+    rows = replace(selection.rows, **told)
     card, begins, count = np.unique(rows.card_id, return_index=True, return_counts=True)
     order = np.argsort(begins)
     chosen = card[order][np.cumsum(count[order]) <= reviews]

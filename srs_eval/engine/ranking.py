@@ -156,8 +156,8 @@ class Group:
 
     @property
     def answer(self) -> str:
-        """What the ranking says, and where too little is evaluated for any verdict, that it is."""
-        return f"{self.sentence} {self.doubt}".rstrip()
+        """What the ranking says; where too little is evaluated for any verdict, only that."""
+        return self.doubt or self.sentence
 
     @property
     def doubt(self) -> str:

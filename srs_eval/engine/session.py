@@ -34,6 +34,7 @@ from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import Interval, mean_interval
 from srs_eval.training.compile import changed, kernels_there, mark_kernels, program_digest
 from srs_eval.training.hyperparameters import Context
+from srs_eval.training.pretrained import pretrained_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,6 +225,8 @@ class Session:
             p, parameters, notes = fit_and_predict(configuration, trials, context)
         if configuration.model.remarks is not None:
             notes += configuration.model.remarks(trials, context)
+        if configuration.model.file is not None and self.log.features is not None:
+            notes += tuple(filter(None, [self.log.features.about]))
         stored = _Stored(p, parameters, notes, time.perf_counter() - start)
         result = self._result(configuration, trials, stored)
         self.keep_member(configuration, result, settings)
@@ -323,6 +326,9 @@ def fit_and_predict(configuration: Configuration, trials: Trials, context: Conte
     if model.file is not None:  # it may write, by torch or compiled code, to what all models share
         trials = deepcopy(trials)
     context = replace(context, hyperparameters=configuration.hyperparameters)
+    start = pretrained_for(model.name, trials.source[0].user, context) if model.pretrain else None
+    if start is not None:
+        context = replace(context, pretrained=start.arrays())
     if model.online is not None:
         p = np.array(model.online(trials, context), np.float64)  # it may go on writing to its own
         context.tick(1.0)
@@ -354,7 +360,7 @@ def fit_and_predict(configuration: Configuration, trials: Trials, context: Conte
 
     scratch = np.empty(len(trials))
     parts: list[FloatArray] = []
-    notes: list[str] = []
+    notes = [] if start is None else [f"starts from {start}"]
     fitted: dict[int, Any] = {}
     shown: dict[int, list[float]] = {}
     for number, fold in enumerate(trials.folds, start=1):

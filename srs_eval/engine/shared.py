@@ -154,7 +154,7 @@ def _part(tests: TestSet, places: IntArray) -> TestSet:
 
 
 def evaluated_alike(
-    found: Iterable[tuple[_C, Protocol, Mapping[int, int]]],
+    found: Iterable[tuple[_C, object, Mapping[int, int]]],
 ) -> list[tuple[list[_C], dict[int, int]]]:
     """Competitors that can be compared, with the users they share and these users' reviews.
 
@@ -164,7 +164,7 @@ def evaluated_alike(
     """
     # The most users first, so that who has few joins those that have many.
     ordered = sorted(found, key=lambda each: (-len(each[2]), each[0].name))
-    sets: list[tuple[Protocol, list[_C], dict[int, int]]] = []
+    sets: list[tuple[object, list[_C], dict[int, int]]] = []
     for competitor, rows, sizes in ordered:
         for number, (rows_of_set, members, shared) in enumerate(sets):
             if rows != rows_of_set:

@@ -18,6 +18,8 @@ from pickle import PicklingError
 from types import ModuleType
 from typing import Any, Literal, get_args
 
+from numpy.typing import NDArray
+
 from srs_eval.data.errors import EXTRAS, InputError, cut, described
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
@@ -70,6 +72,10 @@ class Model:
     ) = None
     """What `fit` lowers, `loss(trials, w, train, weights, context)`, and its gradient: only for
     `models check`, where a training of one's own has a gradient written by hand."""
+    pretrain: Callable[[Sequence[Trials], Context], Mapping[str, NDArray[Any]]] | None = None
+    """Trains on many users, each an element of the first argument, which is read when asked for:
+    `srs-eval models pretrain`. With --weights, `fit` and `predict` find what it returned in
+    `context.pretrained`."""
     default: Callable[[Context], Any] = field(default=lambda context: [])
     """Parameters used untrained (`-dry-run`) and where there is too little to train on."""
     default_secs: Callable[[Context], Any] | None = None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.errors import InputError, NotEnoughData, printable
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import ANY_FLAG, Context, Model
@@ -21,6 +23,9 @@ _NEAREST = 0.0001
 """Probabilities stay this far from 0 and 1: a forest is sure of what all of its trees say."""
 _ROWS = 8192  # that are predicted at a time
 _UNTRAINED = 0.9  # where there is nothing to learn from yet
+_PRETRAIN_EPOCHS, _PRETRAIN_PATIENCE = 30, 3
+_REVIEWS = 4096  # of a user, in a step of a pretraining
+_TUNING = 0.1  # of the learning rate, from pretrained weights: one's own reviews are few
 
 CARD_FEATURES = (
     "ln(1 + interval)",
@@ -92,7 +97,9 @@ def sklearn_model(
         given = {"sample_weight": weights} if weighted else {}
         with _one_core(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "did not converge": the figures tell
-            return make(**values).fit(trials.derived(features)[train], trials.y[train], **given)
+            x = trials.derived(features)[train]
+            x[:, np.isnan(x).all(axis=0)] = 0  # trees of scikit-learn fail where nothing is known
+            return make(**values).fit(x, trials.y[train], **given)
 
     def predict(trials: Trials, fitted: Any, index: IntArray, context: Context) -> FloatArray:
         if fitted is None:
@@ -144,6 +151,10 @@ def torch_model(
     fifth of the training part, drawn at random, is held out: the weights are those of the epoch
     that was best on it, and the training ends after `patience` epochs that were no better, or
     after `epochs`. The rest is as in `Model`.
+
+    `srs-eval models pretrain` trains it on many users, a fifth of whom are held out; a step is on
+    4,096 reviews of one. With these weights (--weights) each fit starts from them, at a tenth of
+    the learning rate, and NAME-dry-run takes them as they are.
     """
     settings = (
         hyperparameters.learning_rate(learning_rate),
@@ -151,51 +162,105 @@ def torch_model(
         hyperparameters.penalty("decay", decay),
         hyperparameters.SEED,
     )
+    its = _Module(module, arrays, settings, epochs, patience)
+    usual = {"flags": ANY_FLAG, "needs": "torch", "uses_device": True, "pretrain": its.pretrain}
+    return _model(name, its.fit, its.predict, hyperparameters=settings, **{**usual, **about})
 
-    def log_odds(network: Any, trials: Trials, index: IntArray, device: Any) -> Any:
-        return network(*_tensors(arrays(trials, index), device)).reshape(len(index))
 
-    def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> Any:
-        import torch
-        from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
+@dataclass(frozen=True)
+class _Module:
+    """What `torch_model` is given."""
 
-        from srs_eval.training.torch_networks import on_device
+    make: Callable[[], Any]
+    arrays: Callable[[Trials, IntArray], tuple[NDArray[Any], ...]]
+    settings: tuple[Hyperparameter, ...]
+    epochs: int
+    patience: int
 
+    def fit(self, trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> Any:
         _needs_both(trials, train)
-        rate, size, strength = (each.number(context) for each in settings[:3])
-        with on_device(context) as device, torch.random.fork_rng(devices=[]):
-            torch.manual_seed(_value(hyperparameters.SEED, context))
-            network = module().to(device)
-            optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=strength)
+        with self._started(context) as (network, optimiser, device):
 
             def loss(rows: Any) -> Any:
                 places = rows.numpy()
-                y, weight = _tensors((trials.y[train[places]], weights[places]), device)
-                z = log_odds(network, trials, train[places], device)
-                return cross_entropy(z, y, weight, reduction="sum") / weight.sum()
+                return self._loss(network, trials, train[places], weights[places], device)
 
-            return _trained(
-                network, optimiser, loss, len(train), int(size), epochs, patience, context
-            )
+            size, long = self.settings[1].integer(context), (self.epochs, self.patience)
+            return _trained(network, optimiser, loss, len(train), size, *long, context)
 
-    def predict(trials: Trials, fitted: Any, index: IntArray, context: Context) -> FloatArray:
-        if fitted is None:
+    def pretrain(self, learners: Sequence[Trials], context: Context) -> dict[str, NDArray[Any]]:
+        import torch
+
+        with self._started(context) as (network, optimiser, device):
+
+            def of_one(trials: Trials) -> Any:
+                n = len(trials)
+                if network.training:
+                    index = torch.randperm(n)[:_REVIEWS].numpy()
+                else:  # the same each time
+                    index = np.linspace(0, n - 1, min(n, _REVIEWS)).astype(np.int64)
+                return self._loss(network, trials, index, np.ones(len(index)), device)
+
+            def loss(users: Any) -> Any:
+                return sum(of_one(learners[k]) for k in users.tolist()) / len(users)
+
+            long = _PRETRAIN_EPOCHS, _PRETRAIN_PATIENCE
+            return _trained(network, optimiser, loss, len(learners), 1, *long, context)
+
+    def predict(self, trials: Trials, fitted: Any, index: IntArray, context: Context) -> FloatArray:
+        fitted = fitted or context.pretrained
+        if not fitted:
             return np.full(len(index), _UNTRAINED)
         import torch
 
         from srs_eval.training.torch_networks import build, on_device
 
         with on_device(context) as device, torch.no_grad():
-            network = build(module).to(device)
-            network.load_state_dict({key: torch.tensor(each) for key, each in fitted.items()})
+            network = build(self.make).to(device)
+            _take_over(network, fitted)
             network.eval()
             parts = np.split(index, range(_ROWS, len(index), _ROWS))
-            z = torch.cat([log_odds(network, trials, part, device) for part in parts])
+            z = torch.cat([self._log_odds(network, trials, part, device) for part in parts])
             p: FloatArray = z.double().sigmoid().cpu().numpy()
         return np.clip(p, _NEAREST, 1 - _NEAREST)
 
-    about = {"flags": ANY_FLAG, "needs": "torch", "uses_device": True, **about}
-    return _model(name, fit, predict, hyperparameters=settings, **about)
+    @contextmanager
+    def _started(self, context: Context) -> Iterator[tuple[Any, Any, Any]]:
+        """A network, its optimiser and the device; what is drawn meanwhile is of the seed."""
+        import torch
+
+        from srs_eval.training.torch_networks import on_device
+
+        rate, _, strength = (each.number(context) for each in self.settings[:3])
+        with on_device(context) as device, torch.random.fork_rng(devices=[]):
+            torch.manual_seed(_value(hyperparameters.SEED, context))
+            network = self.make().to(device)
+            if context.pretrained:
+                _take_over(network, context.pretrained)
+                rate *= _TUNING
+            optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=strength)
+            yield network, optimiser, device
+
+    def _loss(
+        self, network: Any, trials: Trials, index: IntArray, weights: FloatArray, device: Any
+    ) -> Any:
+        from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
+
+        y, weight = _tensors((trials.y[index], weights), device)
+        z = self._log_odds(network, trials, index, device)
+        return cross_entropy(z, y, weight, reduction="sum") / weight.sum()
+
+    def _log_odds(self, network: Any, trials: Trials, index: IntArray, device: Any) -> Any:
+        return network(*_tensors(self.arrays(trials, index), device)).reshape(len(index))
+
+
+def _take_over(network: Any, weights: Mapping[str, NDArray[Any]]) -> None:
+    import torch
+
+    try:
+        network.load_state_dict({key: torch.tensor(each) for key, each in weights.items()})
+    except RuntimeError as error:
+        raise InputError(f"The weights are of another module ({printable(error, 200)}).") from None
 
 
 def _trained(
@@ -208,7 +273,10 @@ def _trained(
     patience: int,
     context: Context,
 ) -> dict[str, NDArray[Any]]:
-    """The weights that were best on a fifth of n rows; `loss` is of rows' numbers."""
+    """The weights that were best on a fifth of n rows; `loss` is of rows' numbers.
+
+    Where they start from pretrained ones, these may be the best.
+    """
     import torch
 
     held_out, rest = torch.randperm(n).split([-(-n // 5), n * 4 // 5])
@@ -218,7 +286,8 @@ def _trained(
         context.tick(epoch / epochs)
         network.train()
         # Batches of about equal size: of a single row no mean can be taken off.
-        for rows in rest[torch.randperm(len(rest))].tensor_split(-(-len(rest) // batch_size)):
+        steps = 0 if context.pretrained and not epoch else -(-len(rest) // batch_size)
+        for rows in rest[torch.randperm(len(rest))].tensor_split(steps) if steps else ():
             optimiser.zero_grad()
             loss(rows).backward()
             optimiser.step()

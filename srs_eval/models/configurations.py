@@ -105,6 +105,7 @@ class Configuration:
     """Of the training, what is not as published."""
     ledger: str = ""
     """Digest of the audit's ledger that these are from (`srs_eval.benchmark.setup`)."""
+    label: str = ""  # ends the name and says how its set-up differs (`srs_eval.benchmark.labels`)
 
     @property
     def tunable(self) -> tuple[Hyperparameter, ...]:
@@ -149,7 +150,8 @@ class Configuration:
     @property
     def words(self) -> str:
         """The name as a person says it: "FSRS-6 defaults"."""
-        return in_words(self.name)
+        base = self.name.removesuffix(f"-{_hyphened(self.label)}")
+        return f"{in_words(base)} {self.label}".rstrip()
 
     @property
     def title(self) -> str:

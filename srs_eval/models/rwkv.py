@@ -24,10 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from srs_eval.data.errors import NotInstalled
-from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir
+from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir, file_digest
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
+from srs_eval.training.pretrained import is_pretrained
 from srs_eval.training.rwkv_inputs import SEED, inputs, lacking, reviews_of
 from srs_eval.training.rwkv_network import predictions
 from srs_eval.training.rwkv_weights import Network, network, read_tensors
@@ -108,6 +109,7 @@ def found_weights(context: Context | None = None) -> list[Weights]:
     In the usual places only what is known counts.
     """
     named, given = list[Path](), context.weights if context else None
+    given = None if is_pretrained(given) else given
     if given is not None:
         named = [given] if given.is_file() else _in_folder(given, "RWKV*", "champ_*")
     chosen = os.environ.get(_OWN_FILE)
@@ -116,8 +118,7 @@ def found_weights(context: Context | None = None) -> list[Weights]:
     found: dict[str, Weights] = {}
     for path in paths:
         with suppress(OSError):
-            about = path.stat()
-            sha256 = _digest(path, about.st_mtime_ns, about.st_size)
+            sha256 = file_digest(path)
             known = next((each for each in KNOWN if each.sha256 == sha256), None)
             if known or named:
                 found.setdefault(sha256, Weights(path, sha256, known))
@@ -146,11 +147,6 @@ def _usual_places() -> Iterator[Path]:
     for library in ("lib/python*", "Lib"):
         within = f"AnkiProgramFiles/.venv/{library}/site-packages/aqt/rwkv_inference/RWKV*"
         yield from _in_folder(programs, within)
-
-
-@cache
-def _digest(path: Path, changed_ns: int, size: int) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def digest_of_weights(context: Context) -> str:
@@ -185,7 +181,8 @@ def _load_network(weights: Weights) -> Network:
 def with_rwkv(models: str, context: Context) -> str:
     """The models that are named, and RWKV where its file is given with --weights."""
     given = context.weights
-    return f"{models},RWKV-Instant,RWKV-Curve" if given and given.is_file() else models
+    is_rwkv = given is not None and given.is_file() and not is_pretrained(given)
+    return f"{models},RWKV-Instant,RWKV-Curve" if is_rwkv else models
 
 
 # The two models

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +17,6 @@ from srs_eval.benchmark.leaderboard import (
 )
 from srs_eval.benchmark.result_files import ResultFile, ResultFolder
 from srs_eval.data.errors import InputError, counted
-from srs_eval.data.reviews import FloatArray
 from srs_eval.metrics import KEYS, better
 from srs_eval.report import pictures
 from srs_eval.report.document import (
@@ -33,8 +30,8 @@ from srs_eval.report.document import (
     figure,
     table_of,
     with_ends,
-    written,
 )
+from srs_eval.report.formats import p_value
 from srs_eval.stats import users as stats
 from srs_eval.stats.users import CONFIDENCE, read_predictions
 
@@ -44,23 +41,12 @@ _LINES = 8  # of a chart
 _INPUTS = "IL interval lengths, FIL fractional ones, G grades, SR same-day reviews, AT answer times"
 _SET_P = "p-value of the model confidence set; below 0.01 it is not among the best"
 _SPEED = "of one core, as the batch measured it"
-_READABLE = 12  # models of a matrix that is read without looking closely
 SURE = 0.01  # p-values above it tell nothing
-_MEDIUM, _LARGE = 0.2, 0.5  # effect sizes from which srs-benchmark calls them so
-_WORSE_COLOURS = ("coral", "red", "darkred")
-_BETTER_COLOURS = ("limegreen", "#199819", "darkgreen")
-_UNSURE_COLOUR = "silver"
-
-_CAVEAT = (
-    "Every user counts the same here, however many reviews they have, and a difference of any "
-    "size counts as one: read how consistent a lead is, not how large."
-)
-_SET_UP = (
-    "Intervals and tests say how sure a difference is for these set-ups. They say nothing about "
-    "the quality of a set-up: a model that was trained badly loses surely (Rendle et al., 2019, On "
-    "the difficulty of evaluating baselines); `srs-eval audit` tells."
-)
-_WEIGHTED = {"reviews": "Weighted by the number of reviews", "users": "Every user counts the same"}
+_WEIGHTED = {
+    "reviews": "Weighted by the number of reviews",
+    "users": "Every user counts the same",
+    "log reviews": "Weighted by the logarithm of the number of reviews",
+}
 
 
 _StandingColumn = tuple[str | Column, Callable[[Standing], Cell]]
@@ -102,14 +88,21 @@ def comparison_section(
     name: str,
     own_users: bool,
     averages: Sequence[stats.Averages],
+    matrix: Sequence[str] = (),
 ) -> Section:
-    """Everything about one set of evaluated reviews; `name` begins the names of its tables."""
+    """Everything about one set of evaluated reviews; `name` begins the names of its tables.
+
+    `matrix` are the labels of those that matrices show.
+    """
+    from srs_eval.report.pairs import pairs_section, readable
+
+    chosen = readable(comparison, matrix)
     blocks: list[Block] = [
         _over_whom(comparison, own_users),
         *(_means(table, comparison, columns, name, own_users) for table in comparison.tables),
         _means_picture(comparison, name),
-        *([_pairs(comparison, name)] if len(comparison.files) > 1 else []),
-        _sizes(comparison, name),
+        *([pairs_section(comparison, name, chosen)] if len(comparison.files) > 1 else []),
+        _sizes(comparison, name, chosen),
         _distribution(comparison, name),
         *([_averages(averages, name)] if averages else []),
     ]
@@ -147,28 +140,37 @@ def _means(
         return f"users without {heading(metric)}", lambda line: line.undefined[metric]
 
     metrics = [each for each in columns if each != SECONDS]
-    to_best = f"{heading(comparison.metric)} to the best"
+    to = comparison.reference or "the best"
+    to_best = f"{heading(comparison.metric)} to {to}"
     shown: list[_StandingColumn] = [
         ("model", lambda line: line.file.label),
-        ("place", lambda line: line.place),
+        (Column("place", in_papers=False), lambda line: line.place),
         *map(mean, metrics),
         (Column("parameters", note="trainable ones"), lambda line: line.file.parameter_count),
-        (Column("input", note=_INPUTS), lambda line: line.file.inputs),
+        (Column("input", note=_INPUTS, in_papers=False), lambda line: line.file.inputs),
         (
-            Column(to_best, signed=True, note="mean paired difference"),
+            Column(
+                to_best,
+                signed=True,
+                note="mean paired difference",
+                key=f"{heading(comparison.metric)} difference",
+            ),
             lambda line: with_ends(line.to_best),
         ),
-        (Column("set p", digits=3, note=_SET_P), lambda line: Figure(line.set_p_value)),
+        (
+            Column("set p", note=_SET_P, in_words=p_value, in_papers=False),
+            lambda line: Figure(line.set_p_value),
+        ),
     ]
     if SECONDS in columns:
-        speed = Column("s / 10,000 reviews", digits=3, note=_SPEED)
+        speed = Column("s / 10,000 reviews", digits=3, note=_SPEED, key="seconds per 10k")
         shown.append((speed, lambda line: figure(line.file.seconds_per_10k)))
     if own_users:
         shown.append(("users", lambda line: line.users))
     # Not defined for some users of some models only.
     shown += [without(m) for m in metrics if len({line.undefined[m] for line in table.lines}) > 1]
     baselines = tuple(k for k, line in enumerate(table.lines) if line.file.is_baseline)
-    name = f"{name}means-by-{table.weighting}"
+    name = f"{name}means-by-{table.weighting.replace(' ', '-')}"
     return table_of(name, _WEIGHTED[table.weighting], table.lines, shown, faint=baselines)
 
 
@@ -176,7 +178,7 @@ def _means_picture(comparison: Comparison, name: str) -> Picture:
     metric = comparison.metric
     labels = [file.label for file in comparison.files]
     series, baselines = [], []
-    for table in reversed(comparison.tables):
+    for table in comparison.tables[1::-1]:
         means = {line.file.label: line.means[metric] for line in table.lines}
         bounds = [(means[each].estimate, means[each].low, means[each].high) for each in labels]
         series.append((f"by {table.weighting}", bounds))
@@ -191,115 +193,10 @@ def _means_picture(comparison: Comparison, name: str) -> Picture:
     )
 
 
-# Pairs of models
-
-
-def _pairs(comparison: Comparison, name: str) -> Section:
-    """Matrices of superiority and effect sizes of each pair."""
-    words = heading(comparison.metric)
-    title = f"Superiority: users for whom the row's model has the better {words}, in per cent"
-    blocks: list[Block] = [_CAVEAT, _SET_UP]
-    losses = comparison.losses
-    blocks += _matrices(comparison, f"{name}superiority", title, stats.superiority(losses))
-    for kind, test, effects in (
-        ("wilcoxon", "r of Wilcoxon's signed-rank test", stats.wilcoxon_effects(losses)),
-        ("cohens-d", "Cohen's d of the paired t-test", stats.t_effects(losses)),
-    ):
-        title = f"{test} of {words}: green where the row's model is better, grey where p > {SURE}"
-        blocks += _matrices(comparison, f"{name}{kind}", title, effects.effect, effects.p_value)
-        every = range(len(comparison.files))
-        p_values = (f"{name}{kind}-p", "p-values", effects.p_value, Column("", 3), every)
-        blocks.append(replace(_pair_table(comparison, *p_values), shown=False))
-    return Section(f"Pairs of models by {words}", tuple(blocks))
-
-
-def _matrices(
-    comparison: Comparison,
-    name: str,
-    title: str,
-    values: FloatArray,
-    p_values: FloatArray | None = None,
-) -> list[Block]:
-    """Values of pairs as a picture and a table: of readable models and, folded, of all.
-
-    With p-values they are effects, without shares.
-    """
-    of_table = Column("", 1, percent=True) if p_values is None else Column("", 3)
-    of_square = of_table if p_values is None else Column("", 2)
-
-    def square(pair: tuple[int, int]) -> tuple[str, str] | None:
-        value = float(values[pair])
-        if not math.isfinite(value):
-            return None
-        text = written(Figure(value), of_square).removesuffix(" %")
-        if p_values is None:
-            return text, _share_colour(value)
-        return text, _effect_colour(value, float(p_values[pair]))
-
-    def matrix(chosen: Sequence[int], name: str) -> Picture:
-        table = _pair_table(comparison, name, title, values, of_table, chosen)
-        labels = [comparison.files[k].label for k in chosen]
-        squares = [[square((row, column)) for column in chosen] for row in chosen]
-        return Picture(name, title, pictures.matrix(labels, squares), table)
-
-    readable, whole = _readable(comparison), range(len(comparison.files))
-    made: list[Block] = [matrix(readable, name)]
-    if len(readable) < len(whole):
-        every = (matrix(whole, f"{name}-all"),)
-        made.append(Section(f"All {len(whole)} models", every, folded=True))
-    return made
-
-
-def _pair_table(
-    comparison: Comparison,
-    name: str,
-    title: str,
-    values: FloatArray,
-    column: Column,
-    chosen: Sequence[int],
-) -> Table:
-    """A row and a column for each of the chosen models; `column` tells how figures are written."""
-    labels = [comparison.files[k].label for k in chosen]
-    heads = ["model", *(replace(column, title=label) for label in labels)]
-    figures = zip(labels, values[np.ix_(chosen, chosen)].tolist(), strict=True)
-    return Table.of(name, title, heads, ([label, *map(Figure, row)] for label, row in figures))
-
-
-def _readable(comparison: Comparison) -> list[int]:
-    """Positions of the best configuration of each model, with the baseline, at most twelve."""
-    files = comparison.files
-    if len(files) <= _READABLE:
-        return list(range(len(files)))
-    chosen: dict[str, int] = {}
-    for position, file in enumerate(files):
-        model = file.configuration.model.name if file.configuration else file.name
-        chosen.setdefault(model, position)
-    baselines = [k for k in chosen.values() if files[k].is_baseline][:1]
-    others = [k for k in chosen.values() if k not in baselines][: _READABLE - len(baselines)]
-    return sorted([*others, *baselines])
-
-
-def _share_colour(share: float) -> str:
-    """From red (0) to green (1), bright between, as in srs-benchmark's superiority matrix."""
-    parts = (
-        round(math.sqrt(share * green**2 + (1 - share) * red**2))
-        for red, green in ((255, 45), (0, 180), (0, 0))
-    )
-    return "#" + "".join(f"{part:02x}" for part in parts)
-
-
-def _effect_colour(effect: float, p_value: float) -> str:
-    """Greens for better, reds for worse, grey where p tells nothing, as srs-benchmark has it."""
-    if not p_value <= SURE:
-        return _UNSURE_COLOUR
-    size = (abs(effect) > _MEDIUM) + (abs(effect) > _LARGE)
-    return (_BETTER_COLOURS if effect > 0 else _WORSE_COLOURS)[size]
-
-
 # Sizes and distributions
 
 
-def _sizes(comparison: Comparison, name: str) -> Section:
+def _sizes(comparison: Comparison, name: str, chosen: Sequence[int]) -> Section:
     groups = comparison.by_size
     words = heading(comparison.metric)
     labels = [file.label for file in comparison.files]
@@ -314,7 +211,7 @@ def _sizes(comparison: Comparison, name: str) -> Section:
     )
     if len(groups) < 2:
         return Section("By size of the collection", (table,))
-    chosen = _readable(comparison)[:_LINES]
+    chosen = chosen[:_LINES]
     baseline = next((k for k, file in enumerate(comparison.files) if file.is_baseline), None)
     if baseline is not None and baseline not in chosen:
         chosen = [*chosen[: _LINES - 1], baseline]
@@ -332,7 +229,10 @@ def _sizes(comparison: Comparison, name: str) -> Section:
 def _distribution(comparison: Comparison, name: str) -> Section:
     words = heading(comparison.metric)
     labels = [file.label for file in comparison.files]
-    heads = ["median" if each == 50 else f"{each} %" for each in PERCENTILES]
+    heads = [
+        Column("median" if each == 50 else f"{each} %", key=f"percentile {each}")
+        for each in PERCENTILES
+    ]
     columns = zip(labels, comparison.percentiles.T.tolist(), strict=True)
     rows = ([label, *map(Figure, column)] for label, column in columns)
     title = f"Percentiles of {words} over users"

@@ -1,21 +1,23 @@
-"""The reports on many users: on result files, and on an audit."""
+"""The report on result files of many users."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
-from itertools import count
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from srs_eval.benchmark.audit import Audit, Ranking, Tuned
-from srs_eval.benchmark.leaderboard import WEIGHTINGS, Change, Comparison, Standing, compare
+from srs_eval.benchmark import labels
+from srs_eval.benchmark.leaderboard import Comparison, Standing, compare
 from srs_eval.benchmark.result_files import ResultFile, ResultFolder, read_folders
 from srs_eval.benchmark.setup import remarks
+from srs_eval.data.datasets import select_users
 from srs_eval.data.errors import InputError, counted
 from srs_eval.data.paths import VERSION
+from srs_eval.models.configurations import resolve
 from srs_eval.report.comparison import (
     METRICS,
     SECONDS,
@@ -29,7 +31,6 @@ from srs_eval.report.comparison import (
     title_of,
 )
 from srs_eval.report.document import (
-    Cell,
     Column,
     Document,
     Figure,
@@ -37,12 +38,9 @@ from srs_eval.report.document import (
     Table,
     figure,
     table_of,
-    with_ends,
+    with_tables,
 )
-from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, MODES, RESAMPLES
-from srs_eval.training.hyperparameters import setup_in_words
-
-_NOBODY = "no user to choose by"
+from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, MODES, RESAMPLES, SEED
 
 
 def dataset_report(
@@ -50,13 +48,34 @@ def dataset_report(
     *,
     metric: str = "LogLoss",
     columns: Sequence[str] = METRICS,
-    users: Literal["common", "each"] = "common",
+    means: Literal["common", "each"] = "common",
     average: Sequence[str] = ("user",),
     baseline: Path | None = None,
+    models: str | None = None,
+    users: str | None = None,
+    reference: str | None = None,
+    matrix: str | None = None,
+    digits: int = 0,
 ) -> Document:
-    """The report on some folders; raises InputError for what they do not hold."""
+    """The report on some folders; raises InputError for what they do not hold.
+
+    `models`, `reference` and `matrix` name configurations as `_meant` takes them, `users` are ids
+    and ranges of ids; `digits` are the decimals of figures, 0 for as many as intervals allow.
+    """
     folders = read_folders(paths)
     files = [file for folder in folders for file in folder.files]
+    held_against = _meant("--reference", reference, files) if reference else []
+    if len(held_against) > 1:
+        several = listed([file.label for file in held_against])
+        raise InputError(f'--reference takes one configuration; "{reference}" is {several}.')
+    if models is not None:
+        chosen = [*_meant("--models", models, files), *held_against]
+        files = [file for file in files if file in chosen]
+    in_matrix = _meant("--matrix", matrix, files) if matrix else []
+    if users is not None:
+        there = sorted({user for file in files for user in file.users.tolist()})
+        taken = select_users(there, users)
+        files = [part for file in files if (part := _of_users(file, taken))]
     known = dict.fromkeys(name for file in files for name in file.metrics)
     if not known:
         raise InputError(
@@ -68,14 +87,26 @@ def dataset_report(
     modes = [_named("--average", each.strip(), MODES) for each in average]
     before = read_folders([baseline]) if baseline is not None else []
     metrics = [each for each in columns if each != SECONDS]
-    comparisons = compare(files, metric, metrics=metrics, users=users)
+    comparisons = compare(
+        files,
+        metric,
+        metrics=metrics,
+        users=means,
+        reference=held_against[0].label if held_against else "",
+    )
     sections = []
     found = zip(comparisons, averaged(folders, comparisons, modes), strict=True)
-    for number, (comparison, means) in enumerate(found, start=1):
+    labels = [file.label for file in in_matrix]
+    for number, (comparison, averages) in enumerate(found, start=1):
         name = f"{number}-" if len(comparisons) > 1 else ""
-        sections.append(comparison_section(comparison, columns, name, users == "each", means))
+        own = means == "each"
+        section = comparison_section(comparison, columns, name, own, averages, labels)
+        over = "" if own else f"n = {counted(len(comparison.users), 'user')}; "
+        sections.append(with_tables(section, partial(_with_caption, over)))
     if before:
         sections.insert(0, changes_section(files, before, metric, metrics))
+    if digits:
+        sections = [with_tables(each, partial(_with_digits, digits)) for each in sections]
     most = max(len(comparison.users) for comparison in comparisons)
     return Document(
         title=f"{counted(len(files), 'configuration')}, {counted(most, 'user')}",
@@ -88,19 +119,94 @@ def dataset_report(
             *_median_parameters(files),
             _card(folders, comparisons, columns, before),
         ),
+        names={file.label: (file.name, _file_name(file, len(folders) > 1)) for file in files},
     )
 
 
 def leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[Section]:
     """The first table on each set of evaluated reviews, of some configurations and users."""
-    files = []
-    for file in (file for found in read_folders([folder]) for file in found.files):
-        there = np.isin(file.users, list(users))
-        if file.name in names and there.any():
-            metrics = {name: values[there] for name, values in file.metrics.items()}
-            users_there, sizes = file.users[there], file.sizes[there]
-            files.append(replace(file, users=users_there, sizes=sizes, metrics=metrics))
-    return list(map(leaderboard, compare(files)))
+    read = (file for found in read_folders([folder]) for file in found.files)
+    files = [found for file in read if file.name in names and (found := _of_users(file, users))]
+    return [
+        replace(found, blocks=(*found.blocks, *_left_out(each)))
+        for each in compare(files)
+        for found in [leaderboard(each)]
+    ]
+
+
+def _left_out(comparison: Comparison) -> Iterator[str]:
+    """Which users and which reviews the means are not over, and why."""
+    for (cause, names), users in comparison.left_out.items():
+        who = f"{counted(len(users), 'user')} ({listed(list(map(str, users)), 5)})"
+        yield f"Left out of the means: {who}: {cause} {listed(names)}."
+    yield from (f"{each}." for each in _lacking(comparison.files))
+
+
+def _lacking(files: Sequence[ResultFile]) -> list[str]:
+    return [f"{file.label}: {file.lacks}" for file in files if file.lacks]
+
+
+def _of_users(file: ResultFile, users: Iterable[int]) -> ResultFile | None:
+    """What a file holds of some users; None for nothing."""
+    there = np.isin(file.users, list(users))
+    if there.all() or not there.any():
+        return file if there.any() else None
+    # With partitions nobody can tell whose parameters these are.
+    taken: dict[str, Any] = {
+        name: each[there] if len(each) == len(there) else None
+        for name, each in vars(file).items()
+        if isinstance(each, np.ndarray)
+    }
+    metrics = {name: values[there] for name, values in file.metrics.items()}
+    return replace(file, **taken, metrics=metrics)
+
+
+def _meant(option: str, names: str, files: Sequence[ResultFile]) -> list[ResultFile]:
+    """The files that names mean, in their order: as tables or files spell them, or as `--models`
+    of other commands takes them, groups too. Raises InputError for a name of none.
+    """
+    found: dict[Path, ResultFile] = {}
+    for word in filter(None, (each.strip() for each in names.split(","))):
+        spelled = [f for f in files if _plain(word) in map(_plain, (f.label, f.spelled, f.name))]
+        if not spelled:
+            try:
+                known = {each.name for each in resolve(word)}
+            except InputError:
+                known = set()
+            spelled = [file for file in files if file.name in known]
+        if not spelled:
+            there = listed([file.label for file in files], 20)
+            raise InputError(f'{option}: there are no results of "{word}", but of {there}.')
+        found |= {file.path: file for file in spelled}
+    if not found:
+        raise InputError(f"{option} names no configuration.")
+    return list(found.values())
+
+
+def _with_digits(digits: int, table: Table) -> Table:
+    """A table whose figures have so many decimals; shares and p-values have their own."""
+    columns = (
+        each if each.percent or each.in_words else replace(each, digits=digits, decimals=digits)
+        for each in table.columns
+    )
+    return replace(table, columns=tuple(columns))
+
+
+def _with_caption(over: str, table: Table) -> Table:
+    cells = [cell for row in table.rows for cell in row if isinstance(cell, Figure)]
+    with_interval = any(cell.ends or cell.half_width >= 0 for cell in cells)
+    said = (
+        f"{over}{CONFIDENCE * 100:.0f} % confidence intervals (BCa bootstrap over users, "
+        f"{RESAMPLES:,} resamples, seed {SEED}){'; best in bold' * any(c.strong for c in cells)}"
+    )
+    said = said if with_interval else over.removesuffix("; ")
+    return replace(table, caption=f"{said}." if said else "")
+
+
+def _file_name(file: ResultFile, with_folder: bool) -> str:
+    home = file.path.parent
+    folder = home.parent if home.name == "result" else home
+    return f"{_folder_name(folder)}/{file.path.name}" if with_folder else file.path.name
 
 
 def _named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> str:
@@ -137,7 +243,7 @@ def _lead(comparison: Comparison) -> list[str]:
         label = comparison.files[0].label
         return [f"{label}: its figures mean nothing and are compared with none."]
     by_reviews, by_users = (
-        [line.file.label for line in table.lines if line.place] for table in comparison.tables
+        [line.file.label for line in table.lines if line.place] for table in comparison.tables[:2]
     )
     if not by_users:
         return []
@@ -151,7 +257,9 @@ def _lead(comparison: Comparison) -> list[str]:
     else:
         ahead = f"{first} has the lowest mean log loss by reviews, {by_users[0]} by users."
     below = [
-        f"by {table.weighting}" for table in comparison.tables if table.lines[0].file.is_baseline
+        f"by {table.weighting}"
+        for table in comparison.tables[:2]
+        if table.lines[0].file.is_baseline
     ]
     if below:
         ahead += f" The baseline has a lower mean log loss {' and '.join(below)}."
@@ -190,7 +298,7 @@ def _best_by(comparison: Comparison) -> str:
         )
     by_reviews, by_users = (
         [line.file.label for line in table.lines if line.set_p_value >= SURE]
-        for table in comparison.tables
+        for table in comparison.tables[:2]
     )
     same = set(by_reviews) == set(by_users)
     if same and len(by_users) == 1:
@@ -268,7 +376,34 @@ def _card(
             ("to know", lambda of: _to_know(*of)),
         ),
     )
-    return Section("Metric card", (*lines, sources))
+    return Section("Metric card", (*lines, sources, _long(comparisons)))
+
+
+def _long(comparisons: Sequence[Comparison]) -> Table:
+    """A row for each set of reviews, weighting, configuration and metric; for files only."""
+    return table_of(
+        "results",
+        "All means",
+        (
+            (each, table.weighting, line, metric)
+            for each in comparisons
+            for table in each.tables
+            for line in table.lines
+            for metric in line.means
+        ),
+        (
+            ("model", lambda of: of[2].file.label),
+            ("evaluated on", lambda of: title_of(of[0])),
+            ("weighted by", lambda of: of[1]),
+            ("metric", lambda of: of[3]),
+            ("mean", lambda of: figure(of[2].means[of[3]])),
+            ("low", lambda of: Figure(of[2].means[of[3]].low)),
+            ("high", lambda of: Figure(of[2].means[of[3]].high)),
+            ("place", lambda of: of[2].place),
+            ("users", lambda of: of[2].users - of[2].undefined[of[3]]),
+        ),
+        shown=False,
+    )
 
 
 def _undefined(lines: Sequence[Standing], columns: Sequence[str]) -> str:
@@ -290,6 +425,12 @@ def _to_know(folder: ResultFolder, role: str) -> str:
             f"{key} {value}" for key, value in folder.setup["options"].items() if value is not None
         ]
         known += remarks(folder.setup)
+    known += [
+        f"{file.label}: {labels.in_words(settings)}"
+        for file in folder.files
+        if file.configuration and (settings := labels.settings_of(file.configuration))
+    ]
+    known += _lacking(folder.files)
     known += folder.unread
     known += [
         f"{file.label}: {counted(file.repeated, 'line')} of a user who had one before"
@@ -303,168 +444,3 @@ def _to_know(folder: ResultFolder, role: str) -> str:
 def _folder_name(path: Path) -> str:
     """The end of a path, which tells nobody where somebody works."""
     return path.name or path.absolute().name
-
-
-# An audit
-
-
-def audit_document(audit: Audit) -> Document:
-    """What tuning has changed, and whether the ranking survives it."""
-    failures = tuple(f"{counted(n, 'fit')}: {reason}" for reason, n in audit.failed.items())
-    return Document(
-        title=f"Audit of {counted(len(audit.tuned), 'configuration')} on "
-        f"{counted(audit.users, 'user')}",
-        lead=tuple(_audit_lead(audit)),
-        sections=(
-            Section("As published and tuned", (_tuned(audit), _how_to_read(audit))),
-            *(_ranking(ranking, number) for number, ranking in enumerate(audit.rankings, start=1)),
-            Section("Set-ups", (_setups(audit),)),
-            *([Section("Failed", failures)] if failures else []),
-        ),
-    )
-
-
-def _audit_lead(audit: Audit) -> list[str]:
-    said = []
-    for ranking in audit.rankings:
-        over = f"{ranking.rows}, {counted(ranking.users, 'user')}"
-        if ranking.survives:
-            unsure = sum(pair.verdict == "no sure lead any more" for pair in ranking.pairs)
-            though = f", but {counted(unsure, 'lead')} in it no longer sure" if unsure else ""
-            said.append(f"Evaluated on {over}: the ranking survives tuning{though}.")
-        else:
-            moved = [pair for pair in ranking.pairs if pair.tuned.estimate > 0]
-            surely = [pair for pair in moved if pair.verdict == "turned round"]
-            said.append(
-                f"Evaluated on {over}: the ranking does not survive tuning. It was "
-                f"{', '.join(ranking.published)}; it is {', '.join(ranking.tuned)}. "
-                f"{counted(len(moved), 'pair')} changed places, {len(surely)} of them surely."
-            )
-        if ranking.users < FEWEST_USERS:
-            said.append(
-                f"{counted(ranking.users, 'user')} are too few to be sure of any difference: "
-                f"{FEWEST_USERS} are needed."
-            )
-    tuned = {each.configuration.words: each for each in audit.tuned}
-    better = [name for name, each in tuned.items() if each.change and _verdict(each) == "better"]
-    if better:
-        listing = ", ".join(better)
-        said.append(f"Surely better with another set-up than the published one: {listing}.")
-    said += [
-        f"{', '.join(each.left_out)} of {name} was not searched: it is 0 as published, and numbers "
-        "are searched on a logarithmic scale."
-        for name, each in tuned.items()
-        if each.left_out
-    ]
-    edges = [name for name, each in tuned.items() if any(found.on_edge for found in each.found)]
-    if edges:
-        listing = ", ".join(edges)
-        said.append(f"Best at an end of what was tried, so that more --trials may tell: {listing}.")
-    return said
-
-
-def _tuned(audit: Audit) -> Table:
-    def of_change(read: Callable[[Change], Cell]) -> Callable[[Tuned], Cell]:
-        return lambda each: None if each.change is None else read(each.change)
-
-    def difference(each: Tuned) -> Figure | None:
-        chosen = each.found and all(half.users for half in each.found)
-        of_losses = each.change.differences["LogLoss"] if each.change and chosen else None
-        return with_ends(of_losses[WEIGHTINGS.index("users")]) if of_losses else None
-
-    spread = Column("spread, published", digits=5, note="standard deviation over seeds")
-    return table_of(
-        "audit",
-        "Log loss on the evaluated reviews, every user counting the same",
-        audit.tuned,
-        (
-            ("configuration", lambda each: each.configuration.words),
-            ("tuning", _verdict),
-            ("published", of_change(lambda c: Figure(c.before.log_loss(c.file.users).mean()))),
-            ("tuned", of_change(lambda c: Figure(c.file.metrics["LogLoss"].mean()))),
-            (Column("tuned − published", by_half_width=False, signed=True), difference),
-            ("users", of_change(lambda change: change.users)),
-            (spread, lambda each: figure(each.spread and each.spread[0])),
-            (
-                replace(spread, title="spread, tuned", note="the same"),
-                lambda each: figure(each.spread and each.spread[1]),
-            ),
-        ),
-    )
-
-
-def _verdict(each: Tuned) -> str:
-    if each.change is None:
-        return "no results"
-    if not each.found:
-        return "nothing to tune"
-    without = [half for half, found in enumerate(each.found, start=1) if not found.users]
-    if without:
-        return _NOBODY if len(without) == len(each.found) else f"{_NOBODY} in half {without[0]}"
-    if not any(found.hyperparameters for found in each.found):
-        return "found nothing better"
-    return each.change.verdict("users")
-
-
-def _how_to_read(audit: Audit) -> str:
-    return (
-        f"Each configuration had {counted(audit.trials, 'trial')} for each half of the users; a "
-        "user is evaluated with the set-up that the other half's training parts chose. Differences "
-        f"are paired by user, with the ends of their {CONFIDENCE * 100:.0f} % interval in "
-        "brackets; verdicts go by these. Spread: the "
-        f"standard deviation of the mean over {counted(audit.repeats, 'seed')}, where a training "
-        "has seeds. The figures compared are of the first seed, the published one."
-    )
-
-
-def _ranking(ranking: Ranking, number: int) -> Section:
-    moved = [pair for pair in ranking.pairs if pair.verdict != "kept"]
-    table = table_of(
-        f"pairs-{number}",
-        f"{counted(len(ranking.pairs), 'pair')}, {len(moved)} of them changed by tuning",
-        sorted(ranking.pairs, key=lambda pair: pair.verdict == "kept"),
-        (
-            ("ahead as published", lambda pair: pair.first),
-            ("behind", lambda pair: pair.second),
-            ("lead", lambda pair: pair.verdict),
-            (
-                Column("as published", by_half_width=False, signed=True),
-                lambda pair: with_ends(pair.published),
-            ),
-            (Column("tuned", by_half_width=False, signed=True), lambda p: with_ends(p.tuned)),
-        ),
-    )
-    heads = "place", "as published", "tuned"
-    rows = zip(count(1), ranking.published, ranking.tuned, strict=False)
-    places = Table.of(f"places-{number}", "Places by mean log loss over users", heads, rows)
-    return Section(
-        f"Evaluated on {ranking.rows}, {counted(ranking.users, 'user')}", (places, table)
-    )
-
-
-def _setups(audit: Audit) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for each in audit.tuned:
-        for half, found in enumerate(each.found, start=1):
-            rows.append(
-                (
-                    each.configuration.words,
-                    half,
-                    found.users,
-                    found.trials,
-                    setup_in_words(found.hyperparameters) if found.users else _NOBODY,
-                    figure(found.published_log_loss),
-                    figure(found.log_loss),
-                    ", ".join(found.on_edge) or "none",
-                )
-            )
-        if any(found.users for found in each.found):
-            best = setup_in_words(each.best)
-            rows.append((each.configuration.words, "best", None, None, best, *[None] * 3))
-    tuned = Column("tuned", note="held-out training rows")
-    heads = (
-        *("configuration", "half", "users", "trials"),
-        Column("set-up", note="what is not as published"),
-        *(replace(tuned, title="published"), tuned, "on an edge"),
-    )
-    return Table.of("set-ups", "What each half of the users found", heads, rows)

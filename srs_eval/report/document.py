@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from srs_eval.report.formats import half, with_sign
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from srs_eval.stats.users import MeanInterval
 
 _Item = TypeVar("_Item")
+_FEWEST_DECIMALS = 3  # of a figure with its interval
 _MOST_DIGITS = 7  # of an end of an interval that lies near 0
 
 
@@ -65,8 +66,11 @@ class Column:
     percent: bool = False  # figures are shares
     in_words: Callable[[Figure], str] | None = None
     """How a figure is told where it has no sign of its own: "0.0021 worse ±.0012"."""
+    decimals: int = 0  # of a figure and its interval, whatever its width; 0: as that says
+    key: str = ""  # what it is called in files for programs, where that is not the title
     note: str = ""  # what it means, in a few words
     minor: bool = False  # left out where a page is as narrow as a phone
+    in_papers: bool = True  # else LaTeX leaves it out
     from_width: int = 0  # of a terminal that shows it
     gives: Literal["", "fold", "cut"] = ""  # what is done with its words in a narrow terminal
 
@@ -79,6 +83,7 @@ class Table:
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    caption: str = ""  # what a paper says below its title
     shown: bool = True  # else it is a CSV file only
     own: int | None = None  # the row that is the reader's own
     brief: tuple[int, ...] | None = None  # rows that are enough for a forum; None: all of them
@@ -143,7 +148,8 @@ def written(cell: Cell, column: Column) -> str:
     scale, unit = (100, " %") if column.percent else (1, "")
     if cell.ends is not None and all(map(math.isfinite, cell.ends)):
         low, high = (scale * end for end in cell.ends)
-        digits = _decimals((high - low) / 2) if column.by_half_width else column.digits
+        shown = column.decimals or _decimals((high - low) / 2)
+        digits = shown if column.by_half_width else column.digits
         while digits < _MOST_DIGITS and any(end and not round(end, digits) for end in (low, high)):
             digits += 1  # on which side of 0 an end lies is what a verdict rests on
         middle, low_end, high_end = (
@@ -154,31 +160,25 @@ def written(cell: Cell, column: Column) -> str:
     text, width = f"{scale * cell.value:.{column.digits}f}", scale * cell.half_width
     around = half(width, column.digits)
     if column.by_half_width and not math.isnan(width):
-        text, around = _rounded(scale * cell.value, width)
+        text, around = _rounded(scale * cell.value, width, column.decimals)
         around = f"±{around}"
     return f"{with_sign(text, column.signed)}{around}{unit}"
 
 
-def _rounded(value: float, half_width: float) -> tuple[str, str]:
-    """A mean and its half-width with the digits of srs-benchmark's tables (evaluate.py).
-
-    The half-width has two significant digits, the mean one decimal fewer than it. Where rounding
-    carries the half-width into the next power of ten, both lose one more decimal.
-    """
-    if half_width == 0:
-        return f"{value:.4f}", "0"
-    decimals = _decimals(half_width)
-    return f"{value:.{max(decimals - 1, 0)}f}", f"{half_width:.{decimals}f}"
+def _rounded(value: float, half_width: float, decimals: int = 0) -> tuple[str, str]:
+    """A mean and its half-width with as many decimals, as in srs-benchmark's tables since 2026."""
+    decimals = decimals or _decimals(half_width)
+    return f"{value:.{decimals}f}", f"{half_width:.{decimals}f}" if half_width else "0"
 
 
 def _decimals(half_width: float) -> int:
-    """Decimals with which a half-width has two significant digits."""
+    """Decimals with which a half-width has two significant digits, and three at least."""
     if half_width == 0:
         return 4
     decimals = 1 - math.floor(math.log10(half_width))
     if round(half_width, decimals) >= 10 ** (2 - decimals):
         decimals -= 1
-    return max(decimals, 0)
+    return max(decimals, _FEWEST_DECIMALS)
 
 
 # --- sections
@@ -225,6 +225,22 @@ class Section:
 Block = str | Table | Picture | Code | Section
 
 
+def with_tables(section: Section, change: Callable[[Table], Table]) -> Section:
+    """A section with all its tables changed, those of pictures and of sections in it too."""
+
+    def changed(block: Block) -> Block:
+        match block:
+            case Table():
+                return change(block)
+            case Picture():
+                return replace(block, table=block.table and change(block.table))
+            case Section():
+                return with_tables(block, change)
+        return block
+
+    return replace(section, blocks=tuple(map(changed, section.blocks)))
+
+
 @dataclass(frozen=True)
 class Document:
     """A report."""
@@ -233,6 +249,9 @@ class Document:
     lead: tuple[str, ...]  # the answer, before everything else
     sections: tuple[Section, ...]
     panes: FirstScreen | None = None  # in the place of the lead, where one can draw
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Configuration and file of each label of models, for programs: with them, columns of CSV and
+    JSON have plain names."""
 
     def tables(self) -> Iterator[Table]:
         """All tables, folded and unshown ones too."""

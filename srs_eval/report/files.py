@@ -1,4 +1,4 @@
-"""A document as files: a page, Markdown, JSON, CSV for its tables, PNG for its pictures.
+"""A document as files: a page, Markdown, JSON, its tables as CSV or LaTeX, its pictures.
 
 A page is self-contained: it opens offline and asks nobody for anything. Its pictures are SVG, which
 its style inverts where the reader's system is dark. Tables sort by a click on a heading; what does
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from importlib import resources
@@ -37,8 +37,14 @@ _WIDEST = 14  # columns of a table that stands for a picture in Markdown
 _DENSE = 900  # points from which a picture is read at its full width only
 _LONG = 60  # characters from which a cell of a page is wrapped
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+_OF_MODELS = {
+    "model": ("configuration", "file"),
+    "other": ("other_configuration", "other_file"),
+}
+"""What stands beside columns of labels in files for programs."""
 _LOWEST_MONTH = 50  # of 100: an empty column of a month
-FOLDERS = ("csv", "png")  # forms that are a folder of files; html, md and json are one file
+FOLDERS = ("csv", "tex", "png", "svg", "pdf")
+"""Forms that are a folder of files; html, md and json are one file."""
 
 
 def as_text(document: Document, form: str) -> str:
@@ -54,54 +60,86 @@ def as_text(document: Document, form: str) -> str:
     return to_json(_as_json(document))
 
 
-def write_as(document: Document, form: str, path: Path) -> list[Path]:
+def write_as(document: Document, form: str, path: Path, inches: Sequence[float] = ()) -> list[Path]:
     """Write a document to a file or, in one of the FOLDERS, into a folder; what was written.
 
+    `inches` are the width and perhaps the height of pictures.
     Raises InputError where a file is not srs-eval's own (`outputs`), or cannot be written.
     """
     if form == "csv":
         # One file for each table; figures have all their digits, none is an empty field.
-        tables = {f"{each.name}.csv": _as_csv(each).encode() for each in document.tables()}
+        tables = {
+            f"{each.name}.csv": csv_text(_plain(each, document.names)).encode()
+            for each in document.tables()
+        }
         return write_folder(path, tables)
-    if form == "png":
-        from srs_eval.report.pictures import png
+    if form == "tex":
+        from srs_eval.report.latex import latex
+
+        # One file for each table that fits on a page.
+        fitting = (each for each in document.tables() if _fits(each))
+        return write_folder(path, {f"{each.name}.tex": latex(each).encode() for each in fitting})
+    if form in FOLDERS:
+        from srs_eval.report.pictures import drawn_as
 
         # One file for each picture, for a light background.
-        return write_folder(path, {f"{each.name}.png": png(each) for each in document.pictures()})
+        made = {f"{each.name}.{form}": drawn_as(form, each, inches) for each in document.pictures()}
+        return write_folder(path, made)
     write_file(path, as_text(document, form).encode("utf-8", "replace"))
     return [path]
+
+
+def _fits(table: Table) -> bool:
+    cells = (cell for row in table.rows for cell in row)
+    words = max((len(cell) for cell in cells if isinstance(cell, str)), default=0)
+    return table.shown and len(table.columns) <= _WIDEST and words <= _LONG
 
 
 def _as_json(document: Document) -> dict[str, Any]:
     """Title, lead and every table: a list of objects by column; no figure is null."""
     tables = {}
     for table in document.tables():
-        header, *rows = _plain(table)
+        header, *rows = _plain(table, document.names)
         objects = [dict(zip(header, row, strict=True)) for row in rows]
         tables[table.name] = {"title": table.title, "rows": objects}
     about = {"title": document.title, "lead": list(document.lead), "tables": tables}
-    return {"layout": 1, "srs_eval": VERSION, **about}
+    return {"layout": 2 if document.names else 1, "srs_eval": VERSION, **about}
 
 
-def _as_csv(table: Table) -> str:
-    return csv_text(_plain(table))
+def _plain(table: Table, names: Mapping[str, tuple[str, str]]) -> list[tuple[Any, ...]]:
+    """A header and the rows; a column with intervals is followed by half-widths or both ends.
 
-
-def _plain(table: Table) -> list[tuple[Any, ...]]:
-    """A header and the rows; a column with intervals is followed by half-widths or both ends."""
+    `names` are the document's: columns that begin with "model" and "other" have configurations
+    beside them then.
+    """
     columns: list[list[Any]] = []
+    unique = len({configuration for configuration, _ in names.values()}) == len(names)
+
+    def called(column: Column, more: str = "") -> str:
+        if not names:
+            return f"{column.title} {more}".rstrip()
+        if column.title in names:
+            said = [names[column.title][0] if unique else column.title]
+        else:
+            said = re.findall(r"\w+", (column.key or column.title).lower())
+        return "_".join([*said, *re.findall(r"\w+", more)])
+
     for k, column in enumerate(table.columns):
         cells = [row[k] for row in table.rows]
         figures = [cell if isinstance(cell, Figure) else Figure(math.nan) for cell in cells]
+        if names and column.title in _OF_MODELS:
+            found = [names.get(str(cell), (None, None)) for cell in cells]
+            of_model = enumerate(_OF_MODELS[column.title])
+            columns += ([name, *(each[place] for each in found)] for place, name in of_model)
         values = (_digits(cell.value) if isinstance(cell, Figure) else cell for cell in cells)
-        columns.append([column.title, *values])
+        columns.append([called(column), *values])
         more: dict[str, list[float]] = {}
         if any(each.ends is not None for each in figures):
             ends = zip(*(each.ends or (math.nan, math.nan) for each in figures), strict=True)
             more = dict(zip(("low", "high"), map(list, ends), strict=True))
         elif not all(math.isnan(each.half_width) for each in figures):
             more = {"half-width": [each.half_width for each in figures]}
-        columns += ([f"{column.title} {name}", *map(_digits, more[name])] for name in more)
+        columns += ([called(column, name), *map(_digits, more[name])] for name in more)
     return list(zip(*columns, strict=True))
 
 
@@ -150,7 +188,7 @@ def _panes(screen: FirstScreen) -> Iterator[str]:
             if not is_row:
                 yield from (_escaped(_sentence(each)) for each in items)
                 continue
-            rows = [_cells(each) for each in items]
+            rows = [_cells(each, noted=True) for each in items]
             head, *rest = rows if isinstance(items[0], Heading) else [[""] * len(rows[0]), *rows]
             lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rest]
             yield "\n".join(f"| {' | '.join(map(_escaped, cells))} |" for cells in lines)
@@ -170,11 +208,12 @@ def _sentence(item: Item) -> str:
     return " ".join(each for each in (item.mark, item.text.strip(), item.right) if each)
 
 
-def _cells(item: Item) -> list[str]:
+def _cells(item: Item, *, noted: bool = False) -> list[str]:
     if isinstance(item, Row):
         return list(item.cells)
     assert isinstance(item, Heading | Bar)
-    return [item.label, *item.figures]
+    note = item.note.strip("◀ ") if noted and isinstance(item, Bar) else ""
+    return [f"{item.label} ({note})" if note else item.label, *item.figures]
 
 
 def _section(section: Section, level: int) -> list[str]:

@@ -11,6 +11,7 @@ from srs_eval.data.protocol import Protocol
 
 if TYPE_CHECKING:
     from srs_eval.metrics import Metrics
+    from srs_eval.report.document import Figure
     from srs_eval.stats.intervals import Interval
 
 
@@ -42,6 +43,11 @@ def better(interval: Interval) -> str:
     from srs_eval.advice.sentences import better_by
 
     return better_by(interval.estimate) + half(interval.half_width, 4)
+
+
+def p_value(figure: Figure) -> str:
+    """ "0.012", "< 0.001": one that is not 0 is not written as 0."""
+    return "< 0.001" if figure.value < 0.001 else f"{figure.value:.3f}"
 
 
 THAN_AVERAGE = "than average"  # heads a column of `against_baseline`: "13.6 % less"
@@ -90,7 +96,8 @@ def cut(text: str, width: int) -> str:
     """Cut at the end, to `width` columns; a Chinese or Japanese character takes two."""
     from rich.cells import cell_len, set_cell_size
 
-    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)) + "…"
+    kept = set_cell_size(text, max(width - 1, 0)).rstrip()
+    return text if cell_len(text) <= width else f"{kept}…"
 
 
 def shortened(text: str, width: int) -> str:

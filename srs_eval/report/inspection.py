@@ -263,7 +263,7 @@ def summary_tables(inspection: Inspection) -> tuple[Table, Table, Table]:
             lambda deck: "filtered" if deck.filtered else deck.preset or str(deck.preset_id or ""),
         ),
         *counts,
-        (Column("own retention", 2, from_width=100), lambda deck: figure(deck.desired_retention)),
+        (Column("retention", 2, from_width=100), lambda deck: figure(deck.desired_retention)),
     ]
     presets: list[tuple[Column, Callable[[PresetReport], Cell]]] = [
         (Column("preset", gives="fold"), lambda preset: preset.name or str(preset.id)),

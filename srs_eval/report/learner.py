@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from srs_eval.advice import questions, shown
-from srs_eval.advice.findings import Days, Finding, Month, OfAll, Unanswered
+from srs_eval.advice.findings import Days, Finding, Month, OfAll, Unanswered, of
 from srs_eval.advice.overview import Overview, answers_to
 from srs_eval.advice.questions import OF_PRESETS, REGISTRY, Asked
 from srs_eval.advice.sentences import month_in_words, parameter_line, where_to_paste
@@ -20,7 +20,7 @@ from srs_eval.advice.shown.memory import days_table
 from srs_eval.advice.shown.parameters import what_to_do
 from srs_eval.advice.tables import SHARES, is_difference
 from srs_eval.advice.tables import Table as AnswerTable
-from srs_eval.advice.workload.estimate import MINUTES, Workload, workload
+from srs_eval.advice.workload.estimate import MINUTES, Workload
 from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
@@ -64,7 +64,7 @@ STATE_CLOSING = (
 )
 _PICTURED = (
     "On the diagonal of the calibration, 90 % predicted is 90 % recalled; below it a model expects "
-    "too much. Bars and bands are 95 % intervals, of the workload 90 % of the draws."
+    "too much. Bars and bands are 95 % intervals."
 )
 _MONTHS_IN_BRIEF = 6  # the latest, in a forum
 
@@ -101,7 +101,7 @@ def learner_report(
     asked = Asked(log, context, run.equivalence)
     answers, state = _answers(asked, wanted, at, known), _answers(asked, ["day"], at, known)
     at("workload")
-    costs_or_why = costs or _workload(log, context, at_once=bool(known))
+    costs_or_why = costs or _workload(asked, at_once=bool(known))
     at_a_glance = [each for each in known if each.question == questions.COSTS]
     if not at_a_glance and isinstance(costs_or_why, Workload):
         at_a_glance = [costs_or_why.glance]
@@ -166,25 +166,22 @@ def export_learner(
     return write_as(learner_report(log, run, protocol, **how), form, path)
 
 
-def _workload(log: ReviewLog, context: Context | None, *, at_once: bool = False) -> Workload | str:
+def _workload(asked: Asked, *, at_once: bool) -> Workload | str:
     """What a desired retention costs; a sentence, or none, where that cannot be told.
 
     `at_once`: a first estimate.
     """
-    if questions.rows_of(log, (OF_PRESETS,)) == "benchmark":
+    if questions.rows_of(asked.log, (OF_PRESETS,)) == "benchmark":
         return ""
+    coming = questions.ask("workload", asked)
     try:
-        coming = workload(log, context=context)
-        with closing(coming):
-            if at_once:
-                return next(coming)
-            *_, found = coming
+        *_, found = islice(coming, 1) if at_once else coming
     except NotEnoughData as error:
         return f"Too little data to tell what a desired retention costs: {error}."
     except InputError as error:
         # Where it lies is nobody's business.
-        return str(error).replace(log.import_summary.path, "the file")
-    return found
+        return str(error).replace(asked.log.import_summary.path, "the file")
+    return of(found, Workload)
 
 
 def _title(log: ReviewLog, narrowed_to: Mapping[str, str | None], anonymous: bool) -> str:
@@ -245,7 +242,7 @@ def _recall_by_month(name: str, months: Sequence[Month]) -> list[Picture]:
     if len(months) < 2:
         return []
     series: list[tuple[str, list[Any]]] = [
-        ("recalled", [[100 * end for end in _bounds(month.recalled)] for month in months]),
+        ("recalled", [100 * np.clip(_bounds(month.recalled), 0, 1) for month in months]),
         (f"predicted by {name}", [100 * month.predicted for month in months]),
     ]
     title = "Month by month: recalled and predicted"
@@ -282,7 +279,8 @@ def _over_time(name: str, months: Sequence[Month]) -> list[Section]:
         ),
         brief=tuple(range(len(months))[-_MONTHS_IN_BRIEF:]),
     )
-    title, losses = "Log loss: was I predictable?", [_bounds(month.log_loss) for month in months]
+    title = "Log loss: was I predictable?"
+    losses = [np.maximum(_bounds(month.log_loss), 0) for month in months]
     picture = _by_month("loss-by-month", title, months, [("log loss", losses)], "log loss", table)
     return [Section("Over time", (picture if len(months) > 1 else table,), side_by_side=True)]
 
@@ -293,8 +291,10 @@ def _curve(found: Workload | str) -> list[Picture]:
         return []
     minutes = np.stack([each[:, MINUTES] for each in (found.figures, *found.band)], axis=1)
     ticks = [f"{100 * each:.0f} %" for each in found.retentions]
-    drawn = pictures.band(minutes.tolist(), ticks, "minutes a day", mark=found.at(found.desired))
-    title = f"Minutes a day by desired retention, {found.preset}; the line is today's"
+    mark = None if found.is_off else found.at(found.desired)
+    drawn = pictures.band(minutes.tolist(), ticks, "minutes a day", mark=mark)
+    todays = "" if found.is_off else "; the line is today's"
+    title = f"Minutes a day by desired retention, {found.preset}{todays}"
     return [
         Picture("workload", title, drawn, figures(shown.tables(found.finding)[0], "workload-1"))
     ]
@@ -386,8 +386,9 @@ def _answers_section(answers: Sequence[Finding], rows: str, costs: Workload | st
         if found and isinstance(found[0].evidence, Unanswered):
             untold.setdefault(shown.sentences(found[0])[0], []).append(about.title)
         elif found:
-            rests_on = [_evidence(each, f"{question}-{k}") for k, each in enumerate(found, start=1)]
-            blocks.append(Section(about.title, _flat(rests_on), folded=True, said=_said(found)))
+            each_of = [_evidence(each, f"{question}-{k}") for k, each in enumerate(found, start=1)]
+            rests_on = each_of[0].blocks if len(each_of) == 1 else tuple(each_of)
+            blocks.append(Section(about.title, rests_on, folded=True, said=_said(found)))
     blocks += _costs(costs)
     blocks += [f"{why} {' '.join(titles)}" for why, titles in untold.items()]
     blocks.append(rows_closing(rows, with_option=False))
@@ -404,11 +405,6 @@ def _said(found: Sequence[Finding]) -> str:
     whole = next((each for each in found if each.subject in _ALL), found[0])
     first = "" if whole.subject in _ALL or len(found) == 1 else f"{subject}: "
     return first + "".join(shown.sentences(whole)[:1]).rstrip(".")
-
-
-def _flat(sections: Sequence[Section]) -> tuple[Block, ...]:
-    """What a single section holds, without its heading; else the sections."""
-    return sections[0].blocks if len(sections) == 1 else tuple(sections)
 
 
 def _evidence(answer: Finding, name: str) -> Section:

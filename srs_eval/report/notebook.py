@@ -354,12 +354,13 @@ def evaluate(
     use_cache: bool = True,
     on_event: Callable[[Event], None] | None = None,
     predictions: str | Path | None = None,
+    features: str | Path | None = None,
 ) -> Results:
     """Evaluate models on a review log, beside `predictions` of a file.
 
     `models` are names, aliases, groups, and objects such as those of `srs_eval.models.adapters`.
     AVG is evaluated along as the baseline. `reference` is the configuration that others are held
-    against besides the best.
+    against besides the best. `features` is a table about cards or notes (`Trials.features`).
 
     `jobs` worker processes, 0 for none; scripts that set it need the usual
     `if __name__ == "__main__":` guard of multiprocessing.
@@ -370,6 +371,8 @@ def evaluate(
             "A model made in a notebook cannot be sent to worker processes: leave `jobs` out, or "
             "write it to a file and take what srs_eval.models.load_model_file returns."
         )
+    if features is not None:
+        context = replace(context or Context(), features=Path(features).absolute())
     log = with_file(log, None if predictions is None else Path(predictions))
     configurations = with_given(configurations, log, protocol or Protocol())
     evaluated = with_baselines(configurations, leaves_out=log.leaves_out)

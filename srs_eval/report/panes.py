@@ -19,6 +19,7 @@ from srs_eval.advice.tables import (
     Pane,
     Row,
 )
+from srs_eval.report.formats import cut
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -250,18 +251,11 @@ def _row(row: Row, rows: Sequence[Row], width: int, paint: Mapping[str, str]) ->
     others = [max(cell_len(each.cells[k]) for each in rows) for k in range(1, len(row.cells))]
     room = max(width - sum(others) - 3 * len(others), 8)
     name = min(max(cell_len(each.cells[0]) for each in rows), room)
-    shown = Text.assemble(_cut(row.cells[0], name))
+    shown = Text.assemble(set_cell_size(cut(row.cells[0], name), name))
     for number, (cell, size) in enumerate(zip(row.cells[1:], others, strict=True), start=2):
         style = "bold" if row.level and number == len(row.cells) else ""
         shown.append("   ").append(set_cell_size(cell, size), style)
     return shown
-
-
-def _cut(text: str, width: int) -> str:
-    """Exactly so many columns, cut at the end."""
-    if cell_len(text) > width:
-        text = set_cell_size(text, width - 1).rstrip() + "…"
-    return set_cell_size(text, width)
 
 
 def _months(by_month: ByMonth, width: int, height: int, paint: Mapping[str, str]) -> list[Text]:

@@ -48,6 +48,8 @@ _NARROW_LABEL = 30  # letters of a line of a label, in a narrow picture
 _TICKS = 5  # words below an axis
 _FAR_OFF = 3.0  # times the middle's way from the best: what lies beyond that would hide the rest
 _LEAST_CUT = 5  # labels from which an axis leaves out what is far off
+_LEAST_SCALE = 0.7  # of text in a picture that is made smaller
+_UNSURE = "#d5dade"  # what is hatched
 CALIBRATION_BINS = 20  # of a learner
 _FEWEST_IN_BIN = 10  # reviews of a point of a calibration graph
 
@@ -62,17 +64,29 @@ def _drawn(draw: Callable[_Given, Figure]) -> Callable[_Given, Callable[[], Figu
     return waiting
 
 
-def svg(picture: Picture) -> tuple[bytes, float]:
+def drawn_as(form: str, picture: Picture, inches: Sequence[float] = ()) -> bytes:
+    """A picture as "png", "svg" or "pdf"; `inches` are its width and perhaps its height."""
+    if form == "svg":
+        return svg(picture, inches)[0]
+    if form == "png":
+        return png(picture, inches)
+    nothing = dict.fromkeys(("Creator", "Producer", "CreationDate"))
+    return _saved(picture, inches, format="pdf", metadata=nothing)[0]
+
+
+def svg(picture: Picture, inches: Sequence[float] = ()) -> tuple[bytes, float]:
     """A picture as a document in SVG, and its width in points."""
-    content, width = _saved(picture, format="svg", transparent=True, metadata={"Date": None})
+    nothing = {"Date": None}
+    content, width = _saved(picture, inches, format="svg", transparent=True, metadata=nothing)
     content = re.sub(rb"<metadata>.*?</metadata>|<!--.*?-->", b"", content, flags=re.S)
     return re.sub(rb"(\d\.\d\d)\d+", rb"\1", content), width
 
 
-def png(picture: Picture) -> bytes:
+def png(picture: Picture, inches: Sequence[float] = ()) -> bytes:
     """A picture as PNG."""
     how = {"format": "png", "facecolor": "#ffffff", "metadata": {"Software": None}}
-    return _saved(picture, dpi=_DOTS_PER_INCH * _PNG_SCALE, **how)[0]
+    dots = 300 if inches else _DOTS_PER_INCH * _PNG_SCALE
+    return _saved(picture, inches, dpi=dots, **how)[0]
 
 
 def as_figure(draw: Callable[[], Figure]) -> Figure:
@@ -83,14 +97,39 @@ def as_figure(draw: Callable[[], Figure]) -> Figure:
         return draw()
 
 
-def _saved(picture: Picture, **how: Any) -> tuple[bytes, float]:
+def _saved(picture: Picture, inches: Sequence[float], **how: Any) -> tuple[bytes, float]:
     import matplotlib
 
     content = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": picture.name}, _STYLE):
         drawing = picture.draw()
+        if inches:
+            _resize(drawing, *inches)
         drawing.savefig(content, **how)
     return content.getvalue(), float(drawing.get_size_inches()[0]) * _DOTS_PER_INCH
+
+
+def _resize(drawing: Figure, width: float, height: float | None = None) -> None:
+    """Give a drawing a size in inches; its text shrinks with it as far as it stays readable.
+
+    That of squares shrinks with them.
+    """
+    from matplotlib.text import Text
+
+    before, tall = drawing.get_size_inches()
+    height = height or tall * width / before
+    axes = drawing.axes[0]
+    least = _LEAST_SCALE if axes.get_aspect() == "auto" else 0
+    scale = max(min(width / before, height / tall, 1), least)
+    drawing.set_size_inches(width, height)
+    if drawing.legends:
+        drawing.legends.clear()
+        _legend(axes, 2)
+    ticks = axes.get_xticklabels()[0].get_fontsize(), axes.get_yticklabels()[0].get_fontsize()
+    for text in drawing.findobj(Text):
+        text.set_fontsize(text.get_fontsize() * scale)
+    axes.tick_params(axis="x", labelsize=ticks[0] * scale)
+    axes.tick_params(axis="y", labelsize=ticks[1] * scale)
 
 
 def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
@@ -147,7 +186,9 @@ def intervals(
         unit = f"{unit}; →: beyond the axis"
     for number, baseline in enumerate(baselines):
         of_series = {"color": _colour(number)} if len(series) > 1 else {}
-        axes.axvline(baseline, **{**_GUIDE, **of_series}, zorder=0)
+        axes.axvline(
+            baseline, **{**_GUIDE, **of_series}, zorder=0, label=f"baseline {series[number][0]}"
+        )
     axes.set_yticks(places, shown)
     if width < _WIDTH:
         axes.tick_params(axis="y", labelsize=9)
@@ -334,14 +375,20 @@ def spreads(labels: Sequence[str], percentiles: FloatArray, unit: str) -> Figure
 
 
 @_drawn
-def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, str] | None]]) -> Figure:
-    """A square with a text and a colour for each pair, the row's model against the column's."""
-    from matplotlib.colors import to_rgb
+def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, float] | None]]) -> Figure:
+    """A square with a text and a shade for each pair, the row's model against the column's.
+
+    From 1, dark blue, to 0, bright yellow, which shades of grey tell apart, too; nan is hatched.
+    """
+    from matplotlib import colormaps
     from matplotlib.patches import Rectangle
 
     count = len(labels)
     cell = 46.0 if count <= 14 else max(24.0, 1040.0 / count)
     size = 10.0 if count <= 14 else cell * 0.31
+    texts = [square[0].split("\n") for of_row in squares for square in of_row if square]
+    longest, most = max(map(len, sum(texts, ["-"]))), max(map(len, texts), default=1)
+    small = min(size, cell / (0.66 * longest), cell / (1.3 * most))
     side = cell * count + 8.5 * size + 40
     figure, axes = _canvas(side, side)
     axes.spines[:].set_visible(False)
@@ -350,10 +397,15 @@ def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, str] | N
             if square is None:
                 continue
             text, shade = square
-            corner = column - 0.48, row - 0.48
-            axes.add_patch(Rectangle(corner, 0.96, 0.96, color=shade, linewidth=0))
-            ink = "w" if np.dot(to_rgb(shade), (0.299, 0.587, 0.114)) < 0.55 else "k"
-            axes.text(column, row, text, ha="center", va="center", fontsize=size, color=ink)
+            at, side = (column - 0.48, row - 0.48), 0.96
+            if unsure := math.isnan(shade):
+                look: dict[str, Any] = {"facecolor": "w", "edgecolor": _UNSURE, "hatch": "////"}
+            else:
+                look = {"facecolor": colormaps["cividis"](1 - shade)}
+            axes.add_patch(Rectangle(at, side, side, linewidth=0, **look))
+            ink = "k" if unsure or shade < 0.5 else "w"
+            written = axes.text(column, row, text, ha="center", va="center", fontsize=small)
+            written.set_color(ink)
     axes.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), aspect="equal")
     options: dict[str, Any] = {"fontsize": max(size, 7.5), "color": _INK}
     axes.set_xticks(range(count), labels, rotation=50, ha="left", rotation_mode="anchor", **options)
@@ -367,11 +419,11 @@ def _name_ticks(axes: Axes, ticks: Sequence[str]) -> None:
     axes.set_xticks(range(0, len(ticks), every), ticks[::every])
 
 
-def _legend(axes: Axes) -> None:
+def _legend(axes: Axes, columns: int = 0) -> None:
     axes.figure.legend(
         *axes.get_legend_handles_labels(),
         loc="outside upper left",
-        ncols=4 if axes.bbox.width > SMALL[0] else 1,
+        ncols=columns or (4 if axes.bbox.width > SMALL[0] else 1),
         frameon=False,
         fontsize=11,
         labelcolor=_INK,

@@ -23,6 +23,7 @@ from srs_eval.metrics import log_losses
 
 CONFIDENCE = 0.99
 RESAMPLES = 9_999
+SEED = 0  # of the resamples: a report made again is the same
 FEWEST_USERS = 8
 """Below it not even a lead that all users share is surer than chance: 2 · 0.5⁷ > 1 - 0.99."""
 _BLOCK = 256  # resamples that are drawn at a time
@@ -46,7 +47,7 @@ class MeanInterval:
 
 
 def mean_intervals(
-    values: FloatArray, weightings: FloatArray, *, resamples: int = RESAMPLES, seed: int = 0
+    values: FloatArray, weightings: FloatArray, *, resamples: int = RESAMPLES, seed: int = SEED
 ) -> list[list[MeanInterval]]:
     """Means of every column under every weighting (n, w), with BCa intervals: [w][k].
 
@@ -77,7 +78,7 @@ def _alike(values: FloatArray) -> Iterator[tuple[IntArray, list[int]]]:
 
 
 def resampled_means(
-    values: FloatArray, weightings: FloatArray, *, resamples: int = RESAMPLES, seed: int = 0
+    values: FloatArray, weightings: FloatArray, *, resamples: int = RESAMPLES, seed: int = SEED
 ) -> FloatArray:
     """Means of (n, k) defined values in resamples of the users: (w, resamples, k).
 
@@ -216,6 +217,22 @@ def _pairs(losses: FloatArray) -> Iterator[tuple[int, int, FloatArray]]:
     for row, column in combinations(range(losses.shape[1]), 2):
         difference = losses[:, column] - losses[:, row]
         yield column, row, difference[np.isfinite(difference)]
+
+
+def holm(p_values: FloatArray) -> FloatArray:
+    """p-values of pairs (k, k) that hold for all pairs together; nan ones are of no pair.
+
+    Holm (1979), A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6.
+    """
+    row, column = np.triu_indices(len(p_values), 1)
+    known = np.isfinite(p_values[row, column])
+    row, column = row[known], column[known]
+    order = np.argsort(p_values[row, column], kind="stable")
+    row, column = row[order], column[order]
+    rising = np.maximum.accumulate(p_values[row, column] * np.arange(len(row), 0, -1))
+    found = np.full(p_values.shape, np.nan)
+    found[row, column] = found[column, row] = np.minimum(rising, 1.0)
+    return found
 
 
 # Model confidence set

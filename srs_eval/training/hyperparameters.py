@@ -11,9 +11,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import content_digest
+from srs_eval.data.paths import content_digest, file_digest
 from srs_eval.data.protocol import Protocol
 
 Value = float | str
@@ -33,21 +34,30 @@ class Context:
 
     sm2_target: float = 0.9  # retention that SM-2's intervals are taken to aim at
     weights: Path | None = None  # folder of pretrained network weights, or RWKV's file
+    features: Path | None = None  # the person's table about cards or notes
+    seen_users: bool = False  # evaluate those that `weights` were trained on, too
     device: str = "cpu"
     user: int = 0  # seeds the random streams of networks
     hyperparameters: Mapping[str, Value] = field(default_factory=dict)
     """Of the model's training, what is not as by default: the engine sets it from
     `Configuration.hyperparameters`, of which they are."""
+    pretrained: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """The arrays that `Model.pretrain` returned, of `weights`; the engine sets it."""
     tick: Callable[[float], None] = _no_tick
     """Call it often with the fraction done of this fit; it may raise Cancelled."""
 
     def settings(self) -> dict[str, float | int | str | None]:
         """All that figures of every configuration may depend on, by name.
 
-        Of the weights, what is in the files.
+        Of the weights and the table of features, what is in the files.
         """
         found = {each.name: getattr(self, each.name) for each in fields(self)}
-        del found["tick"], found["hyperparameters"]
+        for name in ("tick", "hyperparameters", "features", "pretrained"):
+            del found[name]
+        if not self.seen_users:
+            del found["seen_users"]
+        if self.features is not None:
+            found["features"] = file_digest(self.features)
         if self.weights is not None:
             is_folder = self.weights.is_dir()
             inside = self.weights.iterdir() if is_folder else [self.weights]

@@ -403,13 +403,16 @@ class Session:
 
     def costs(self) -> Iterator[Workload]:
         """What desired retentions cost, as it becomes known. Called in a thread."""
-        from srs_eval.advice.workload.estimate import workload
+        from srs_eval.advice.findings import of
+        from srs_eval.advice.questions import Asked, ask
+        from srs_eval.advice.workload.estimate import Workload
 
         log, known = self.log, self._costs
         if known is not None and known[0] is log:
             yield known[1]
         elif log is not None:
-            for found in workload(log, context=self.options.context):
+            for answer in ask("workload", Asked(log, self.options.context)):
+                found = of(answer, Workload)
                 if found.drawn:
                     self._costs = log, found
                 yield found

@@ -17,12 +17,13 @@ from rich.console import Console
 
 from srs_eval.advice.findings import (
     KEEP,
+    Against,
+    Calibration,
     Check,
     Checks,
     Finding,
     Fit,
     Missing,
-    Months,
     OfPreset,
     Part,
     Retention,
@@ -31,7 +32,8 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import OF_PRESETS
-from srs_eval.advice.shown import line, tables
+from srs_eval.advice.sentences import where_to_paste
+from srs_eval.advice.shown import line, sentences, tables
 from srs_eval.advice.shown.first_screen import first_screen
 from srs_eval.advice.tables import Bar, FirstScreen, Line, Row
 from srs_eval.advice.workload.estimate import TooFew
@@ -43,6 +45,7 @@ from tests.tui.app_world import make_answers, make_costs
 JARGON = re.compile(
     r"\b(rows|evaluated|log loss|fresh|pooled|defaults|in force|held.out|recency|[0-9.]+ %)\b"
 )
+NONE = Interval(0.0, 0.01)
 CHINESE = "日本語の単語"
 
 
@@ -119,7 +122,7 @@ def test_the_act_is_the_one_that_gains_most() -> None:
     screen = first_screen(make_answers())
     assert screen.panes[0].short == Line("Press Optimize for “Default”.", "fine", "●", "sure ●●●●●")
     assert screen.copied is make_answers()[1] or screen.copied == make_answers()[1]
-    unsure = changed(OF_PRESETS, act="optimize", probability=0.6)
+    unsure = changed(OF_PRESETS, act="optimize", probability=0.6, parameters=None)
     stated = first_screen(unsure)
     assert stated.panes[0].short.text == "Change nothing."
     assert stated.panes[0].short.right == "could go either way ●○○○○"
@@ -145,11 +148,11 @@ def test_what_is_open_is_grey_dots() -> None:
 def test_a_few_reviews_cost_no_minutes() -> None:
     few = Finding(*("costs", "all reviews"), reviews=122, evidence=TooFew("There are few"))
     pane = first_screen([few, *make_answers()[:2]]).panes[2]
-    assert pane.short.text == "You have 122 reviews on later days; this needs 1,000."
+    assert pane.short.text == "You have 122 usable reviews; this needs 1,000."
     assert len(pane.items) == 1
     dated = replace(few, missing=Missing(878, 5, f"{date.today().year + 1}-03-15"))
     assert first_screen([dated]).panes[2].short.text == (
-        f"122 of 1,000 reviews; come back about 15 March {date.today().year + 1}."
+        f"122 of 1,000 usable reviews; come back about 15 March {date.today().year + 1}."
     )
 
 
@@ -162,7 +165,9 @@ def test_minutes_have_ranges_once_they_are_known() -> None:
 
     assert re.search(r"90 +2\.5 +█", pane(0))
     assert re.search(r"90 +2\.5 \(2\.3-2\.7\) +█+.?▒", pane(2))
-    assert re.search(r"SM-2, as now +7\.0", pane(2))
+    assert re.search(r"with SM-2 +7\.0", pane(2))
+    assert re.search(r"last 90 days +3\.5 +│", pane(2))
+    assert "90 of 100: 2.5 minutes a day (with SM-2: 7.0)." in pane(2)
 
 
 def test_why_less_is_remembered_adds_up() -> None:
@@ -178,7 +183,7 @@ def test_why_less_is_remembered_adds_up() -> None:
     assert re.search(r"all +79 +92 +81 .*◀ look", said)
     assert re.search(r"young cards +82 +92 +83 .*◀ look", said)
     assert re.search(r"old cards +60 +92 +70 .*◀ look", said)
-    assert "May 80" in said
+    assert "May ’24 80" in said
     one_day = replace(parts[-1], recalled=Interval(0.6, math.nan, 40, 1))
     few = replace(late, parts=(*parts[:-1], one_day))
     said = text_of(first_screen([replace(found[0], evidence=few)]))
@@ -189,7 +194,6 @@ def test_why_less_is_remembered_adds_up() -> None:
     check = Check("old cards", "look", recalled=parts[-1].recalled, expected=0.7)
     said = text_of(first_screen(found, (), [check]))
     assert re.search(r"old cards .*◀ look", said)
-    assert "Old cards are forgotten more often than expected." in said
 
 
 def test_of_two_presets_the_one_that_falls_short_is_named() -> None:
@@ -273,25 +277,50 @@ def test_the_file_says_which_version_is_known() -> None:
     )
     assert "Only an Anki collection" in stated[2].short.text
     gone = first_screen(unknown[:2], rows="benchmark", gone="All is lost.").panes
-    assert [gone[2].short.text, gone[3].short.text] == ["All is lost."] * 2
+    assert [gone[2].short.text, gone[3].short.text] == ["Nothing is left to schedule."] * 2
+    assert gone[0].short == Line("Nothing to do.", "look", "●")
     assert "All is lost. This is about how it was." in text_of(FirstScreen(gone[:1], ()))
 
 
+@pytest.mark.parametrize(
+    ("verdict", "act"),
+    [
+        ("better", "Change from SuperMemo SM-15 to FSRS, with numbers fitted to you."),
+        ("worse", "Stay with SuperMemo SM-15."),
+        ("can't tell yet", "If you use FSRS, give it numbers fitted to you."),
+    ],
+)
+def test_another_programs_user_reads_no_word_of_ankis_presets(verdict: Any, act: str) -> None:
+    now = Against("SuperMemo SM-15", "brought along", *[Interval(0.1, 0.01)] * 2, verdict, NONE)
+    found = []
+    for each in make_answers()[:2]:
+        if isinstance(each.evidence, OfPreset):
+            evidence = replace(each.evidence, known=False)
+            each = replace(each, subject="all reviews", evidence=evidence)
+        elif isinstance(each.evidence, Fit):
+            each = replace(each, act="", evidence=replace(each.evidence, now=now))
+        found.append(each)
+    screen = first_screen(found, rows="benchmark")
+    assert screen.panes[0].short.text == act
+    assert not re.search("Anki|preset", text_of(FirstScreen(screen.panes[:2], ())))
+    assert (screen.copied is None) == (verdict == "worse")
+    assert screen.copied is None or "preset" not in where_to_paste(screen.copied)
+
+
 def test_too_few_is_said_of_what_more_reviews_can_tell() -> None:
-    def below(subject: str, missing: Missing | None) -> str:
-        found = Finding("time", subject, missing=missing, evidence=Months("can't tell", ()))
+    def below(missing: Missing | None) -> str:
+        evidence = Calibration("can't tell", None, Part("all", Interval(0.9, 0.1), 0.9), (), False)
+        found = Finding("says", "all presets", missing=missing, evidence=evidence)
         return " ".join(line.text for line in first_screen([found]).below)
 
-    month = time.strftime("%Y-%m")
-    assert "how the latest month went" in below(month, Missing(reviews=90))
-    assert below("2020-01", Missing(reviews=90)) == ""
-    assert below(month, None) == ""
+    assert below(Missing(reviews=90)).endswith("whether FSRS is right about you")
+    assert below(Missing()) == below(None) == ""
 
 
 def test_with_too_few_reviews_nothing_is_called_as_good() -> None:
     def act(reviews: int) -> list[str]:
         found = []
-        for each in changed(OF_PRESETS, act=KEEP, probability=0.8):
+        for each in changed(OF_PRESETS, act=KEEP, probability=0.8, parameters=None):
             if isinstance(each.evidence, OfPreset):
                 held_out = each.evidence.held_out[0]
                 assert held_out.log_loss is not None
@@ -302,9 +331,10 @@ def test_with_too_few_reviews_nothing_is_called_as_good() -> None:
                 )
             found.append(each)
         pane = first_screen(found).panes[0]
+        assert ("likely" in pane.short.right + line(found[1:2])) == (reviews >= 1_000)
         return [each.text for each in pane.items if isinstance(each, Line)]
 
-    assert act(999) == ["Change nothing: too few reviews to judge.", "  Go on reviewing."]
+    assert "Too few reviews to judge" in act(999)[1]
     assert act(1_000)[0] == "Change nothing."
 
 
@@ -315,7 +345,7 @@ def test_too_few_remembered_is_said_in_short() -> None:
     few = replace(part, recalled=replace(part.recalled, reviews=11))
     found = replace(finding, evidence=replace(finding.evidence, parts=(few,)))
     said = first_screen([found]).panes[1].short.text
-    assert said.startswith("11 reviews, too few to go by: of 100 reviews you remember 85")
+    assert said == "Only 11 usable reviews: too few to go by."
 
 
 @pytest.mark.parametrize("desired", [None, 0.9])
@@ -342,7 +372,26 @@ def test_while_fsrs_is_off_a_preset_has_no_sureness_of_its_own() -> None:
     assert isinstance(finding.evidence, OfPreset)
     assert line([finding]).startswith("●")
     is_off = replace(finding, evidence=replace(finding.evidence, fsrs_is_off=True))
-    assert line([replace(is_off, probability=0.1)]) == "once FSRS is on"
+    is_off = replace(is_off, probability=0.6, act="optimize")
+    assert line([is_off]) == "once FSRS is on"
+    assert "of 100" not in sentences(is_off)[0]
+
+
+def test_months_of_the_last_year_need_none() -> None:
+    part = Part(time.strftime("%Y-%m"), Interval(0.8, 0.02, 100, 20), 0.8)
+    whole = replace(part, name="all")
+    evidence = Retention("no matter", (whole, part), 0.8, False, NONE, NONE)
+    said = text_of(first_screen([Finding("retention", "Words", evidence=evidence)]))
+    assert re.search(rf"months {time.strftime('%b')} 80", said)
+
+
+def test_presets_stand_in_the_order_of_the_findings() -> None:
+    answers = [each for each in make_answers() if each.question != OF_PRESETS]
+    presets = [each for each in make_answers() if each.question == OF_PRESETS]
+    for order in (presets, presets[::-1]):
+        rows = first_screen([*order, *answers]).panes[3].items
+        named = [each.cells[0] for each in rows if isinstance(each, Row)]
+        assert named == [each.subject for each in order if isinstance(each.evidence, OfPreset)]
 
 
 def test_where_all_is_suspended_nothing_is_in_force() -> None:
@@ -354,7 +403,7 @@ def test_where_all_is_suspended_nothing_is_in_force() -> None:
         return tables(replace(finding, evidence=evidence))[0].rows[0][0]
 
     assert first_row("") == "FSRS's defaults, in force"
-    assert first_row("suspended") == "FSRS's defaults"
+    assert first_row("suspended") != "FSRS's defaults"
     how = next(
         each
         for each in first_screen(make_answers(), gone="Gone.").panes[0].items

@@ -114,5 +114,5 @@ def test_real_learner() -> None:
     dataset = open_dataset(shared_or_skip("golden", "dataset"))
     state = learner_state(dataset.load(101))
     assert state[0].reviews == 4_940
-    assert "4,940 held-out reviews" in shown.sentences(state[0])[1]
+    assert "4,940 evaluated reviews" in shown.sentences(state[0])[1]
     assert conclusion(state, "hour") == "unknown"

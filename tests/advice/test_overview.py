@@ -49,7 +49,6 @@ from srs_eval.advice.sentences import (
     parameter_line,
     parsed_parameters,
 )
-from srs_eval.advice.shown.parameters import is_worth
 from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.estimate import at_a_glance
 from srs_eval.app import Options
@@ -117,7 +116,7 @@ def test_without_presets_there_are_the_answers_that_need_none(log: ReviewLog) ->
     assert all(line.question != "split" for line in found.lines)
     (whole,) = (line for line in found.lines if line.question == OF_PRESETS)
     assert (whole.title, whole.answers[0].act) == ("all reviews", "optimize")
-    assert (whole.parameters is not None) == is_worth(whole.answers[0])
+    assert whole.parameters == whole.answers[0].parameters
     assert all(line.answers for line in found.lines)
 
 
@@ -741,7 +740,7 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
         for done in (0, 2):
             yield make_costs("Default", done=done)
 
-    monkeypatch.setattr("srs_eval.advice.workload.estimate.workload", workload)
+    monkeypatch.setattr("srs_eval.advice.questions.workload", workload)
     app = make_app(tmp_path, FILE)
 
     def said() -> list[bool]:

@@ -34,7 +34,7 @@ from srs_eval.engine.session import Session
 from srs_eval.models import all_models, load_model_file
 from srs_eval.models.configurations import resolve
 from srs_eval.models.published import published, spelled
-from srs_eval.report.dataset import audit_document
+from srs_eval.report.audit import audit_document
 from srs_eval.training.hyperparameters import (
     SEED,
     Context,
@@ -462,21 +462,21 @@ def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
         assert code == 0, words
     finally:
         del all_models()["SLOW"]
-    assert {"SLOW", "SLOW tuned"} <= labels
-    tuned = lines_of(results, "SLOW-tuned")
+    assert {"SLOW batch_size 64", "SLOW tuned batch_size 64"} <= labels
+    tuned = lines_of(results, "SLOW-tuned-batch_size-64")
     for user in ((1, 3), (2, 4))[1 - half]:  # one half is evaluated with what the other has found
         assert tuned[user] == lines_of(out / "tuned", "SLOW")[user]
-        assert tuned[user] != lines_of(results, "SLOW")[user]
-    assert not (results / "result" / "HLR-tuned.jsonl").exists()  # the audit knew no HLR
+        assert tuned[user] != lines_of(results, "SLOW-batch_size-64")[user]
+    assert not list((results / "result").glob("HLR-tuned*"))  # the audit knew no HLR
     setup = json.loads((results / "setup.json").read_text())["configurations"]
-    assert setup["SLOW-tuned"]["hyperparameters"] == stated["best"]
-    assert "hyperparameters" not in setup["SLOW"]
+    assert setup["SLOW-tuned-batch_size-64"]["hyperparameters"] == stated["best"]
+    assert "hyperparameters" not in setup["SLOW-batch_size-64"]
     # With the same set-up in it, another ledger is another one all the same.
     other = tmp_path / "other.json"
     other.write_text((out / "ledger.json").read_text() + "\n")
     code, words = main_says(*command, "--setup", other)
     assert code == 2
-    assert "SLOW-tuned had ledger" in words
+    assert "SLOW-tuned-batch_size-64 had ledger" in words
     # On one collection, too; the ledger is found in the audit's folder.
     page = tmp_path / "run.json"
     run = ("run", dataset.folder, "--user", 1, "--batch_size", 64, "--model-file", file)

@@ -11,6 +11,7 @@ import pytest
 
 from srs_eval.batch import run_batch
 from srs_eval.benchmark.check import DamagedParts, check, merge, repair
+from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.setup import SETUP, read_setup
 from srs_eval.benchmark.store import ResultStore, Unit
 from srs_eval.cli.main import main
@@ -112,6 +113,9 @@ def test_lines_that_are_wrong_are_said_and_ours_are_mended(
     for folder, path in ((ours, ours / "result" / "AVG.jsonl"), (theirs, theirs / "AVG.jsonl")):
         damage(path)
         damaged = path.read_text()
+        if folder == ours and words not in ("more than once (2)", "not in order"):
+            with pytest.raises(InputError, match="results check --repair"):
+                read_folders([folder])
         found = check(folder)
         assert words in found[0].what
         assert {each.path for each in found} == {path}
@@ -127,7 +131,14 @@ def test_lines_that_are_wrong_are_said_and_ours_are_mended(
 
 @pytest.mark.parametrize(
     ("metrics", "words"),
-    [({"LogLoss": -0.1}, "LogLoss -0.1"), ({"AUC": 1.5}, "AUC 1.5"), ({"RMSE": None}, "no RMSE")],
+    [
+        ({"LogLoss": -0.1}, "LogLoss -0.1"),
+        ({"AUC": 1.5}, "AUC 1.5"),
+        ({"RMSE": None}, "no RMSE"),
+        ({"RMSE": 0.31, "RMSE(bins)": 0.5}, "RMSE(bins) 0.5 above RMSE 0.31"),
+        ({"RMSE": 0.31, "LogLoss": 0.0001}, "LogLoss 0.0001 where RMSE is 0.31"),
+        ({"RMSE": 0.31, "LogLoss": 12}, "LogLoss 12 where RMSE is 0.31"),
+    ],
 )
 def test_what_cannot_be_true_is_not_mended_but_said(
     metrics: dict[str, float], words: str, theirs: Path
@@ -136,7 +147,8 @@ def test_what_cannot_be_true_is_not_mended_but_said(
     (found,) = check(theirs)
     assert f"user 3: {words}" in found.what
     assert repair(theirs, [found]) == [found]
-    edited(theirs / "AVG.jsonl", 3, metrics={"LogLoss": 0.3, "AUC": float("nan"), "RMSE": 0.2})
+    possible = {"LogLoss": 0.3, "AUC": float("nan"), "RMSE": 0.2, "RMSE(bins)": 0.2}
+    edited(theirs / "AVG.jsonl", 3, metrics=possible)
     assert check(theirs) == []  # an AUC that is undefined may be
 
 

@@ -149,6 +149,12 @@ WRONG: dict[str, tuple[str, str, set[str]]] = {
         "t = trials.delta_t[index]\n    return 0.9 - 0.2 * (t > t.mean())",
         {"order"},
     ),
+    "next-ease": (
+        PREDICTED,
+        "ease = np.append(trials.columns('ease')[0], [0])[trials.history_end[index] + 1]\n"
+        "    return np.where(ease == 1300, 0.4, 0.9)",
+        {"own outcome"},
+    ),
     "writes": (
         PREDICTED,
         "import torch\n    torch.from_numpy(trials.delta_t).add_(1)\n    " + PREDICTED,

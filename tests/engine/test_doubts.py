@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import srs_eval
+from srs_eval.engine.evaluate import demo_learner
+from srs_eval.models import Model, all_models
 from tests.cli.program import main_here, read_results
 from tests.engine.test_conformance import RIGHT, WRONG
 from tools.simulated import simulate_learner, write_dataset
@@ -73,7 +78,7 @@ def test_a_folder_of_before_says_that_nobody_has_looked(dataset: Path, tmp_path:
     assert main_here("batch", *common, "--out", tmp_path / "out").returncode == 0
     file = tmp_path / "out" / "setup.json"
     setup = json.loads(file.read_text())
-    del setup["configurations"]["CHEAT"]["check"]
+    assert setup["configurations"]["CHEAT"].pop("check") == ""
     file.write_text(json.dumps(setup))
     said = main_here("batch", *common, "--out", tmp_path / "out")
     assert said.returncode == 0
@@ -90,3 +95,30 @@ def test_what_is_no_probability_is_said_where_nothing_is_left(
     assert "CHEAT predicted something that is no probability" in done.stderr
     report = main_here("report", tmp_path / "out", "--md", "-").stdout
     assert "CHEAT predicts what is no probability for a simulated learner" in report
+
+
+def test_an_object_is_looked_at_again_when_it_has_changed() -> None:
+    """As in a notebook, where a cell is run anew."""
+    nothing = {"fit": lambda *_: [0.8], "default": lambda _: [0.8], "compiles": "never"}
+    predictions: dict[str, Any] = {
+        "reads outcomes": lambda trials, w, index, context: 0.2 + 0.6 * trials.y[index],
+        "": lambda trials, w, index, context: np.full(len(index), w[0]),
+    }
+    for mark in ("reads outcomes", "", "reads outcomes"):
+        made = Model("CHEAT", "history", "IL", 1, "a test", predictions[mark], **nothing)
+        assert srs_eval.evaluate(demo_learner(600), [made])["CHEAT"].mark == mark
+    all_models().pop("CHEAT")
+
+
+def test_what_is_kept_and_damaged_is_found_again(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
+    run = ("run", dataset, "--user", "1", "--models", "CHEAT", "--jobs", "0", "--json", "-")
+    model = written("own", tmp_path)
+    for damaged in (b"", b"\xff\xfe", b"own outco", b""):
+        (line,) = json.loads(main_here(*run, "--model-file", model).stdout)["results"]
+        assert line["place"] is None
+        (kept,) = (tmp_path / "cache" / "results").glob("*/*.txt")
+        assert kept.read_bytes() == b"own outcome"
+        kept.write_bytes(damaged)

@@ -287,6 +287,21 @@ def test_parameters_must_be_finite(
     )
 
 
+def test_a_report_knows_a_model_by_what_its_batch_has_said(
+    write: Write, dataset: Path, tmp_path: Path
+) -> None:
+    run = ("batch", "--dataset", dataset, "--out", tmp_path / "r", "--model-file", write())
+    assert main_here(*run, "--models", "SLIP", "--recency").returncode == 0
+    done = main_here("report", tmp_path / "r", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    for table in json.loads(done.stdout)["tables"].values():
+        for row in (each for each in table["rows"] if each.get("file") == "SLIP-recency.jsonl"):
+            assert (row["model"], row["configuration"]) == ("SLIP recency", "SLIP-recency")
+            assert (row.get("input", "IL"), row.get("parameters", 1)) == ("IL", 1)
+    means = json.loads(done.stdout)["tables"]["means-by-users"]["rows"]
+    assert "SLIP recency" in [each["model"] for each in means if each["parameters"] == 1]
+
+
 def test_a_batch_survives_parameters_that_are_not_finite(
     write: Write, dataset: Path, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -53,22 +54,85 @@ def test_a_batch_and_its_report(
         shared = shared & alike or shared  # else it stands in a table of its own
     expected = np.mean([each["metrics"]["LogLoss"] for each in results if each["user"] in shared])
     (average,) = (each for each in means if each["model"] == "average")
-    assert float(average["log loss ↓"]) == pytest.approx(expected)
+    assert float(average["log_loss"]) == pytest.approx(expected)
+    assert (average["configuration"], average["file"]) == ("AVG", "AVG.jsonl")
     assert average["place"] == ""
     # A batch has told the first table of each set of evaluated reviews.
     assert main(["report", str(out)]) == 0
     shown = capsys.readouterr().out
     assert 0 < said.count("Evaluated on") == said.count("Weighted by the number of reviews")
     for table in said.split("Weighted by the number of reviews\n")[1:]:
-        assert table.partition("\n\n")[0].partition("\n2 columns more")[0] in shown
+        assert re.split(r"\n\d columns? more", table.partition("\n\n")[0])[0] in shown
 
 
-def test_pictures_go_to_a_folder(tmp_path: Path) -> None:
-    folder = write_results(tmp_path / "r", {"DASH": many(0.3)})
-    assert main(["report", str(folder), "--png", str(tmp_path / "png")]) == 0
-    pictures = sorted((tmp_path / "png").glob("*.png"))
-    assert {"means", "by-size", "distribution"} <= {each.stem for each in pictures}
-    assert all(each.read_bytes().startswith(b"\x89PNG") for each in pictures)
+def rows_of(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.open(encoding="utf-8")))
+
+
+def test_a_report_as_one_chooses_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    losses = {"AVG": 0.4, "FSRS-5": 0.31, "FSRS-5-recency": 0.3, "DASH": 0.35, "OURS": 0.33}
+    folder = write_results(tmp_path / "r", {name: many(loss) for name, loss in losses.items()})
+    out = tmp_path / "csv"
+    chosen = ["--models", "avg,FSRS-5 recency,OURS", "--reference", "fsrs-5", "--users", "0-19"]
+    how = ["--matrix", "OURS,FSRS-5", "--digits", "5", "--csv", str(out), "--md", "-"]
+    assert main(["report", str(folder), *chosen, *how]) == 0
+    text = capsys.readouterr().out
+    means = {each["configuration"]: each for each in rows_of(out / "means-by-users.csv")}
+    assert list(means) == ["FSRS-5-recency", "FSRS-5", "OURS", "AVG"]
+    assert means["FSRS-5"]["log_loss_difference"] == ""
+    first = [json.loads(each)["metrics"]["LogLoss"] for each in many(0.33)[:20]]
+    less = [json.loads(each)["metrics"]["LogLoss"] for each in many(0.31)[:20]]
+    difference = float(means["OURS"]["log_loss_difference"])
+    assert difference == pytest.approx(np.mean(first) - np.mean(less))
+    assert f"{np.mean(first):.5f}±" in text
+    assert "log loss to FSRS-5" in text
+    assert "< 0.001" in text.replace("\\", "")
+    matrix = rows_of(out / "differences-by-users.csv")
+    assert [each["configuration"] for each in matrix] == ["OURS", "FSRS-5"]
+    assert float(matrix[0]["FSRS-5"]) == pytest.approx(difference)
+    assert float(matrix[1]["OURS_low"]) == -float(matrix[0]["FSRS-5_high"])
+    weights = np.log([50 + 10 * user for user in range(20)])
+    (long,) = (
+        each
+        for each in rows_of(out / "results.csv")
+        if (each["configuration"], each["weighted_by"], each["metric"])
+        == ("OURS", "log reviews", "LogLoss")
+    )
+    assert long["file"] == "OURS.jsonl"
+    assert float(long["mean"]) == pytest.approx(np.average(first, weights=weights))
+    (pair,) = (
+        each
+        for each in rows_of(out / "pairs.csv")
+        if (each["configuration"], each["other_configuration"]) == ("OURS", "FSRS-5")
+    )
+    assert float(pair["r_p_holm"]) >= float(pair["r_p"]) > 0
+    said = []
+    for option in ("--users", "--means"):  # as it was called, and as it is
+        assert main(["report", str(folder), option, "each"]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] != ""
+
+
+def test_tables_and_pictures_for_a_paper(tmp_path: Path) -> None:
+    names = {"DASH": 0.3, "AVG": 0.5, "OUR_S-recency": 0.4}
+    folder = write_results(tmp_path / "r", {name: many(loss) for name, loss in names.items()})
+    forms = ("tex", "png", "svg", "pdf")
+    outputs = [each for form in forms for each in (f"--{form}", str(tmp_path / form))]
+    assert main(["report", str(folder), *outputs, "--inches", "5x3"]) == 0
+    text = (tmp_path / "tex" / "means-by-users.tex").read_text(encoding="utf-8")
+    assert "n = 30 users; 99~\\% confidence intervals (BCa bootstrap" in text
+    assert "seed 0); best in bold.}" in text
+    rows = [each for each in text.splitlines() if each.endswith(r" \\")]
+    assert [each.count(" & ") for each in rows] == [5] * 4
+    assert re.match(r"DASH & \\bfseries 0\.\d{3} \\pm 0\.\d{3} & ", rows[1])
+    assert rows[2].startswith(r"OUR\_S-recency & 0.")
+    assert re.search(r"\+0\.\d+ \[\+0\.\d+, \+0\.\d+\]", rows[2])
+    for form, begins in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
+        drawn = {each.stem: each.read_bytes() for each in (tmp_path / form).glob(f"*.{form}")}
+        assert {"means", "by-size", "distribution", "differences-by-reviews"} <= set(drawn)
+        assert all(each.startswith(begins) for each in drawn.values())
+    assert b'width="360pt" height="216pt"' in (tmp_path / "svg" / "means.svg").read_bytes()
+    assert main(["report", str(folder), "--inches", "5x3x2"]) == 2
 
 
 def test_the_terminal_shows_what_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,11 +169,11 @@ def test_averages_of_a_batch(
     assert float(average["global"]) == pytest.approx(loss.mean(), abs=1e-6)
     for mode, keys in (("deck", ["user", "deck_id"]), ("card", ["user", "card_id"])):
         by_group = loss.groupby([rows[key] for key in keys]).mean()
-        assert float(average[f"by {mode}"]) == pytest.approx(by_group.mean(), abs=1e-6)
+        assert float(average[f"by_{mode}"]) == pytest.approx(by_group.mean(), abs=1e-6)
     # By users it is the table's own figure, as models that learn while evaluated stand apart.
     means = csv.DictReader((tmp_path / "csv" / "1-means-by-users.csv").open(encoding="utf-8"))
     (of_table,) = (each for each in means if each["model"] == "average")
-    assert float(average["by user"]) == pytest.approx(float(of_table["log loss ↓"]), abs=1e-6)
+    assert float(average["by_user"]) == pytest.approx(float(of_table["log_loss"]), abs=1e-6)
     assert "moving average" not in path.read_text(encoding="utf-8")
 
 
@@ -229,7 +293,9 @@ def test_options_of_the_other_action_are_refused(
         (["{r}", "--metric", "loss"], "--metric takes"),
         (["{r}", "--columns", "LogLoss,speed"], "--columns takes"),
         (["{r}", "--average", "week"], "--average takes"),
-        (["{r}", "--users", "all"], "is not one of 'common', 'each'"),
+        (["{r}", "--users", "all"], "--users takes ids"),
+        (["{r}", "--models", "AVG,HLR"], 'no results of "HLR", but of average'),
+        (["{r}", "--reference", "SM2"], 'no results of "SM2"'),
         (["{r}/none"], "is no folder"),
         (["{t}"], "holds no result files"),
         (["{r}", "--html", "{t}/no/x.html"], "there is no folder"),
@@ -238,7 +304,7 @@ def test_options_of_the_other_action_are_refused(
         (["{r}", "--csv", "{r}"], "lies in what is read"),
         (["{r}", "--png", "{r}/raw"], "lies in what is read"),
         (["{r}", "--json", "{r}/setup.json"], "lies in what is read"),
-        (["{r}", "--csv"], "take a folder"),
+        (["{r}", "--csv"], "--csv takes a folder"),
     ],
 )
 def test_bad_input_is_said_in_a_sentence(

@@ -101,7 +101,7 @@ def test_no_figure_reads_as_the_opposite_of_its_verdict(tmp_path: Path) -> None:
     shown = written(cell, Column("log loss by users"))
     assert re.fullmatch(r"−0\.00\d+ \[−0\.0\d+, −0\.00\d+\]", shown)
     (row,) = _as_json(document)["tables"]["changes"]["rows"]
-    assert row["log loss by users high"] == pytest.approx(high, abs=1e-9)
+    assert row["log_loss_by_users_high"] == pytest.approx(high, abs=1e-9)
 
 
 def led(found: Path, **options: Any) -> str:

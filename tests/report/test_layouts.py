@@ -8,12 +8,13 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srs_eval.data.errors import csv_text
 from srs_eval.report import pictures
-from srs_eval.report.comparison import _effect_colour, _share_colour
 from srs_eval.report.dataset import dataset_report
 from srs_eval.report.document import (
     Code,
@@ -26,7 +27,8 @@ from srs_eval.report.document import (
     _rounded,
     written,
 )
-from srs_eval.report.files import _as_csv, _as_json, _markdown, page
+from srs_eval.report.files import _as_json, _markdown, _plain, page
+from srs_eval.report.pairs import _effect
 from srs_eval.report.pictures import svg
 from tests.report.helpers import check_page, line, many, write_results
 
@@ -34,11 +36,11 @@ from tests.report.helpers import check_page, line, many, write_results
 @pytest.mark.parametrize(
     ("value", "half_width", "shown"),
     [
-        (0.084111111, 0.0010011111, ("0.084", "0.0010")),
-        (0.083999999, 0.0009999999, ("0.084", "0.0010")),
-        (0.4148, 0.01164, ("0.41", "0.012")),
-        (4.48, 0.13, ("4.5", "0.13")),
-        (132.4, 21.7, ("132", "22")),
+        (0.33699, 0.00419, ("0.3370", "0.0042")),
+        (0.025018, 0.000381, ("0.02502", "0.00038")),
+        (0.083999999, 0.0009999999, ("0.0840", "0.0010")),
+        (0.4148, 0.01164, ("0.415", "0.012")),
+        (4.48, 0.13, ("4.480", "0.130")),
         (0.3, 0, ("0.3000", "0")),
     ],
 )
@@ -52,8 +54,9 @@ def test_rounding_is_srs_benchmarks(
 def test_half_widths_have_two_digits(value: float, half_width: float) -> None:
     mean_shown, half_shown = _rounded(value, half_width)
     assert float(half_shown) == pytest.approx(half_width, rel=0.051)
-    assert len(half_shown.replace(".", "").lstrip("0")) == 2
-    assert len(half_shown.partition(".")[2]) == len(mean_shown.partition(".")[2]) + 1
+    decimals = len(half_shown.partition(".")[2])
+    assert decimals == len(mean_shown.partition(".")[2])
+    assert len(half_shown.replace(".", "").lstrip("0")) == 2 or decimals == 3
 
 
 def test_a_matrix_has_no_minus_before_nothing(tmp_path: Path) -> None:
@@ -65,13 +68,16 @@ def test_a_matrix_has_no_minus_before_nothing(tmp_path: Path) -> None:
     assert "0.00" not in drawn.replace(">0.00<", "")
 
 
-def test_colours() -> None:
-    assert _share_colour(0.0) == "#ff0000"
-    assert _share_colour(1.0) == "#2db400"
-    assert _effect_colour(0.6, 0.001) == "darkgreen"
-    assert _effect_colour(-0.3, 0.001) == "red"
-    assert _effect_colour(0.9, 0.02) == "silver"
-    assert _effect_colour(0.1, math.nan) == "silver"
+def test_shades_of_grey_tell_better_from_worse() -> None:
+    from matplotlib.colors import to_rgb
+
+    effects = [_effect(value, True) for value in (0.6, 0.3, 0.1, -0.1, -0.3, -0.6)]
+    assert math.isnan((_effect(0.9, False) or effects[0])[1])
+    drawn = pictures.matrix([str(k) for k in range(6)], [effects])()
+    grey = [
+        np.dot(to_rgb(each.get_facecolor()), (0.3, 0.59, 0.11)) for each in drawn.axes[0].patches
+    ]
+    assert (np.diff(grey) > 0.05).all()
 
 
 NASTY = '<script>alert("1")</script> | `a` *b* & ü'
@@ -117,7 +123,7 @@ ODD = {
 def test_odd_results_have_a_report(files: dict[str, list[str]], tmp_path: Path) -> None:
     folder = write_results(tmp_path, files)
     assert "Metric card" in _markdown(dataset_report([folder], baseline=folder))
-    document = dataset_report([folder], metric="AUC", users="each")
+    document = dataset_report([folder], metric="AUC", means="each")
     check_page(page(document))
     json.dumps(_as_json(document), allow_nan=False)
 
@@ -128,7 +134,7 @@ def test_a_page_stands_alone_and_escapes() -> None:
     assert "alert(" in text
     assert "<script>alert" not in text
     assert text == page(nasty_document())  # the same, byte for byte
-    assert 'data-v="-0.01"><b>−0.0100±0.0020</b>' in text.replace("−0.010±", "−0.0100±")
+    assert 'data-v="-0.01"><b>−0.0100±0.0020</b>' in text
     assert text.count("The same as a table") == 1
 
 
@@ -181,7 +187,7 @@ def test_a_model_far_off_does_not_stretch_the_axis() -> None:
 def test_csv_has_every_digit() -> None:
     table = nasty_document().sections[0].blocks[1]
     assert isinstance(table, Table)
-    header, first, second, third = csv.reader(_as_csv(table).splitlines())
+    header, first, second, third = csv.reader(csv_text(_plain(table, {})).splitlines())
     assert header == [NASTY, "share", "difference", "difference half-width"]
     assert first == [NASTY, "0.123", "-0.01", "0.002"]
     assert second == ["b", "", "0.0", ""]
@@ -190,8 +196,8 @@ def test_csv_has_every_digit() -> None:
 
 def test_figures_as_people_read_them() -> None:
     signed = Column("d", signed=True)
-    assert written(Figure(-0.0021, 0.0008), signed) == "−0.0021±0.00080"
-    assert written(Figure(0.0021, 0.0008), signed) == "+0.0021±0.00080"
+    assert written(Figure(-0.0021, 0.0008), signed) == "−0.00210±0.00080"
+    assert written(Figure(0.0021, 0.0008), signed) == "+0.00210±0.00080"
     assert written(Figure(-0.00001), Column("d", digits=3)) == "0.000"
     assert written(Figure(0.5), Column("s", percent=True, digits=1)) == "50.0 %"
     assert written(Figure(-0.0021, ends=(-0.0103, -0.00001)), signed) == (
@@ -224,6 +230,8 @@ def test_each_weighting_has_a_baseline_of_its_own(tmp_path: Path) -> None:
     assert by_users == pytest.approx(0.675)
     assert by_reviews == pytest.approx(0.7)
     assert len({each.get_color() for each in baselines}) == 2
+    legend = [each.get_text() for each in figure.legends[0].get_texts()]
+    assert {"baseline by users", "baseline by reviews"} < {*legend}
 
 
 def test_the_best_share_of_precision_is_the_highest(tmp_path: Path) -> None:

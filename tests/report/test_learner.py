@@ -26,12 +26,12 @@ from tools.simulated import simulate_learner, write_collection
 def test_a_learners_report_in_every_form_without_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from srs_eval.advice.questions import Asked
     from srs_eval.advice.workload.estimate import Question, Workload, workload
     from srs_eval.anki_import import load_log
-    from srs_eval.data.reviews import ReviewLog
 
-    def of_few_draws(log: ReviewLog, *_: object, **__: object) -> Workload:
-        *_, found = workload(log, question=Question(draws=3))
+    def of_few_draws(asked: Asked, **_: object) -> Workload:
+        *_, found = workload(asked.log, question=Question(draws=3))
         return found
 
     monkeypatch.setattr("srs_eval.report.learner._workload", of_few_draws)
@@ -139,11 +139,11 @@ def test_costs_are_said_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> N
     found = replace(found, schedule="SM-2", as_now=make_costs("Default", scale=2.0).first[0])
     monkeypatch.setattr("srs_eval.report.learner._answers", lambda *_: make_answers()[:1])
     monkeypatch.setattr(
-        "srs_eval.report.learner.workload", lambda log, context: (each for each in [found])
+        "srs_eval.advice.questions.workload", lambda *_, **__: (each for each in [found])
     )
     report = _markdown(learner_report(off, Run.of(resolve("AVG")), Protocol()))
     assert "once FSRS is on and optimized and asked for 90 of 100." in report
-    assert "With SM-2, as now, they take" in report
+    assert "If SM-2 goes on, they take" in report
     assert "FSRS is off" not in report
 
 

@@ -122,9 +122,9 @@ def test_frames_of_result_files(tmp_path: Path) -> None:
     assert (board["LogLoss_low"] <= board["LogLoss"]).all()
     report = main_here("report", out, "--json", "-", "--columns", "LogLoss,AUC")
     told = pandas.DataFrame(json.loads(report.stdout)["tables"]["means-by-users"]["rows"])
-    np.testing.assert_allclose(by_users["LogLoss"], told["log loss ↓"])
+    np.testing.assert_allclose(by_users["LogLoss"], told["log_loss"])
     half = (by_users["LogLoss_high"] - by_users["LogLoss_low"]) / 2
-    np.testing.assert_allclose(half, told["log loss ↓ half-width"])
+    np.testing.assert_allclose(half, told["log_loss_half_width"])
 
 
 def test_the_example(log: ReviewLog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

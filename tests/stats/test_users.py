@@ -16,6 +16,7 @@ from srs_eval.stats.users import (
     _by_group,
     bca_interval,
     confidence_set,
+    holm,
     mean_intervals,
     resampled_means,
     superiority,
@@ -114,6 +115,12 @@ def test_pairs_mirror_each_other(models: int, users: int, random: Any) -> None:
     effect = wilcoxon_effects(losses).effect
     np.testing.assert_allclose(effect[off], -effect.T[off])
     assert (np.abs(effect[off]) <= 1 + 1e-12).all()
+
+
+def test_holms_p_values_are_of_all_pairs() -> None:
+    p_values = np.array([[np.nan, 0.01, 0.04], [0.01, np.nan, 0.03], [0.04, 0.03, np.nan]])
+    expected = [[np.nan, 0.03, 0.06], [0.03, np.nan, 0.06], [0.06, 0.06, np.nan]]
+    np.testing.assert_allclose(holm(p_values), expected)
 
 
 def test_the_confidence_set_holds_equals_and_drops_the_worse() -> None:

@@ -132,6 +132,7 @@ def make_costs(
         new_a_day=5,
         pace_days=90,
         done_a_day=24,
+        minutes_a_day=3.5,
         schedule="the parameters in force",
         seen=(0.84, 0.93),
         left_out=(),

@@ -70,9 +70,7 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
         await to_import_summary(pilot)
         await until(pilot, lambda: "count as reviews" in text_of(app))
         import_summary = text_of(app)
-        assert (
-            "3,901 of 4,000 entries count as reviews (197 cards); 99 are left out" in import_summary
-        )
+        assert "3,901 of 4,000 entries count as reviews (197 cards); 99 left out" in import_summary
         assert "not an answer (manual, reset or rescheduled)" in import_summary
         await pilot.press("enter")
         await until(pilot, on(app, "RunScreen"))

@@ -64,7 +64,7 @@ async def test_evidence_stands_below_its_question(tmp_path: Path) -> None:
     app = make_app(tmp_path, Path("collection.anki2"))
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
-        for key, title in (("2", "Do I remember as much as I asked for?"), ("1", "Default")):
+        for key, title in (("2", "Do I remember what I asked for?"), ("1", "What to do: Default")):
             await pilot.press(key)
             await until(pilot, on(app, "EvidenceScreen"))
             assert app.screen.query_one("#box").border_title == title

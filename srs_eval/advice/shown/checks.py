@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 
 from srs_eval.advice.findings import Check, Checks, Finding, Level, of
-from srs_eval.advice.sentences import overdue
+from srs_eval.advice.sentences import capital, overdue
 from srs_eval.advice.shown.habits import duration
 from srs_eval.advice.tables import Table
 from srs_eval.data.errors import counted
@@ -26,8 +26,8 @@ def in_line(findings: Sequence[Finding]) -> str:
 def sentences(finding: Finding) -> list[str]:
     """What is worth a look and what can be done, then all the rest."""
     checks = of(finding, Checks).checks
-    rest = [f"{_upper(check_line(each))}." for each in checks if each.level != "look"]
-    return [f"{_upper(in_line([finding]))}.", *filter(None, map(_more, checks)), *rest]
+    rest = [f"{capital(check_line(each))}." for each in checks if each.level != "look"]
+    return [f"{capital(in_line([finding]))}.", *filter(None, map(_more, checks)), *rest]
 
 
 def tables(finding: Finding) -> list[Table]:
@@ -41,7 +41,7 @@ def tables(finding: Finding) -> list[Table]:
             each.of or None,
             each.recalled and each.recalled.estimate,
             each.expected,
-            each.minutes,
+            each.minutes if each.name == "overdue" else None,
         )
         for each in checks
     )
@@ -62,7 +62,8 @@ def check_line(check: Check) -> str:
     fine = check.level == "fine"
     match check.name:
         case "overdue":
-            late = overdue(check.count, check.minutes or 0.0, check.of)
+            then = " by then" if check.since else ""
+            late = overdue(check.count, check.minutes or 0.0, check.of, then)
             return late if check.count else "no card is overdue"
         case "gap":
             return _days_without(check)
@@ -165,7 +166,3 @@ def _of_100(check: Check) -> str:
     assert check.expected is not None
     recalled, expected = round(100 * check.recalled.estimate), round(100 * check.expected)
     return f"{recalled} of 100 remembered, {expected} expected"
-
-
-def _upper(said: str) -> str:
-    return said[:1].upper() + said[1:]

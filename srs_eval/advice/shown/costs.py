@@ -25,6 +25,7 @@ OF_DRAWS = (
     "Brackets: 95 % ranges. ?: no month of yours had this retention. Figures are a model's, "
     "for habits like those of so far."
 )
+_LEAST = 0.05  # minutes a day that are told
 _MOST_ROWS = 12  # of the table; with more retentions every fifth is shown
 
 
@@ -49,14 +50,18 @@ def _now(found: Workload) -> Iterator[str]:
     if found.as_now is not None:
         reviews, minutes = (_number(each, found.as_now[each]) for each in (REVIEWS, MINUTES))
         yield (
-            f"With {found.schedule}, as now, they take {minutes} minutes and {reviews} reviews a "
-            f"day; you pass {100 * found.as_now[RECALLED]:.0f} of 100 reviews."
+            f"If {found.schedule} go{'es' * found.is_off} on, they take {minutes} minutes and "
+            f"{reviews} reviews a day; you pass {100 * found.as_now[RECALLED]:.0f} of 100 reviews."
         )
 
 
 def _lately(found: Workload) -> Iterator[str]:
     pace = "day" if found.pace_days == 1 else f"{found.pace_days} days"
-    yield f"In the last {pace} you did about {found.done_a_day:,} reviews a day."
+    yield (
+        f"In the last {pace} you took {_number(MINUTES, found.minutes_a_day)} minutes and did "
+        f"{found.done_a_day:,} reviews a day; a card counts once a day, its learning steps only in "
+        "minutes, here as above."
+    )
 
 
 def _cards(found: Workload) -> Iterator[str]:
@@ -143,38 +148,36 @@ def _ranges(found: Workload) -> Iterator[str]:
 def minutes(found: Workload, *, is_one_of_several: bool) -> tuple[Line, tuple[Item, ...]]:
     """Minutes a day by desired retention, in short and as bars: of the third pane."""
     figures, (low, high) = found.figures[:, MINUTES], (end[:, MINUTES] for end in found.band)
-    now = found.as_now
+    now, lately = found.as_now, found.minutes_a_day
     most = max(float(high.max()), now[MINUTES] if now else 0.0, 1e-9)
-    items: list[Item] = [Heading("once optimized", ("minutes",), spare=2)]
+    items: list[Item] = [Heading("next year", ("minutes",), spare=3)]
     for place, retention in enumerate(found.retentions):
         if found.is_off and retention not in GLANCED:  # nobody asked for it
             continue
         is_now = retention == found.desired and not found.is_off
-        said, *span = (_minutes_in_words(float(each[place])) for each in (figures, low, high))
+        said, *span = (_number(MINUTES, float(each[place])) for each in (figures, low, high))
         said += f" ({'-'.join(span)})" if span[0] != span[1] else ""
         first = " of 100" if place == 0 else ""
         label = f"{whole_of_100(retention)}{first}{' (yours)' if is_now else ''}"
         share, until = float(figures[place]) / most, float(high[place]) / most
-        spare = 0 if is_now or retention > 0.8 else 1
+        spare = int(retention == GLANCED[1] and not is_now)
         items.append(Bar(label, (said,), share, until, spare=spare))
     here = found.at(found.desired)
-    short = f"{_minutes_in_words(float(figures[here]))} at {whole_of_100(found.desired)} of 100"
+    minutes = _number(MINUTES, float(figures[here]))
+    lead = f"{whole_of_100(found.desired)} of 100: {minutes} minutes a day"
     if now is not None:
-        name = "SM-2, as now" if found.is_off else f"now, at {whole_of_100(found.desired)}"
-        said = _minutes_in_words(now[MINUTES])
-        items.append(Bar(name, (said,), now[MINUTES] / most, level="not yet"))
-        short += f"; {name}: {said}"
+        name, said = "with SM-2" if found.is_off else "as it is", _number(MINUTES, now[MINUTES])
+        items.append(Bar(name, (said,), now[MINUTES] / most, level="not yet", spare=1))
+        lead += f" ({name}: {said})"
+    if lately >= _LEAST:
+        name = f"last {counted(found.pace_days, 'day')}"
+        items.append(Bar(name, (_number(MINUTES, lately),), 0.0, level="not yet"))
     cards = f"{counted(found.learned, 'card')}"
     if found.unseen and found.new_a_day:
-        cards += f" and {min(found.unseen, found.new_a_day * found.question.days):,} new ones"
+        cards += f" and {min(found.unseen, found.new_a_day * found.question.days):,} new"
     of_preset = f" of {quoted(found.preset)}" if is_one_of_several else ""
-    lately = f"{found.done_a_day:,} reviews a day lately"
-    items.append(Line(f"With your {cards}{of_preset}; {lately}.", spare=1))
-    return Line(f"{short}."), tuple(items)
-
-
-def _minutes_in_words(minutes: float) -> str:
-    return f"{minutes:,.0f}" if minutes >= 9.95 else f"{minutes:.1f}"
+    items.append(Line(f"Mean of next year: {cards}{of_preset}.", spare=2))
+    return Line(f"{lead}."), (Line(f"{lead}."), *items)
 
 
 # As tables
@@ -233,5 +236,5 @@ def _at_desired(found: Workload, figure: int) -> str:
 
 
 def _number(figure: int, value: float) -> str:
-    """Minutes, and few reviews, with a decimal."""
-    return f"{value:,.{int(figure == MINUTES or (figure == REVIEWS and value < 9.95))}f}"
+    """Few reviews and minutes with a decimal."""
+    return f"{value:,.{int(figure in (REVIEWS, MINUTES) and value < 9.95)}f}"

@@ -6,16 +6,15 @@ same ones out. Numbers are "of 100" or minutes; what a pane leads to tells log l
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from srs_eval.advice import findings as f
-from srs_eval.advice.sentences import by_when, dots, listed, quoted, sureness, whole_of_100
+from srs_eval.advice.sentences import by_when, capital, dots, listed, quoted, sureness, whole_of_100
 from srs_eval.advice.shown.checks import MARKS, check_line
 from srs_eval.advice.shown.costs import minutes
 from srs_eval.advice.shown.memory import remembered
-from srs_eval.advice.shown.parameters import is_worth, what_to_do
+from srs_eval.advice.shown.parameters import DO, is_unjudged, what_to_do
 from srs_eval.advice.shown.predicted import standing_line
 from srs_eval.advice.tables import FirstScreen, Item, Level, Line, Pane, Row
 from srs_eval.advice.workload.estimate import TooFew, Workload
@@ -33,14 +32,10 @@ TITLES = (
 _EXPECTED = "Do I remember what Anki expects?"
 _BY_FSRS = "Do I remember what FSRS expects?"  # of a file that may be another program's
 _COPIED = ("one line", "pooled")  # acts by which a preset gets numbers of ours
-_OTHERS: Mapping[str, str] = {
-    **{"optimize": "Press Optimize", "one line": "A line of numbers"},
-    **{"pooled": "A line of its own", "defaults": "Default numbers"},
-}
 _FEW = "Too few reviews to say."
+_NOTHING_LEFT = "Nothing is left to schedule."
 _MOST_CHECKS = 5
 _UNTOLD: Mapping[str, str] = {
-    "time": "how the latest month went",
     "says": "whether FSRS is right about you",
     "standing": "where you stand",
 }
@@ -115,6 +110,10 @@ def _what_to_do(known: _Known) -> tuple[Pane, f.Finding | None]:
         if isinstance(each.evidence, f.LeftOut):
             line = Line(each.evidence.sentence, "look", "●")
             return _pane(1, [line], *questions, subject=each.subject), None
+    if known.gone:
+        items: list[Item] = [Line("Nothing to do.", "look", "●")]
+        items.append(Line(f"  {known.gone} This is about how it was."))
+        return _pane(1, items, *questions), None
     presets, fit = known.presets, known.fit
     if not presets:
         reasons = [e.evidence for e in known.answers if isinstance(e.evidence, f.Unanswered)]
@@ -122,43 +121,54 @@ def _what_to_do(known: _Known) -> tuple[Pane, f.Finding | None]:
         return _pane(1, [Line(f"Nothing can be told{why}.", "not yet")], *questions), None
     off = fit is not None and fit.act in ("turn on", "SM-2")
     chosen = _worth_most(presets)
-    items: list[Item] = []
+    name = quoted(chosen.subject) if chosen is not None and len(presets) > 1 else ""
     if fit is not None and fit.act == "SM-2":
         chosen, items = None, [_sure("Leave FSRS off.", fit.probability)]
     elif fit is not None and off:
-        do = "" if chosen is None else f" and {_do(chosen, len(presets))}"
+        do = "" if chosen is None else f" and {_do(chosen.act, name)}"
         items = [_sure(f"Turn FSRS on{do}.", fit.probability)]
+    elif chosen is not None and fit is not None and f.of(fit, f.Fit).now is not None:
+        return _of_another_program(chosen, fit, questions)
     elif chosen is not None:
-        do = _do(chosen, len(presets))
+        do = _do(chosen.act, name)
         is_known = isinstance(chosen.evidence, f.OfPreset) and chosen.evidence.known
-        do = f"{do[0].upper()}{do[1:]}" if is_known else f"With FSRS on in Anki, {do}"
+        do = capital(do) if is_known else f"With FSRS on in Anki, {do}"
         items = [_sure(f"{do}.", chosen.probability)]
+    elif all(map(is_unjudged, presets)):
+        said = "Too few reviews to judge your numbers by. Go on reviewing."
+        items = [Line("Change nothing yet.", "not yet", "●"), Line(f"  {said}", spare=1)]
     else:
         either = [each for each in presets if each.act != f.KEEP]
         chance = min(each.probability or 0.0 for each in either or presets)
-        do, said = "Change nothing.", "Your parameters are as good as others would be."
+        said = "Your parameters are as good as others would be."
         if either:
-            said = "Pressing Optimize may help or not; neither is a mistake."
-        elif all(map(_is_unjudged, presets)):
-            do, said = "Change nothing: too few reviews to judge.", "Go on reviewing."
-        items = [_sure(do, chance), Line(f"  {said}", spare=1)]
+            said = "Optimizing may help or not; neither is a mistake."
+        items = [_sure("Change nothing.", chance), Line(f"  {said}", spare=1)]
     if chosen is not None:
         items += [_where(chosen, len(presets)), *_same(chosen, presets)]
     elif fit is not None and fit.act == "turn on":
         items.append(Line("  Deck options › FSRS"))
-    if known.gone:
-        items.append(Line(f"  {known.gone} This is about how it was.", "look"))
     subject = "" if off else (chosen or presets[0]).subject
     first = questions[1:] if off else questions
     return _pane(1, items, *first, subject=subject), chosen
 
 
-def _is_unjudged(finding: f.Finding) -> bool:
-    """Whether nothing of the learner's own speaks for a preset's parameters."""
-    evidence = f.of(finding, f.OfPreset)
-    held_out = evidence.held_out[0].log_loss if evidence.held_out else None
-    few = held_out is None or held_out.reviews < FEWEST_REVIEWS
-    return few and all(each.difference is None for each in evidence.candidates)
+def _of_another_program(
+    chosen: f.Finding, fit: f.Finding, questions: Sequence[str]
+) -> tuple[Pane, f.Finding | None]:
+    """FSRS against what schedules now."""
+    evidence = f.of(fit, f.Fit)
+    now = evidence.now
+    assert now is not None
+    if now.verdict == "worse":
+        return _pane(1, [_sure(f"Stay with {now.name}.", f.SURE)], *questions), None
+    items: list[Item] = [
+        _sure("If you use FSRS, give it numbers fitted to you.", chosen.probability)
+    ]
+    if now.verdict == "better" and evidence.says not in ("no better", "worse"):
+        items = [_sure(f"Change from {now.name} to FSRS, with numbers fitted to you.", f.SURE)]
+    items.append(Line("  They go into its field for FSRS parameters", key="y copies the line"))
+    return _pane(1, items, *questions, subject=chosen.subject), chosen
 
 
 def _sure(act: str, chance: float | None) -> Line:
@@ -168,29 +178,30 @@ def _sure(act: str, chance: float | None) -> Line:
 
 
 def _worth_most(presets: Sequence[f.Finding]) -> f.Finding | None:
-    worth = [each for each in presets if is_worth(each)]
+    worth = [each for each in presets if each.parameters]
     gains = [(each.probability or 0.0) * (each.gain or 0.0) for each in worth]
     return worth[gains.index(max(gains))] if worth else None
 
 
-def _do(finding: f.Finding, presets: int) -> str:
+def _do(act: str, name: str) -> str:
     """ "press Optimize for “Maps”"; the only preset needs no name."""
-    name = quoted(finding.subject) if presets > 1 else ""
-    if finding.act in _COPIED:
+    if act in _COPIED:
         return f"copy a line of numbers into {name or 'your preset'}"
-    if finding.act == "defaults":
+    if act == "defaults":
         return f"go back to the default numbers{name and f' in {name}'}"
-    return f"press Optimize{name and f' for {name}'}"
+    return f"{DO[act]}{name and f' for {name}'}"
 
 
 def _same(chosen: f.Finding, presets: Sequence[f.Finding]) -> Iterator[Line]:
     """What other presets gain by: the same, or another act."""
     by_act: dict[str, list[str]] = {}
     for each in presets:
-        if each is not chosen and is_worth(each):
+        if each is not chosen and each.parameters:
             by_act.setdefault(each.act, []).append(quoted(each.subject))
     said = [
-        f"{'The same' if act == chosen.act != 'pooled' else _OTHERS[act]} for {listed(names)}."
+        f"The same for {listed(names)}."
+        if act == chosen.act != "pooled"
+        else f"{capital(_do(act, listed(names)))}."
         for act, names in sorted(by_act.items(), key=lambda each: each[0] != chosen.act)
     ]
     if said:
@@ -221,8 +232,8 @@ def _remembered(known: _Known) -> Pane:
     months = None
     if known.rows != "anki":
         question, title = "time", _BY_FSRS
-        by_month = [e.evidence for e in known.of("time") if isinstance(e.evidence, f.Months)]
-        months = next(iter(by_month), None)
+        found_in = (each.evidence for each in known.of("time"))
+        months = next((each for each in found_in if isinstance(each, f.Months)), None)
     made = remembered(found, months, known.checks)
     if made is None:
         line = WAITING if known.open(question) else Line(_FEW, "not yet")
@@ -247,17 +258,17 @@ def _costs(known: _Known) -> Pane:
 
 def _no_costs(known: _Known) -> str:
     if known.gone:
-        return known.gone
+        return _NOTHING_LEFT
     if known.rows != "anki":
         return "Only an Anki collection tells that."
     few = next((each for each in known.of("costs") if isinstance(each.evidence, TooFew)), None)
     if few is None:
         unknown = "Nobody knows how these cards are scheduled."
         return _FEW if _is_unanswered(known, "parameters") else unknown
-    said = f"You have {counted(few.reviews, 'review')} on later days; this needs {FEWEST_REVIEWS:,}"
+    said = f"You have {counted(few.reviews, 'usable review')}; this needs {FEWEST_REVIEWS:,}"
     if few.missing is not None and few.missing.date is not None:
         when = by_when(few.missing).removeprefix("by ").removesuffix(" at your pace")
-        said = f"{few.reviews:,} of {FEWEST_REVIEWS:,} reviews; come back {when}"
+        said = f"{few.reviews:,} of {FEWEST_REVIEWS:,} usable reviews; come back {when}"
     return f"{said}."
 
 
@@ -274,14 +285,14 @@ def _presets(known: _Known) -> Pane:
     if any(map(known.open, questions)):
         return _pane(4, [WAITING], *questions)
     if split is None or not isinstance(split.evidence, f.Sharing):
-        why = known.gone or "This file names no presets."
+        why = _NOTHING_LEFT if known.gone else "This file names no presets."
         why = _FEW if _is_unanswered(known, "split") else why
         return _pane(4, [Line(why, "not yet")], *questions)
     first = Line(_sharing(split, split.evidence))
     rows: list[Row] = []
     if split.evidence.parts > 1:  # those to change stay longest
-        found = sorted(known.presets, key=lambda each: not is_worth(each))
-        rows = [replace(_row(each, known), spare=k) for k, each in enumerate(found, start=1)]
+        kept = sorted(known.presets, key=lambda each: not each.parameters)
+        rows = [replace(_row(e, known), spare=kept.index(e) + 1) for e in known.presets]
     short = Line(first.text.partition(" Keeping")[0])
     return Pane(TITLES[3], short, (first, *rows), questions)
 
@@ -319,9 +330,12 @@ def _row(finding: f.Finding, known: _Known) -> Row:
 def _wrong(known: _Known) -> Pane:
     if known.open("wrong") or not known.checks:
         return _pane(5, [WAITING], "wrong")
+    told = [each for each in known.checks if each.level != "not yet"]
+    if not told:
+        return _pane(5, [Line(_FEW, "not yet")], "wrong")
     shown = [
         Line(check_line(each), each.level, MARKS[each.level], spare=place)
-        for place, each in enumerate(known.checks[:_MOST_CHECKS])
+        for place, each in enumerate(told[:_MOST_CHECKS])
     ]
     looks = "; ".join(check_line(each) for each in known.checks if each.level == "look")
     short = Line(looks, "look", "!") if looks else Line("Nothing that your reviews show.", "fine")
@@ -347,9 +361,6 @@ def _below(known: _Known) -> Iterable[Line]:
 
 
 def _needs_reviews(finding: f.Finding) -> bool:
-    """Whether it can be told with more reviews alone: a month that is over gets none."""
-    if isinstance(finding.evidence, f.Unanswered):
-        return True
-    is_over = finding.question == "time" and finding.subject != time.strftime("%Y-%m")
+    """Whether it can be told with more reviews alone."""
     is_lacking = finding.missing is not None and finding.missing != f.Missing()
-    return finding.says == f.OPEN and is_lacking and not is_over
+    return isinstance(finding.evidence, f.Unanswered) or (finding.says == f.OPEN and is_lacking)

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from srs_eval.advice.findings import OPEN, Buttons, Finding, Hard, Noise, Often, Step, Steps, of
-from srs_eval.advice.sentences import (
-    better_by,
-    in_groups,
-    lacks,
-    listed,
-    percent,
-    sure,
-)
+from srs_eval.advice.sentences import better_by, in_groups, lacks, listed, percent, sure
 from srs_eval.advice.tables import Table
 from srs_eval.data.errors import counted
 

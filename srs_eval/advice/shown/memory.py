@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import calendar
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,6 @@ from srs_eval.advice.sentences import (
     share_bounds,
     share_range,
     signed,
-    spanned,
     what_lacks,
     whole_of_100,
 )
@@ -79,8 +79,10 @@ def retention_sentences(finding: f.Finding) -> list[str]:
     """What is recalled, why it is not what is desired, what was expected."""
     found = of(finding, f.Retention)
     recalled, expected = found.parts[0].recalled, percent(found.parts[0].expected)
-    figures = f"{percent(recalled.estimate)} recalled on {counted(recalled.reviews, 'review')} "
-    figures += spanned(*share_bounds(recalled, 1), recalled)
+    beside = f"95 %: {' to '.join(share_bounds(recalled, 1))}"
+    beside = beside if math.isfinite(recalled.half_width) else "one day has no interval"
+    count = counted(recalled.reviews, "review")
+    figures = f"{percent(recalled.estimate)} recalled on {count} ({beside})"
     who = "FSRS, which is off, would have" if found.fsrs_is_off else "The parameters in force"
     last = f"{who} expected {expected} of these."
     if found.desired is None:
@@ -91,11 +93,8 @@ def retention_sentences(finding: f.Finding) -> list[str]:
     if finding.missing is not None:
         return [first, what_lacks(finding.missing), last]
     parts = [f"{_points(part)} {why}" for part, why in _parts(found)]
-    return (
-        [first, f"Of the difference in points: {', '.join(parts)}.", last]
-        if parts
-        else [first, last]
-    )
+    why = [f"Of the difference in points: {', '.join(parts)}."] if parts else []
+    return [first, *why, last]
 
 
 def _points(part: Interval) -> str:
@@ -144,7 +143,7 @@ def says_sentences(finding: f.Finding) -> list[str]:
     whole = found.whole
     return [
         first,
-        f"Over all {counted(whole.recalled.reviews, 'review')} of later days it expected "
+        f"Over all {counted(whole.recalled.reviews, 'usable review')} it expected "
         f"{percent(whole.expected)}, and you recalled {percent(whole.recalled.estimate)}.",
         "The parameters in force may have been fitted to these reviews.",
     ]
@@ -217,24 +216,24 @@ def habit_line(findings: Sequence[f.Finding]) -> str:
     found = of(finding, f.Habit)
     if found.worth is None:
         return "is unknown, this source has no clock times"
+    if finding.missing is not None:
+        return f"can't tell yet whether it matters ({lacks(finding.missing)})"
     ends = [f"{100 * e:.1f}".replace("-", "−") for e in (found.worth.estimate, found.worth.low)]
     high = percent(found.worth.high).replace("-", "−")
     spares = f"{_KNOWING[finding.question][1]} spares {ends[0]} % ({ends[1]} to {high})"
     spares += " of FSRS-6's error"
-    if finding.missing is None:
-        return f"{found.says}: {spares}"
-    return f"can't tell yet whether it matters: {spares}; {lacks(finding.missing)}"
+    return f"{found.says}: {spares}"
 
 
 def habit_sentences(finding: f.Finding) -> list[str]:
     """Whether it matters, in log loss, and what that means."""
     colon = "" if finding.missing is None else ":"
     first = f"{_KNOWING[finding.question][0]}{colon} {habit_line([finding])}."
-    if finding.interval is None:
+    if finding.interval is None or math.isnan(finding.interval.half_width):
         return [first]
     return [
         first,
-        f"That makes the log loss of {counted(finding.reviews, 'held-out review')} "
+        f"That makes the log loss of {counted(finding.reviews, 'evaluated review')} "
         f"{difference_in_words(finding.interval)}.",
         "It says that errors come together, not why; no scheduler can know it ahead.",
     ]
@@ -273,8 +272,9 @@ def today_tables(finding: f.Finding) -> list[Table]:
 
 _ROWS = {"all": "all", "young cards": "young cards", "mature cards": "old cards"}
 _POINTS = 2  # of 100: less short of what was asked for is no matter
-_FEWEST_OF_MONTH = 30  # reviews for a month to be shown
+_FEWEST_OF_MONTH, _MOST_MONTHS = 30, 12  # reviews for a month to be shown; the last of these
 _NOTES: Mapping[str, tuple[str, Level]] = {
+    "": ("", ""),
     "look": ("◀ look", "look"),
     "few": ("too few", "not yet"),
 }
@@ -308,29 +308,24 @@ def remembered(
     if marks["all"] == "few":  # what is too few in all is too few in part
         marks = {name: mark and "few" for name, mark in marks.items()}
     columns = ("you", "expected") if desired is None else ("you", "asked", "expected")
-    items: list[Item] = [
-        Heading("of 100 reviews", columns),
-        *(_bar(_ROWS[name], parts[name], desired, marks[name]) for name in rows),
-    ]
-    why = _why(asked, whole, marks["all"], short, desired)
-    if not why.text and marks.get("mature cards") == "look":
-        why = _why_old(parts["mature cards"])
+    other = f"; {whole_of_100(whole.expected)} were expected"
+    other = other if desired is None else f" and asked for {whole_of_100(desired)}"
+    lead = Line(f"You remember {whole_of_100(whole.recalled.estimate)} of 100{other}.")
+    if asked and all(each.says in ("no matter", "above") for each in asked.values()):
+        lead = replace(lead, level="fine", mark="✓")
     if whole.recalled.reviews < f.FEWEST_SHOWN:
-        few = counted(whole.recalled.reviews, "review")
-        why = Line(f"Only {few} on a later day: too few to go by.", "not yet", spare=1)
-    items += [why] if why.text else []
-    shown = tuple(
-        (_short_month(name), round(100 * part.recalled.estimate))
+        few = counted(whole.recalled.reviews, "usable review")
+        lead = Line(f"Only {few}: too few to go by.", "not yet")
+    bars = [_bar(_ROWS[name], parts[name], desired, marks[name]) for name in rows]
+    items: list[Item] = [lead, Heading("of 100 reviews", columns), *bars]
+    items += _why(asked, whole, marks["all"], short, desired)
+    shown = {
+        name: round(100 * part.recalled.estimate)
         for name, part in parts.items()
         if name[-1:].isdigit() and part.recalled.reviews >= _FEWEST_OF_MONTH
-    )
-    items += [ByMonth(shown, spare=2)] if shown else []
-    other = f"{whole_of_100(whole.expected)} were expected"
-    other = other if desired is None else f"you asked for {whole_of_100(desired)}"
-    said = f"of 100 reviews you remember {whole_of_100(whole.recalled.estimate)}; {other}."
-    if whole.recalled.reviews < f.FEWEST_SHOWN:
-        said = f"{counted(whole.recalled.reviews, 'review')}, too few to go by: {said}"
-    return Line(said), tuple(items)
+    }
+    items += [ByMonth(_of_months(shown), spare=2)] if shown else []
+    return lead, tuple(items)
 
 
 def _mark(part: f.Part, desired: float | None) -> str:
@@ -351,11 +346,10 @@ def _short_of(part: f.Part, desired: float) -> int:
 def _bar(label: str, part: f.Part, desired: float | None, mark: str) -> Bar:
     figures = [part.recalled.estimate, *([desired] if desired is not None else []), part.expected]
     aim = part.expected if desired is None else desired
-    bar = Bar(label, tuple(map(whole_of_100, figures)), part.recalled.estimate, tick=aim)
-    if mark:
-        note, level = _NOTES[mark]
-        return replace(bar, note=note, level=level)
-    return replace(bar, spare=3 if label == "young cards" else 0)
+    note, level = _NOTES[mark]
+    spare = {"young cards": 3, "all": 1}.get(label, 0)
+    said = tuple(map(whole_of_100, figures))
+    return Bar(label, said, part.recalled.estimate, 0.0, aim, note, level, spare)
 
 
 def _why(
@@ -364,7 +358,7 @@ def _why(
     mark: str,
     short: Sequence[str],
     desired: float | None,
-) -> Line:
+) -> Iterator[Line]:
     """What makes for the difference from what was asked for."""
     if mark == "look" and desired is not None:
         points = _short_of(whole, desired)
@@ -379,22 +373,13 @@ def _why(
             said = f"Most cards came late ({min(round(late), points)} of the {points} points)."
         elif much >= 3 * late:
             said = f"FSRS expected too much ({min(round(much), points)} of the {points} points)."
-        return Line(said, "look", spare=1)
-    if short:
+        yield Line(said, "look")
+    elif short:
         worst = asked[short[0]]
         figures = worst.parts[0].recalled.estimate, worst.desired or 0.0
         you, wanted = map(whole_of_100, figures)
         said = f"{quoted(short[0])} falls short: you remember {you}, asked for {wanted}."
-        return Line(said, "look", spare=1)
-    if asked and all(each.says in ("no matter", "above") for each in asked.values()):
-        return Line("You remember as much as you asked for.", "fine", spare=1)
-    return Line("")
-
-
-def _why_old(old: f.Part) -> Line:
-    times = (1 - old.recalled.estimate) / max(1 - old.expected, 0.01)
-    how = "twice as often as" if 1.75 <= times < 2.5 else "more often than"
-    return Line(f"Old cards are forgotten {how} expected.", "look", spare=1)
+        yield Line(said, "look")
 
 
 def _all_together(found: Sequence[Sequence[f.Part]]) -> dict[str, f.Part]:
@@ -414,9 +399,17 @@ def _sum(parts: Sequence[f.Part]) -> f.Part:
     return f.Part(first.name, recalled, expected)
 
 
-def _short_month(name: str) -> str:
-    """ "Oct" for "2024-10", "month 2" for "days 31-60"."""
-    year, _, number = name.partition("-")
-    if year.isdigit() and number.isdigit():
-        return calendar.month_abbr[int(number)]
-    return f"month {int(number) // 30}"
+def _of_months(shown: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """ "Oct" for "2024-10" of the last twelve months, "Oct ’24" of others; "month 2" for "days
+    31-60"."""
+    latest = list(shown)[-_MOST_MONTHS:]
+    year, _, month = time.strftime("%Y-%m").partition("-")
+    is_old = latest[0] <= f"{int(year) - 1}-{month}"
+    names = []
+    for name in latest:
+        year, _, number = name.partition("-")
+        if year.isdigit() and number.isdigit():
+            names.append(calendar.month_abbr[int(number)] + f" ’{year[2:]}" * is_old)
+        else:
+            names.append(f"month {int(number) // 30}")
+    return tuple(zip(names, (shown[name] for name in latest), strict=True))

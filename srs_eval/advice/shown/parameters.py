@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from srs_eval.advice import findings as f
-from srs_eval.advice.sentences import (
-    dots,
-    figures,
-    listed,
-    of_100,
-    signed,
-    times_in_100,
-)
+from srs_eval.advice.sentences import capital, dots, figures, listed, of_100, signed, times_in_100
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
+from srs_eval.stats.intervals import FEWEST_REVIEWS
 
 _NAMES: Mapping[str, str] = {
     f.NOW: "current",
@@ -25,7 +19,7 @@ _NAMES: Mapping[str, str] = {
     f.TOGETHER: "one line for all presets",
     f.SM2: "SM-2",
 }
-ACTS: Mapping[str, str] = {
+_IN_SHORT: Mapping[str, str] = {
     f.KEEP: "keep",
     "optimize": "optimize",
     "pooled": "paste a line",
@@ -35,26 +29,20 @@ ACTS: Mapping[str, str] = {
     "": "see each preset",
 }
 _TO_DO = {"one line": "copy a line", "pooled": "copy a line", "defaults": "default numbers"}
-_DO: Mapping[str, str] = {
-    f.KEEP: "Leave the parameters as they are",
-    "optimize": "Press Optimize",
-    "pooled": "Copy the line below into this preset",
-    "one line": "Copy the line below into this preset, the same for all that say so",
-    "defaults": "Go back to the default parameters",
+DO: Mapping[str, str] = {
+    f.KEEP: "leave the parameters as they are",
+    "optimize": "press Optimize",
+    "pooled": "copy the line below into this preset",
+    "one line": "copy the line below into this preset, the same for all that say so",
+    "defaults": "go back to the default parameters",
 }
-
-
-def is_worth(finding: f.Finding) -> bool:
-    """Whether to change a preset; where FSRS is turned on, it has to begin with some parameters."""
-    is_off = isinstance(finding.evidence, f.OfPreset) and finding.evidence.fsrs_is_off
-    return finding.act != f.KEEP and (is_off or (finding.probability or 0.0) >= f.LIKELY)
 
 
 def what_to_do(finding: f.Finding) -> str:
     """ "optimize", "copy a line", "leave": with a preset."""
     if isinstance(finding.evidence, f.LeftOut):
         return "repair"
-    return _TO_DO.get(finding.act, finding.act) if is_worth(finding) else "leave"
+    return _TO_DO.get(finding.act, finding.act) if finding.parameters else "leave"
 
 
 def named(candidate: str) -> str:
@@ -65,10 +53,15 @@ def named(candidate: str) -> str:
 def in_line(findings: Sequence[f.Finding]) -> str:
     """ "●●●●○ likely, 88 of 100"; while FSRS is off, how sure that is is told of turning it on."""
     (finding,) = findings[:1]
-    if finding.probability is None:
+    evidence = finding.evidence
+    if not isinstance(evidence, f.OfPreset):
         return sentences(finding)[0]
-    if isinstance(finding.evidence, f.OfPreset) and finding.evidence.fsrs_is_off:
+    if finding.probability is None:
+        return "nothing to schedule"
+    if evidence.fsrs_is_off:
         return "once FSRS is on"
+    if is_unjudged(finding):
+        return _by_others(finding.probability)
     return f"{dots(finding.probability)} {of_100(finding.probability)}"
 
 
@@ -78,26 +71,43 @@ def sentences(finding: f.Finding) -> tuple[str, ...]:
         case f.LeftOut(sentence=sentence):
             return (sentence,)
         case f.OfAll(by_act=by_act, held_out=held_out):
-            each = [f"{ACTS[act]}: {listed(names)}" for act, names in by_act]
+            each = [f"{_IN_SHORT[act]}: {listed(names)}" for act, names in by_act]
             best = held_out[0]
             assert best.log_loss is not None
             return (
-                f"{'; '.join(each)[:1].upper()}{'; '.join(each)[1:]}.",
+                f"{capital('; '.join(each))}.",
                 f"Best over all presets: {named(best.name)}, log loss "
                 f"{best.log_loss.estimate:.4f} on {counted(best.log_loss.reviews, 'review')} that "
                 "no candidate had seen.",
             )
     evidence = finding.evidence
     assert isinstance(evidence, f.OfPreset)
-    assert finding.probability is not None
-    do, probability = _DO[finding.act], finding.probability
+    if finding.probability is None:
+        return ("Nothing to do.", *_more(evidence))
+    do, sure = DO[finding.act], f" ({of_100(finding.probability)})"
     if finding.act == "optimize" and not evidence.known:
-        do = "Let FSRS optimize its parameters"
-    if finding.act != f.KEEP and not is_worth(finding):
-        do = f"{_DO[f.KEEP]}, or press Optimize: neither is a mistake"
-    if evidence.fsrs_is_off:
-        do = f"Once FSRS is on: {do[0].lower()}{do[1:]}"
-    return (f"{do} ({of_100(probability)}).", _basis(finding, evidence), *_more(evidence))
+        do = "let FSRS optimize its parameters"
+    if finding.act != f.KEEP and not finding.parameters:
+        do = f"{DO[f.KEEP]}, or {DO['optimize']}: neither is a mistake"
+    if is_unjudged(finding):
+        sure = f" ({_by_others(finding.probability)})"
+    if evidence.fsrs_is_off:  # how sure that is is told of turning it on
+        do, sure = f"once FSRS is on: {do}", ""
+    return (f"{capital(do)}{sure}.", _basis(finding, evidence), *_more(evidence))
+
+
+def is_unjudged(finding: f.Finding) -> bool:
+    """Whether nothing of the learner's own speaks for a preset's parameters."""
+    evidence = finding.evidence
+    if finding.act != f.KEEP or not isinstance(evidence, f.OfPreset):
+        return False
+    held_out = evidence.held_out[0].log_loss if evidence.held_out else None
+    few = held_out is None or held_out.reviews < FEWEST_REVIEWS
+    return few and all(each.difference is None for each in evidence.candidates)
+
+
+def _by_others(probability: float) -> str:
+    return f"by other people's reviews {times_in_100(probability)} of 100"
 
 
 def _basis(finding: f.Finding, evidence: f.OfPreset) -> str:
@@ -128,7 +138,7 @@ def _more(evidence: f.OfPreset) -> tuple[str, ...]:
     if evidence.gone:
         said.append(
             f"Most of what you reviewed is {evidence.gone}: nothing is left to schedule, and "
-            "presets cannot be evaluated. This is about all of your reviews and FSRS's defaults."
+            "presets cannot be evaluated."
         )
     elif not evidence.known:
         said.append("The file does not say which parameters are in force: the defaults stand here.")
@@ -150,9 +160,9 @@ def tables(finding: f.Finding) -> tuple[Table, ...]:
     """Candidates on reviews since the last change; on all held-out ones those not told yet."""
     evidence = finding.evidence
     made, told_above = [], set()
-    if isinstance(evidence, f.OfPreset):
+    if isinstance(evidence, f.OfPreset) and not evidence.gone:
         in_force = "current" if evidence.stored else "FSRS's defaults, in force"
-        is_run = not (evidence.fsrs_is_off or evidence.gone)
+        is_run = evidence.known and not evidence.fsrs_is_off
         names = {f.NOW: in_force if is_run else "FSRS's defaults"}
         rows: list[tuple[Cell, ...]] = []
         for each in evidence.candidates:
@@ -175,10 +185,10 @@ def tables(finding: f.Finding) -> tuple[Table, ...]:
         )
         log_loss = evidence.held_out[0].log_loss
         count = 0 if log_loss is None else log_loss.reviews
-        title = f"{finding.subject}: all {counted(count, 'held-out review')}"
+        title = f"{finding.subject}: all {counted(count, 'evaluated review')}"
         minus = f"minus {evidence.reference}"
         held_out_columns = ("candidate", "log loss", minus, "verdict")
-        made.append(Table(f"{title[0].upper()}{title[1:]}", held_out_columns, held_out))
+        made.append(Table(capital(title), held_out_columns, held_out))
     return tuple(made)
 
 
@@ -210,7 +220,7 @@ def sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
         return ("You have one preset with reviews. Keep it.",)
     parts = f"{evidence.parts} {evidence.part}s"
     if not evidence.differences:
-        few = f"{counted(finding.reviews, 'review')} can be held out"
+        few = f"{counted(finding.reviews, 'evaluated review')}"
         return (f"Let your {parts} share parameters for now: {few}, too few to compare.",)
     assert finding.probability is not None
     sentence = _SENTENCE[finding.act].format(parts=parts)

@@ -155,11 +155,11 @@ def health_sentences(finding: f.Finding) -> list[str]:
     found = f.of(finding, f.Health)
     if found.older is None:
         return [_check(found.check)]
-    few = counted(finding.reviews, "held-out review")
+    few = counted(finding.reviews, "evaluated review")
     said = f"as nearly everybody gained by it; your {few} say too little yet"
     if enough_to_tell(found.older.difference):
         said = f"FSRS-6 is {_share(found.older.saved, 'SM-2')} once optimized"
-        said += f"; {figures(found.older.difference, 'held-out review')}"
+        said += f"; {figures(found.older.difference, 'evaluated review')}"
     if finding.probability is not None:
         right = _RIGHT[finding.act]
         said = f"{right[0].upper()}{right[1:]} ({of_100(finding.probability)}): {said}"
@@ -186,11 +186,11 @@ def _check(found: f.HealthCheck | None) -> str:
 def models_sentences(finding: f.Finding) -> list[str]:
     """The best one, those that were brought along, what was left out."""
     found = f.of(finding, f.Models)
-    reviews = counted(finding.reviews, "held-out review")
+    reviews = counted(finding.reviews, "evaluated review")
     said = []
     for each in found.models:
         if each.is_own and each.difference is not None and each.verdict is not None:
-            by = figures(each.difference, "held-out review")
+            by = figures(each.difference, "evaluated review")
             says = f"“{each.name}” predicts {_THAN[each.verdict]} FSRS-6 fitted to these reviews"
             if each.verdict == "can't tell yet":
                 says = f"Can't tell yet whether {says.replace(_THAN[each.verdict], 'better than')}"
@@ -199,7 +199,7 @@ def models_sentences(finding: f.Finding) -> list[str]:
     assert best is not None
     said.append(f"“{found.says}” has the lowest log loss on the {reviews}, {best.estimate:.4f}.")
     if found.left_out:
-        left_out = counted(found.left_out, "held-out review")
+        left_out = counted(found.left_out, "evaluated review")
         said.append(f"Left out: {left_out} without a prediction by every model.")
     return said
 

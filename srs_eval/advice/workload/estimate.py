@@ -114,6 +114,7 @@ class Workload(Evidence):
     new_a_day: int
     pace_days: int  # the days that one's own pace was seen over
     done_a_day: int  # reviews in these
+    minutes_a_day: float
     schedule: str  # what today's is, in words; SM2 where FSRS is off
     seen: tuple[float, float] | None  # the least and the most that a month had recalled
     left_out: tuple[str, ...]  # sentences on presets whose parameters Anki does not run
@@ -223,7 +224,7 @@ def workload(
         raise NotEnoughData(too_few(log, error)) from None
     if len(learner.trials) < FEWEST_REVIEWS:
         who = "There are" if preset is None else f"{next(iter(learner.groups.values()))} has"
-        few = f"{who} {counted(len(learner.trials), 'review')} of later days"
+        few = f"{who} {counted(len(learner.trials), 'usable review')}"
         few = f"{few}, and what it costs can be told from {FEWEST_REVIEWS:,} on"
         refusal = _TooFewReviews(too_few(log, NotEnoughData(few)))
         refusal.reviews = len(learner.trials)
@@ -265,8 +266,9 @@ def workload(
         unseen=sum(each.today.new for each in presets),
         overdue=overdue,
         new_a_day=new,
-        pace_days=max(pace[2] for pace in paces),
+        pace_days=max(pace[3] for pace in paces),
         done_a_day=round(sum(pace[1] for pace in paces)),
+        minutes_a_day=sum(pace[2] for pace in paces),
         schedule=SM2 if is_off else schedule,
         seen=seen_retentions(learner, np.concatenate([each.index for each in presets])),
         left_out=tuple(why_left_out(log).values()),

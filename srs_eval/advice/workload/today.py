@@ -325,18 +325,19 @@ def settings_of(preset: Preset, days: int, new: int) -> Settings:
     )
 
 
-def own_pace(log: ReviewLog, group: int) -> tuple[float, float, int]:
-    """New cards and reviews a day of late, and the days that this is seen over.
+def own_pace(log: ReviewLog, group: int) -> tuple[float, float, float, int]:
+    """New cards, reviews and minutes a day of late, and the days that this is seen over.
 
-    New is a card on the day of its first learning; steps of learning are no reviews. The days are
-    the last `_PACE_DAYS`, or all since the first answer to the preset's cards where they are fewer.
+    New is a card on the day of its first learning; steps of learning are no reviews, and a card has
+    one a day, as in the simulation. The days are the last `_PACE_DAYS`, or all since the first
+    answer to the preset's cards where they are fewer.
     """
     assert log.entries is not None
     assert log.day_grid is not None
     entries = log.entries
     mine = np.isin(entries.card_id, cards_of(log, group))
     if not mine.any():
-        return 0.0, 0.0, _PACE_DAYS
+        return 0.0, 0.0, 0.0, _PACE_DAYS
     end_ms, day_ms = 1000 * log.day_grid.next_day_at_s, 1000 * _DAY_S
     days = min(_PACE_DAYS, max(1, -((int(entries.time_ms[mine].min()) - end_ms) // day_ms)))
     learned = mine & (entries.kind == LEARNING)
@@ -344,8 +345,13 @@ def own_pace(log: ReviewLog, group: int) -> tuple[float, float, int]:
     since_ms = end_ms - days * day_ms
     new = int((entries.time_ms[learned][first] >= since_ms).sum())
     of_preset = log.preset_of(log.deck_of(entries.card_id)) == group  # suspended ones as well
-    done = int((of_preset & (entries.kind == REVIEW) & (entries.time_ms >= since_ms)).sum())
-    return new / days, done / days, days
+    lately = np.flatnonzero(of_preset & (entries.time_ms >= since_ms) & (entries.rating > 0))
+    answers = entries.duration_ms[lately]
+    minutes = float(answers[answers < _LONGEST_MS].sum()) / 60_000
+    lately = lately[entries.kind[lately] == REVIEW]
+    day = (entries.time_ms[lately] - end_ms) // day_ms
+    done = len(set(zip(entries.card_id[lately].tolist(), day.tolist(), strict=True)))
+    return new / days, done / days, minutes / days, days
 
 
 def seen_retentions(learner: Learner, index: IntArray) -> tuple[float, float] | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -178,11 +178,9 @@ def with_predictions(log: ReviewLog, path: Path, known: Callable[[str], str]) ->
         raise InputError("Predictions are read from a file: name one.")
     columns = _columns(path)
     review, card_id, what = _reviews(log, path, columns)
-    p = np.array(_numbers(path, columns, "p", float), np.float64)
+    p = _probabilities(path, columns)
     if not len(p):
         raise InputError(f'"{path.name}" holds no predictions.')
-    if not (p.min() >= 0 and p.max() <= 1):  # also true for NaN
-        raise InputError(f'"{path.name}": p must be probabilities between 0 and 1.')
     models = np.array(columns.get("model", [path.stem] * len(p)), np.str_)
     given = dict[str, Given]()
     for model in np.unique(models).tolist():
@@ -197,6 +195,41 @@ def with_predictions(log: ReviewLog, path: Path, known: Callable[[str], str]) ->
         found = _of_reviews(log, model, review[mine], cards, p[mine], what)
         given[name] = Given(found, f"of {printable(path.name, 60)}")
     return replace(log, given={**log.given, **given})
+
+
+def of_user(log: ReviewLog, path: Path, model: str) -> Given:
+    """Of the user of a data set, those in a file of many: columns user, review_th and p.
+
+    Where the file tells a `model`, those that are of this one. Raises InputError.
+    """
+    columns = _columns(path, log.user)
+    review, card_id, what = _reviews(log, path, columns)
+    p = _probabilities(path, columns)
+    about = f"of {printable(path.name, 60)}"
+    if "model" in columns:
+        mine = np.array([str(each) == model for each in columns["model"]], np.bool_)
+        review, p = review[mine], p[mine]
+    if not len(p):
+        assert log.rows is not None
+        return Given(np.full(len(log.rows), np.nan), about)
+    return Given(_of_reviews(log, model, review, card_id, p, what), about)
+
+
+def refuse_unusable(path: Path) -> None:
+    """Raises InputError for a file that does not tell what `of_user` needs."""
+    columns = _columns(path, -1)
+    if lacks := [each for each in ("review_th", "p") if each not in columns]:
+        raise InputError(
+            f'"{path.name}" has no column {" and no column ".join(lacks)}: user, review_th and p '
+            "are needed, model if there are several."
+        )
+
+
+def _probabilities(path: Path, columns: Mapping[str, list[object]]) -> FloatArray:
+    p = np.array(_numbers(path, columns, "p", float), np.float64)
+    if len(p) and not (p.min() >= 0 and p.max() <= 1):  # also true for NaN
+        raise InputError(f'"{path.name}": p must be probabilities between 0 and 1.')
+    return p
 
 
 def _reviews(
@@ -265,7 +298,14 @@ def _of_reviews(
     return found
 
 
-def _columns(path: Path) -> Mapping[str, list[object]]:
+def _columns(path: Path, user: int | None = None) -> Mapping[str, list[object]]:
+    """By name, in small letters; of a file of many users those of one."""
+
+    def of_user(names: Sequence[str]) -> int:
+        if "user" not in names:
+            raise InputError(f'"{path.name}" has no column user, which predictions of many need.')
+        return names.index("user")
+
     try:
         with path.open("rb") as file:
             parquet = file.read(4) == b"PAR1"
@@ -273,7 +313,10 @@ def _columns(path: Path) -> Mapping[str, list[object]]:
             require("pyarrow", printable(path.name))
             import pyarrow.parquet as pq
 
-            table = pq.read_table(path)
+            chosen, names = None, pq.read_schema(path).names
+            if user is not None:
+                chosen = [(names[of_user([each.lower() for each in names])], "=", user)]
+            table = pq.read_table(path, filters=chosen)
             return {name.lower(): table[name].to_pylist() for name in table.column_names}
         with path.open(encoding="utf-8-sig", newline="") as text:
             rows = list(csv.reader(text))
@@ -287,6 +330,9 @@ def _columns(path: Path) -> Mapping[str, list[object]]:
     short = next((k for k, row in enumerate(body, start=2) if len(row) != len(names)), None)
     if short is not None:
         raise InputError(f'"{path.name}": line {short} has not as many fields as the header.')
+    if user is not None:
+        place = of_user(names)
+        body = [row for row in body if row[place].strip() == str(user)]
     return {name: [row[k] for row in body] for k, name in enumerate(names)}
 
 

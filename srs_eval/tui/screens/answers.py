@@ -158,28 +158,24 @@ class AnswersScreen(AppScreen, actions="answers"):
         """What a pane's answer rests on."""
         self.query_one(f"#pane-{number}").focus()
         pane = self.overview.first_screen.panes[number - 1]
-        lines = [line for line in self.overview.lines if line.answers]
-        if pane.short == first_screen.WAITING:
-            self._show(None)
-            return
-        from srs_eval.tui.screens.evidence import EvidenceScreen
-
         untold = pane.items == (pane.short,) and pane.short.level == "not yet"
-        for question in pane.questions[: 1 if untold else None]:
-            for line in lines:
-                of = [each for each in line.answers if each.question == question]
-                if of and (not pane.subject or pane.subject in {each.subject for each in of}):
-                    self.app.push_screen(EvidenceScreen(line.question, line.title, number))
-                    return
-        self.app.push_screen(EvidenceScreen("", pane.title, number))
+        rests_on = (
+            line
+            for question in pane.questions[: 1 if untold else None]
+            for line in self.overview.lines
+            for each in line.answers
+            if each.question == question and pane.subject in ("", each.subject)
+        )
+        line = next(rests_on, Line("", pane.title, ()))
+        self._show(None if pane.short == first_screen.WAITING else line, number)
 
-    def _show(self, line: Line | None) -> None:
-        if line is None or not line.answers:
+    def _show(self, line: Line | None, pane: int | None = None) -> None:
+        if line is None:
             self.notify("This is not answered yet.", timeout=3)
             return
         from srs_eval.tui.screens.evidence import EvidenceScreen
 
-        self.app.push_screen(EvidenceScreen(line.question, line.title))
+        self.app.push_screen(EvidenceScreen(line.question, line.title, pane))
 
     def action_untold(self) -> None:
         """What can't be told yet."""

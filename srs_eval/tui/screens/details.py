@@ -119,8 +119,6 @@ class DetailsScreen(AppScreen, actions="details"):
         self.app.push_screen(CompareScreen(self.configuration, others[0]))
 
     def action_errors(self) -> None:
-        from srs_eval.tui.screens.details import ErrorsScreen
-
         self.app.push_screen(ErrorsScreen(self.configuration))
 
     def action_back(self) -> None:

@@ -54,12 +54,14 @@ class EvidenceScreen(AppScreen, actions="evidence"):
         if question not in ("", OF_PRESETS, CANT_TELL):
             title = REGISTRY[question].title
         parts: list[Text | WidthDependent] = []
+        above: set[str] = set()
         if self._pane is not None:
             pane = self.session.overview.first_screen.panes[self._pane - 1]
+            title = f"{pane.title}: {title}" if question == OF_PRESETS else pane.title
             if question == CANT_TELL:  # the others of that line are not this pane's
-                title = pane.title
                 answers = tuple(each for each in answers if each.question in pane.questions)
             if not any(isinstance(each.evidence, Workload) for each in answers):  # has its bars
+                above = {str(getattr(each, "text", "")).strip().casefold() for each in pane.items}
                 parts = [
                     WidthDependent(
                         lambda width: Text("\n").join(drawn(pane, width, 99, colours, airy=False))
@@ -73,7 +75,7 @@ class EvidenceScreen(AppScreen, actions="evidence"):
                 parts.append(Text(about.title, "bold underline"))
             elif len(answers) > 1 and question != OF_PRESETS:
                 parts.append(Text(answer.subject, "bold underline"))
-            parts.append(evidence(answer, colours))
+            parts.append(evidence(answer, colours, above))
         self.query_one("#all", Static).update(stacked(parts))
         paste = self.query_one("#paste", Static)
         copied = next((each for each in answers if each.parameters), None)

@@ -19,7 +19,8 @@ from srs_eval.report.document import Table
 from srs_eval.report.inspection import DeckReport, Inspection, PresetReport, summary_tables
 from srs_eval.tui.screens.base import AppScreen
 
-_NAME = 24  # columns that a name gets, however little room there is
+_NAME = 14  # columns that a name gets, however little room there is
+_NO = {"", "–"}  # cells that say nothing
 
 
 class ImportSummaryScreen(AppScreen, actions="import_summary"):
@@ -78,7 +79,7 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
                 "bold",
             ),
             f" count as reviews ({words.count(kept.cards)} cards)",
-            f"; {words.count(dropped)} are left out\n" if dropped else "\n",
+            f"; {words.count(dropped)} left out\n" if dropped else "\n",
             (f"{import_summary.format}{span}\nDays: {import_summary.day_boundaries}", "dim"),
         )
         self.query_one("#facts", Static).update(facts)
@@ -101,16 +102,18 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
         tabs.get_tab("remarks").label = f"Notes ({len(notes)})" if notes else "Notes"
 
     def _fill(self, shown: DataTable[Any], table: Table) -> None:
-        """What there is no room for can be scrolled to; names are cut before."""
+        """Without columns that say nothing; names are cut, what is left over can be scrolled to."""
         before, texts = shown.cursor_row, table.texts()
-        columns = zip(*([column.title for column in table.columns], *texts), strict=True)
-        others = sum(max(map(cell_len, column)) + 2 for column in list(columns)[1:])
+        kept = [k for k in range(len(table.columns)) if k == 0 or {row[k] for row in texts} - _NO]
+        sides: list[Any] = ["right" if table.right[k] else "left" for k in kept]
+        titles = [table.columns[k].title for k in kept]
+        rows = [[words.shortened(row[k], _NAME) for k in kept[1:]] for row in texts]
+        others = sum(max(map(cell_len, each)) + 2 for each in zip(titles[1:], *rows, strict=True))
         room = max(_NAME, self.app.size.width - others - 3)
-        sides: list[Any] = ["right" if right else "left" for right in table.right]
         shown.clear(columns=True)
-        for column, side in zip(table.columns, sides, strict=True):
-            shown.add_column(Text(column.title, "bold", justify=side))
-        for name, *cells in texts:
+        for title, side in zip(titles, sides, strict=True):
+            shown.add_column(Text(title, "bold", justify=side))
+        for (name, *_), cells in zip(texts, rows, strict=True):
             row = zip([words.shortened(name, room), *cells], sides, strict=True)
             shown.add_row(*(Text(cell, justify=side) for cell, side in row))
         shown.move_cursor(row=before, animate=False)

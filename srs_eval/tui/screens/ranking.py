@@ -134,8 +134,8 @@ class RunScreen(AppScreen, actions="run"):
         box.border_subtitle = escape(words.letters(there))
         groups = [] if self.evaluation.running else self.evaluation.groups()
         said: list[str] = []
-        if groups:  # first what the rest is to be read with, for the last may be cut
-            said = [each for each in (groups[0].doubt, groups[0].sentence) if each]
+        if groups:
+            said = [groups[0].answer]
         answer = self.query_one("#answer", Static)
         lines = _ANSWER_LINES_LOW if self.has_class("-low") else _ANSWER_LINES
         answer.update(

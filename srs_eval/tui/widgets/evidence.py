@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from rich.cells import cell_len, set_cell_size
@@ -21,6 +21,7 @@ from srs_eval.stats.intervals import Interval
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns, stacked
 from srs_eval.tui.widgets.plot import DOTS, axis, common_scale, whisker
 
+_NO: Set[str] = frozenset()
 _LEAST, _MOST = 14, 48  # columns of a drawn interval
 _NAME = 24  # columns of a row's name where its interval is drawn below the table
 _WORDS = 24  # columns from which a cell is more than a figure or a name
@@ -29,13 +30,17 @@ _FIRST = 3  # sentences below a chart; the others follow under "More"
 _MOST_BELOW = 10  # rows of a table whose intervals are drawn below it
 
 
-def evidence(answer: Finding, paint: Mapping[str, str]) -> WidthDependent:
+def evidence(answer: Finding, paint: Mapping[str, str], above: Set[str] = _NO) -> WidthDependent:
     """Everything there is to an answer but the parameters to paste, for whatever width.
 
     These need the whole width of the window: a mouse selects what stands beside them, too. Costs
-    are drawn first, `paint`ed by level.
+    are drawn first, `paint`ed by level. What stands `above` already is not said again.
     """
-    parts: list[Text | WidthDependent] = [Text(sentence + "\n") for sentence in sentences(answer)]
+    parts: list[Text | WidthDependent] = [
+        Text(sentence + "\n")
+        for sentence in sentences(answer)
+        if not set(sentence.casefold().rstrip(".").split("; ")) <= above
+    ]
     if isinstance(answer.evidence, Workload):
         pane = first_screen([answer.evidence.glance]).panes[2]
         bars = WidthDependent(

@@ -261,7 +261,8 @@ def axis(scale: Scale, line: float | None, line_style: str) -> Text:
     if span < _ONE_VALUE:
         value, places, step = (scale.low + scale.high) / 2, 2, span
     while value <= scale.high:
-        label = f"{value:.{places}f}".replace("0.", ".", 1) if places else f"{value:.0f}"
+        label = f"{round(value, places) + 0.0:.{places}f}"  # no "-0"
+        label = label.replace("0.", ".", 1) if abs(value) < 1 else label
         start = scale.column(value) - len(label) // 2
         if start >= free and start + len(label) <= scale.width:
             cells[start : start + len(label)] = label

@@ -1,0 +1,188 @@
+"""The report on an audit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+
+from srs_eval.benchmark.audit import Audit, Ranking, Tuned
+from srs_eval.benchmark.leaderboard import WEIGHTINGS, Change
+from srs_eval.data.errors import counted
+from srs_eval.report.document import (
+    Cell,
+    Column,
+    Document,
+    Figure,
+    Section,
+    Table,
+    figure,
+    table_of,
+    with_ends,
+)
+from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS
+from srs_eval.training.hyperparameters import setup_in_words
+
+_NOBODY = "no user to choose by"
+
+
+def audit_document(audit: Audit) -> Document:
+    """What tuning has changed, and whether the ranking survives it."""
+    failures = tuple(f"{counted(n, 'fit')}: {reason}" for reason, n in audit.failed.items())
+    return Document(
+        title=f"Audit of {counted(len(audit.tuned), 'configuration')} on "
+        f"{counted(audit.users, 'user')}",
+        lead=tuple(_audit_lead(audit)),
+        sections=(
+            Section("As published and tuned", (_tuned(audit), _how_to_read(audit))),
+            *(_ranking(ranking, number) for number, ranking in enumerate(audit.rankings, start=1)),
+            Section("Set-ups", (_setups(audit),)),
+            *([Section("Failed", failures)] if failures else []),
+        ),
+    )
+
+
+def _audit_lead(audit: Audit) -> list[str]:
+    said = []
+    for ranking in audit.rankings:
+        over = f"{ranking.rows}, {counted(ranking.users, 'user')}"
+        if ranking.survives:
+            unsure = sum(pair.verdict == "no sure lead any more" for pair in ranking.pairs)
+            though = f", but {counted(unsure, 'lead')} in it no longer sure" if unsure else ""
+            said.append(f"Evaluated on {over}: the ranking survives tuning{though}.")
+        else:
+            moved = [pair for pair in ranking.pairs if pair.tuned.estimate > 0]
+            surely = [pair for pair in moved if pair.verdict == "turned round"]
+            said.append(
+                f"Evaluated on {over}: the ranking does not survive tuning. It was "
+                f"{', '.join(ranking.published)}; it is {', '.join(ranking.tuned)}. "
+                f"{counted(len(moved), 'pair')} changed places, {len(surely)} of them surely."
+            )
+        if ranking.users < FEWEST_USERS:
+            said.append(
+                f"{counted(ranking.users, 'user')} are too few to be sure of any difference: "
+                f"{FEWEST_USERS} are needed."
+            )
+    tuned = {each.configuration.words: each for each in audit.tuned}
+    better = [name for name, each in tuned.items() if each.change and _verdict(each) == "better"]
+    if better:
+        listing = ", ".join(better)
+        said.append(f"Surely better with another set-up than the published one: {listing}.")
+    said += [
+        f"{', '.join(each.left_out)} of {name} was not searched: it is 0 as published, and numbers "
+        "are searched on a logarithmic scale."
+        for name, each in tuned.items()
+        if each.left_out
+    ]
+    edges = [name for name, each in tuned.items() if any(found.on_edge for found in each.found)]
+    if edges:
+        listing = ", ".join(edges)
+        said.append(f"Best at an end of what was tried, so that more --trials may tell: {listing}.")
+    return said
+
+
+def _tuned(audit: Audit) -> Table:
+    def of_change(read: Callable[[Change], Cell]) -> Callable[[Tuned], Cell]:
+        return lambda each: None if each.change is None else read(each.change)
+
+    def difference(each: Tuned) -> Figure | None:
+        chosen = each.found and all(half.users for half in each.found)
+        of_losses = each.change.differences["LogLoss"] if each.change and chosen else None
+        return with_ends(of_losses[WEIGHTINGS.index("users")]) if of_losses else None
+
+    spread = Column("spread, published", digits=5, note="standard deviation over seeds")
+    return table_of(
+        "audit",
+        "Log loss on the evaluated reviews, every user counting the same",
+        audit.tuned,
+        (
+            ("configuration", lambda each: each.configuration.words),
+            ("tuning", _verdict),
+            ("published", of_change(lambda c: Figure(c.before.log_loss(c.file.users).mean()))),
+            ("tuned", of_change(lambda c: Figure(c.file.metrics["LogLoss"].mean()))),
+            (Column("tuned − published", by_half_width=False, signed=True), difference),
+            ("users", of_change(lambda change: change.users)),
+            (spread, lambda each: figure(each.spread and each.spread[0])),
+            (
+                replace(spread, title="spread, tuned", note="the same"),
+                lambda each: figure(each.spread and each.spread[1]),
+            ),
+        ),
+    )
+
+
+def _verdict(each: Tuned) -> str:
+    if each.change is None:
+        return "no results"
+    if not each.found:
+        return "nothing to tune"
+    without = [half for half, found in enumerate(each.found, start=1) if not found.users]
+    if without:
+        return _NOBODY if len(without) == len(each.found) else f"{_NOBODY} in half {without[0]}"
+    if not any(found.hyperparameters for found in each.found):
+        return "found nothing better"
+    return each.change.verdict("users")
+
+
+def _how_to_read(audit: Audit) -> str:
+    return (
+        f"Each configuration had {counted(audit.trials, 'trial')} for each half of the users; a "
+        "user is evaluated with the set-up that the other half's training parts chose. Differences "
+        f"are paired by user, with the ends of their {CONFIDENCE * 100:.0f} % interval in "
+        "brackets; verdicts go by these. Spread: the "
+        f"standard deviation of the mean over {counted(audit.repeats, 'seed')}, where a training "
+        "has seeds. The figures compared are of the first seed, the published one."
+    )
+
+
+def _ranking(ranking: Ranking, number: int) -> Section:
+    moved = [pair for pair in ranking.pairs if pair.verdict != "kept"]
+    table = table_of(
+        f"pairs-{number}",
+        f"{counted(len(ranking.pairs), 'pair')}, {len(moved)} of them changed by tuning",
+        sorted(ranking.pairs, key=lambda pair: pair.verdict == "kept"),
+        (
+            ("ahead as published", lambda pair: pair.first),
+            ("behind", lambda pair: pair.second),
+            ("lead", lambda pair: pair.verdict),
+            (
+                Column("as published", by_half_width=False, signed=True),
+                lambda pair: with_ends(pair.published),
+            ),
+            (Column("tuned", by_half_width=False, signed=True), lambda p: with_ends(p.tuned)),
+        ),
+    )
+    heads = "place", "as published", "tuned"
+    rows = zip(count(1), ranking.published, ranking.tuned, strict=False)
+    places = Table.of(f"places-{number}", "Places by mean log loss over users", heads, rows)
+    return Section(
+        f"Evaluated on {ranking.rows}, {counted(ranking.users, 'user')}", (places, table)
+    )
+
+
+def _setups(audit: Audit) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for each in audit.tuned:
+        for half, found in enumerate(each.found, start=1):
+            rows.append(
+                (
+                    each.configuration.words,
+                    half,
+                    found.users,
+                    found.trials,
+                    setup_in_words(found.hyperparameters) if found.users else _NOBODY,
+                    figure(found.published_log_loss),
+                    figure(found.log_loss),
+                    ", ".join(found.on_edge) or "none",
+                )
+            )
+        if any(found.users for found in each.found):
+            best = setup_in_words(each.best)
+            rows.append((each.configuration.words, "best", None, None, best, *[None] * 3))
+    tuned = Column("tuned", note="held-out training rows")
+    heads = (
+        *("configuration", "half", "users", "trials"),
+        Column("set-up", note="what is not as published"),
+        *(replace(tuned, title="published"), tuned, "on an edge"),
+    )
+    return Table.of("set-ups", "What each half of the users found", heads, rows)

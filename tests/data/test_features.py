@@ -1,0 +1,135 @@
+"""A person's table about cards or notes, for models of their own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.readers.features import read_features, with_features
+from srs_eval.engine.session import Session
+from tests.cli.program import main_here
+from tools.simulated import SimulatedLearner, simulate_learner, write_collection, write_dataset
+
+MODEL = """
+import numpy as np
+from srs_eval.models import Model
+
+MODELS = (
+    Model(
+        name="TABLE", family="other", inputs="-", parameters=0, source="a test", compiles="never",
+        predict=lambda trials, w, index, context: np.where(trials.features[index, 0] > 5, 0.8, 0.6),
+    ),
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def learner() -> SimulatedLearner:
+    return simulate_learner(4, 600)
+
+
+@pytest.mark.parametrize("by", ["card_id", "note_id"])
+def test_a_table_is_joined_and_what_it_lacks_is_counted(
+    by: str, learner: SimulatedLearner, tmp_path: Path
+) -> None:
+    log = learner.log()
+    path = tmp_path / "words.parquet"
+    cards = Session(log).trials(Protocol(short=True)).history_card_id
+    ids = np.unique(cards if by == "card_id" else log.note_of(cards))[::2]
+    table = {"text": ["x"] * len(ids), by: ids, "half": ids / 2, "n": np.arange(len(ids))}
+    pq.write_table(pa.table(table), path)
+    trials = Session(with_features(log, path)).trials(Protocol(short=True))
+    (half,) = trials.columns("half")
+    row = cards if by == "card_id" else log.note_of(cards)
+    np.testing.assert_array_equal(half, np.where(np.isin(row, ids), row / 2, np.nan))
+    assert trials.features.shape == (len(trials), 2)
+    np.testing.assert_array_equal(trials.features[:, 0], half[trials.history_end])
+    found = trials.source[0].features
+    assert found is not None
+    assert found.about.startswith("words.parquet: ")
+    assert found.about.endswith("cards have no row")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("card,n\n1,2\n", "no column card_id or note_id"),
+        ("card_id,word\n1,a\n", "no column of numbers"),
+        ("card_id,n\n1.5,2\n", "a card_id is no whole number"),
+        ("card_id,n\n1,2\n1,3\n", "names a card_id twice"),
+        ("card_id,n\n1\n", "cannot be read"),
+        ("", "no column card_id"),
+        (None, "No such file"),
+    ],
+)
+def test_what_is_no_table_is_refused(
+    content: str | None, said: str, learner: SimulatedLearner, tmp_path: Path
+) -> None:
+    path = tmp_path / "words.csv"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=said):
+        with_features(learner.log(), path)
+
+
+def test_csv_and_parquet_tell_the_same_of_a_user(tmp_path: Path) -> None:
+    table = pa.table({
+        "user_id": [1, 2, 2, 2], "card_id": [7, 9, 8, 7], "n": [1.0, 2.0, None, np.inf]
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "words.parquet")
+    (tmp_path / "words.csv").write_text(
+        "user_id,card_id,n\n1,7,1\n2,9,2\n2,8,\n2,7,inf\n", encoding="utf-8"
+    )
+    for name in ("words.parquet", "words.csv"):
+        found = read_features(tmp_path / name, 2)
+        assert (found.by, found.names, found.ids.tolist()) == ("card_id", ("n",), [7, 8, 9])
+        np.testing.assert_array_equal(found.values[:, 0], [np.nan, np.nan, 2.0])
+        assert len(read_features(tmp_path / name, 3).ids) == 0
+
+
+def test_a_batch_goes_on_with_the_same_table_only(tmp_path: Path) -> None:
+    users = {user: simulate_learner(user, 400) for user in (1, 2)}
+    write_dataset(users, tmp_path / "data")
+    table, model = tmp_path / "words.csv", tmp_path / "table.py"
+    model.write_text(MODEL, encoding="utf-8")
+    rows = [f"{user},{card},{card % 10}" for user in users for card in range(50 * user)]
+    table.write_text("\n".join(["user_id,card_id,n", *rows]), encoding="utf-8")
+    batch = ("batch", "--dataset", str(tmp_path / "data"), "--models", "TABLE", "--jobs", "0")
+    batch += ("--out", str(tmp_path / "out"), "--model-file", str(model), "--features", str(table))
+    done = main_here(*batch)
+    assert done.returncode == 0, done.stderr
+    setup = json.loads((tmp_path / "out" / "setup.json").read_text("utf-8"))
+    assert len(setup["options"]["features"]) == 64
+    assert main_here(*batch).returncode == 0
+    for other, said in ((table, "features was"), (None, "features was")):
+        table.write_text(table.read_text("utf-8") + "\n2,9999,1", encoding="utf-8")
+        changed = main_here(*(batch if other else batch[:-2]))
+        assert changed.returncode == 2
+        assert said in changed.stderr
+    table.write_text("card_id,n\n1,2\n", encoding="utf-8")
+    assert "words.csv has no column user_id" in main_here(*batch).stderr
+    found = read_features(table, None)
+    assert found.names == ("n",)
+
+
+def test_a_ranking_says_how_many_cards_lack_a_row(
+    learner: SimulatedLearner, tmp_path: Path
+) -> None:
+    write_collection(learner, tmp_path / "collection.anki2")
+    table, model = tmp_path / "words.csv", tmp_path / "table.py"
+    model.write_text(MODEL, encoding="utf-8")
+    table.write_text("card_id,n\n1,2\n", encoding="utf-8")
+    run = ("run", str(tmp_path / "collection.anki2"), "--models", "TABLE", "--jobs", "0")
+    done = main_here(*run, "--model-file", str(model), "--features", str(table))
+    assert done.returncode == 0, done.stderr
+    assert "cards have no row" in done.stdout + done.stderr
+    without = main_here(*run, "--model-file", str(model))
+    assert without.returncode == 1
+    assert "give a table with --features FILE" in without.stderr

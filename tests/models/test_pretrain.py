@@ -1,0 +1,191 @@
+"""Models of one's own that learn from other users first: `models pretrain` and --weights."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import load_file
+
+from tests.cli.program import main_here, program, read_results
+from tests.test_docs import GUIDE, python_blocks
+from tools.simulated import simulate_learner, write_dataset
+
+MEAN = """
+import numpy as np
+from srs_eval.models import Model
+
+
+def pretrain(learners, context):
+    return {"mean": np.array([np.mean([trials.y.mean() for trials in learners])])}
+
+
+def predict(trials, w, index, context):
+    return np.full(len(index), context.pretrained.get("mean", [0.5])[0])
+
+
+MODELS = (
+    Model(
+        name="MEAN", family="other", inputs="-", parameters=0, source="a test", compiles="never",
+        predict=predict, pretrain=pretrain,
+    ),
+)
+"""
+USERS = range(1, 6)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dataset") / "data"
+    write_dataset({user: simulate_learner(user, 400) for user in USERS}, folder)
+    return folder
+
+
+@pytest.fixture
+def mean(tmp_path: Path) -> Path:
+    path = tmp_path / "mean.py"
+    path.write_text(MEAN, encoding="utf-8")
+    return path
+
+
+def pretrain(model: Path, dataset: Path, users: str, out: Path) -> None:
+    words = ("--dataset", str(dataset), "--users", users, "--out", str(out))
+    done = main_here("models", "pretrain", str(model), *words)
+    assert done.returncode == 0, done.stderr
+
+
+def batch(
+    model: Path, dataset: Path, names: str, weights: Path | None, out: Path, *more: str
+) -> subprocess.CompletedProcess[str]:
+    words = ("--dataset", str(dataset), "--model-file", str(model), "--models", names)
+    given = () if weights is None else ("--weights", str(weights))
+    return main_here("batch", *words, *given, "--out", str(out), "--jobs", "0", *more)
+
+
+def users_of(out: Path, name: str) -> list[int]:
+    return [*read_results(out, name)]
+
+
+def test_only_others_are_evaluated_unless_that_is_asked_for(
+    mean: Path, dataset: Path, tmp_path: Path
+) -> None:
+    weights, out = tmp_path / "first.safetensors", tmp_path / "out"
+    pretrain(mean, dataset, "1-2", weights)
+    done = batch(mean, dataset, "MEAN,AVG", weights, out)
+    assert done.returncode == 0, done.stderr
+    assert "first.safetensors was trained on users 1-2; --seen-users" in done.stderr
+    assert users_of(out, "MEAN") == [3, 4, 5]
+    assert users_of(out, "AVG") == [*USERS]
+    setup = json.loads((out / "setup.json").read_text("utf-8"))["configurations"]
+    assert setup["MEAN"]["pretrained"].endswith("trained on users 1-2")
+    assert "pretrained" not in setup["AVG"]
+    told = batch(mean, dataset, "MEAN,AVG", weights, out, "--seen-users")
+    assert told.returncode == 2
+    assert "seen_users was none and is on now" in told.stderr
+    told = batch(mean, dataset, "MEAN,AVG", weights, tmp_path / "all", "--seen-users")
+    assert told.returncode == 0, told.stderr
+    assert users_of(tmp_path / "all", "MEAN") == [*USERS]
+
+    other = tmp_path / "other.safetensors"
+    pretrain(mean, dataset, "1-3", other)
+    changed = batch(mean, dataset, "MEAN,AVG", other, out)
+    assert changed.returncode == 2
+    unused = batch(mean, dataset, "AVG", weights, tmp_path / "none")
+    assert unused.returncode == 2
+    assert "has weights of MEAN, which is not among the models" in unused.stderr
+    again = main_here(
+        *("models", "pretrain", str(mean), "--dataset", str(dataset), "--users", "1-2"),
+        *("--out", str(weights)),
+    )
+    assert again.returncode == 2
+    assert "not overwritten" in again.stderr
+
+
+def test_of_two_halves_each_user_gets_the_other(mean: Path, dataset: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "halves"
+    folder.mkdir()
+    expected = {}
+    for users, others in (("1-2", (3, 4, 5)), ("3-5", (1, 2))):
+        path = folder / f"on-{users}.safetensors"
+        pretrain(mean, dataset, users, path)
+        expected |= dict.fromkeys(others, float(load_file(path)["mean"][0]))
+    done = batch(mean, dataset, "MEAN", folder, tmp_path / "out", "--raw")
+    assert done.returncode == 0, done.stderr
+    assert users_of(tmp_path / "out", "MEAN") == [*USERS]
+    for user, line in read_results(tmp_path / "out", "MEAN").items():
+        table = pq.read_table(
+            tmp_path / "out" / "raw" / "MEAN" / f"user_id={user}.parquet", partitioning=None
+        )
+        np.testing.assert_allclose(table["p"].to_numpy(), expected[user], atol=1e-6)
+        assert line["size"] == len(table)
+
+
+def test_a_torch_module_of_the_guide_learns_from_others(dataset: Path, tmp_path: Path) -> None:
+    """Fits start from what it learned, without training it is used as it is."""
+    model = tmp_path / "my_gru.py"
+    (example,) = (each for each in python_blocks(GUIDE) if "SMALL-GRU" in each)
+    model.write_text(example, encoding="utf-8")
+    weights, again = tmp_path / "half.safetensors", tmp_path / "again.safetensors"
+    pretrain(model, dataset, "1-3", weights)
+    pretrain(model, dataset, "1-3", again)
+    assert weights.read_bytes() == again.read_bytes()
+    done = batch(model, dataset, "SMALL-GRU,SMALL-GRU-dry-run,AVG", weights, tmp_path / "with")
+    assert done.returncode == 0, done.stderr
+    assert users_of(tmp_path / "with", "SMALL-GRU") == [4, 5]
+    assert batch(model, dataset, "SMALL-GRU", None, tmp_path / "without").returncode == 0
+
+    def loss(out: str, name: str) -> float:
+        found = read_results(tmp_path / out, name)
+        return float(np.mean([found[user]["metrics"]["LogLoss"] for user in (4, 5)]))
+
+    alone = loss("without", "SMALL-GRU")
+    assert loss("with", "SMALL-GRU") < alone
+    assert loss("with", "SMALL-GRU-dry-run") < alone
+    assert loss("with", "SMALL-GRU") != loss("with", "SMALL-GRU-dry-run")
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("dask-local", marks=pytest.mark.slow)])
+def test_workers_and_dask_write_the_same_files(engine: str, dataset: Path, tmp_path: Path) -> None:
+    """A torch module with weights, one with a table, and trees, beside each other."""
+    files = {"SMALL-GRU": tmp_path / "gru.py", "WORDS": tmp_path / "words.py"}
+    for name, path in files.items():
+        (example,) = (each for each in python_blocks(GUIDE) if f'"{name}"' in each)
+        path.write_text(example, encoding="utf-8")
+    weights, table = tmp_path / "half.safetensors", tmp_path / "words.csv"
+    table.write_text("user_id,card_id,frequency\n4,1,2.5\n4,2,1\n5,1,3\n", encoding="utf-8")
+    pretrain(files["SMALL-GRU"], dataset, "1-3", weights)
+    words = ["--dataset", dataset, "--users", "4-5", "--weights", weights, "--features", table]
+    words += ["--models", "GradientBoosting,SMALL-GRU,WORDS,AVG"]
+    words += [word for path in files.values() for word in ("--model-file", path)]
+    for out, more in (("one", ("--jobs", 0)), ("many", ("--jobs", 2, "--engine", engine))):
+        run = main_here if out == "one" else program
+        done = run("batch", *words, "--out", tmp_path / out, *more)
+        assert done.returncode == 0, done.stderr
+    one, many = (
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("result/*")}
+        for folder in (tmp_path / "one", tmp_path / "many")
+    )
+    assert len(one) == 4
+    assert one == many
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("FSRS-6", "--users", "1-3", "--out", "w.safetensors"), "FSRS-6 has no pretrain"),
+        (("{mean}", "--users", "1", "--out", "w.safetensors"), "1 of these users"),
+        (("{mean}", "--users", "1-3"), "takes a file with one model"),
+    ],
+)
+def test_what_cannot_be_pretrained_is_said(
+    words: tuple[str, ...], said: str, mean: Path, dataset: Path, tmp_path: Path
+) -> None:
+    asked = [each.format(mean=mean) for each in words]
+    asked = [str(tmp_path / each) if each.endswith("safetensors") else each for each in asked]
+    done = main_here("models", "pretrain", *asked, "--dataset", str(dataset))
+    assert done.returncode == 2
+    assert said in done.stderr
