@@ -6,7 +6,7 @@
 # make bench  speed against the reference packages and torch loops
 # make platforms   every system has wheels of all that is needed (asks the package index)
 # make dist   wheel, sdist and add-on, the first two built twice with the same bytes
-# make site   the documentation site, in build/site
+# make site   the documentation site, in build/website/html
 # make licences   of what an installation brings, as a table
 # make weight  what an installation by pip weighs, package by package: 700 MB at most
 #

@@ -1,10 +1,8 @@
-"""The documentation site, in build/site: README, docs/, a reference and a page for each model.
+"""Makes the documentation site (`make site`, or python -m tools.website) in build/website/html.
 
-    make site        # or: python -m tools.website
-
-The reference and the models' pages are made from the program: typer's options, docstrings, the
-registry and predictions for the demo's learner. A warning is an error, and so is a link inside the
-site that leads nowhere.
+README and docs/ are taken as they are; the reference and a page for each model are made from
+typer's options, docstrings, the registry and predictions for the demo's learner. A warning is an
+error, and so is a link inside that leads nowhere.
 """
 
 from __future__ import annotations
@@ -29,13 +27,10 @@ SECTIONS = {
     "Explanation": ("verdicts", "speed", "fidelity", "pretraining", "architecture", "releasing"),
     "Project": ("/CHANGELOG", "/CONTRIBUTING", "/SECURITY", "/addon/README"),
 }
-CLASSES = (
-    *("report.notebook.Results", "advice.findings.Finding", "advice.workload.estimate.Question"),
-    *("models.Model", "data.trials.Trials", "data.protocol.Protocol"),
-)
+CLASSES = """report.notebook.Results advice.findings.Finding advice.workload.estimate.Question
+models.Model data.trials.Trials data.protocol.Protocol"""
 SETTINGS = {
-    "project": "srs-eval",
-    "html_title": "srs-eval",
+    **dict.fromkeys(("project", "html_title"), "srs-eval"),
     "html_theme": "furo",
     "html_show_sourcelink": False,
     "extensions": ["myst_parser", "sphinx.ext.autodoc"],
@@ -49,7 +44,6 @@ FIGURES = ("LogLoss", "RMSE(bins)", "AUC")
 
 
 def plain(name: str) -> str:
-    """A name in small letters and digits."""
     return re.sub(r"[\W_]", "", name).lower()
 
 
@@ -72,11 +66,11 @@ def reference(folder: Path) -> None:
     from srs_eval.cli.main import app
 
     group = typer.main.get_group(app)
-    text = get_docs_for_click(obj=group, ctx=typer.Context(group), name="srs-eval")
-    text = text.replace("# `srs-eval`", "# Command line", 1)
+    said = {"name": "srs-eval", "title": "Command line"}
+    text = get_docs_for_click(obj=group, ctx=typer.Context(group), **said)
     (folder / "cli.md").write_text(text, "utf-8")
     public = [f".. autofunction:: srs_eval.{name}" for name in (*names[1:], "batch.run_batch")]
-    public += [f".. autoclass:: srs_eval.{name}\n   :members:" for name in CLASSES]
+    public += [f".. autoclass:: srs_eval.{name}\n   :members:" for name in CLASSES.split()]
     text = "# Python\n\n```{eval-rst}\n" + "\n\n".join(public) + "\n```\n"
     (folder / "python.md").write_text(text, "utf-8")
 
@@ -109,14 +103,13 @@ def facts(name: str, of_model: list[dict[str, Any]], year: str) -> str:
         ("code", f"[{first['file']}](../{first['file']})"),
     )
     stems = {plain(Path(first["file"]).stem), plain(name), plain(name.split("-")[0])}
-    for note in NOTES:
-        if plain(note) in stems:
-            text += f"More: [docs/models/{note}.md](../docs/models/{note}.md)\n\n"
-    functions = [each for each in vars(module).values() if inspect.isfunction(each)]
+    for note in (note for note in NOTES if plain(note) in stems):
+        text += f"More: [docs/models/{note}.md](../docs/models/{note}.md)\n\n"
+    functions = filter(inspect.isfunction, vars(module).values())
     steps = [step for step in map(inspect.getsource, functions) if "w: Value) ->" in step]
-    code = "\n\n```python\n" + "\n\n".join(steps) + "```\n\n"
+    code = "\n\n```python\n" + "\n\n".join(steps) + "```\n\n</details>\n\n"
     text += f"## What it is\n\n{module.__doc__}\n\n"
-    return text + f"<details><summary>As code</summary>{code}</details>\n\n" * bool(steps)
+    return text + f"<details><summary>As code</summary>{code}" * bool(steps)
 
 
 def models(folder: Path) -> None:
@@ -137,13 +130,11 @@ def models(folder: Path) -> None:
         page = re.sub(r"[^a-z0-9.+]+", "-", name.lower().replace("%", "-percent")).strip("-")
         year = re.findall(r"\b(?:19|20)\d\d\b", of_model[0]["source"])[0]
         text = facts(name, of_model, year) + "## How well it predicts\n\n"
-        names = [each["configuration"] for each in of_model]
+        names = (each["configuration"] for each in of_model)
         done = {each: results[each] for each in names if each in results}
         if done:
-            figures = [
-                (each, *map(p.metrics.to_upstream().get, FIGURES)) for each, p in done.items()
-            ]
             text += "The demo's learner, whose memory is simulated by FSRS-6:\n\n"
+            figures = [(key, *map(p.metrics.to_upstream().get, FIGURES)) for key, p in done.items()]
             text += table(("", *FIGURES), *figures) + f"![Recalled by predicted]({page}.svg)\n\n"
             graphs = [(each, calibration_graph(p.y, p.p)) for each, p in [*done.items()][:1]]
             drawn, _ = svg(Picture(page, page, calibration(graphs, SMALL)))
@@ -159,27 +150,9 @@ def models(folder: Path) -> None:
         shown = loss.get(plain(name)) or next(iter(loss.values()), "")
         rows.append((f"[{name}]({page}.md)", year, of_model[0]["parameters"], shown))
     text = "# Models\n\nLog loss: srs-benchmark's mean of 9,999 users, 2026.\n\n" + table(*rows)
-    pages = sorted(path.stem for path in folder.glob("*.md"))
-    notes = [f"{name}: notes </docs/models/{name}>" for name in NOTES]
-    text += toctree("Models", [*pages, *notes])
+    pages = [path.stem for path in sorted(folder.glob("*.md"))]
+    text += toctree("Models", [*pages, *(f"{name}: notes </docs/models/{name}>" for name in NOTES)])
     (folder / "index.md").write_text(text, "utf-8")
-
-
-def as_page(app: Any, page: str, text: list[str]) -> None:
-    """Without diagrams, whose table says the same; README is the site's first page."""
-    text[0] = re.sub(r"```mermaid\n.*?```\n", "", text[0], flags=re.S)
-    text[0] = text[0].replace("(../README.md", "(../index.md")
-
-
-def build(folder: Path, out: Path) -> int:
-    """Sphinx's exit status."""
-    from sphinx.application import Sphinx
-
-    paths = (str(folder), None, str(out), str(out.with_name("doctrees")))
-    app = Sphinx(*paths, "html", SETTINGS, status=None, warningiserror=True, freshenv=True)
-    app.connect("source-read", as_page)
-    app.build()
-    return int(app.statuscode)
 
 
 def lost_links(site: Path) -> list[str]:
@@ -197,11 +170,15 @@ def lost_links(site: Path) -> list[str]:
 
 
 def main() -> int:
-    folder, out = ROOT / "build" / "site-source", ROOT / "build" / "site"
-    for each in (folder, out):
-        shutil.rmtree(each, ignore_errors=True)
+    from sphinx.application import Sphinx
+
+    folder, out = ROOT / "build" / "website" / "source", ROOT / "build" / "website" / "html"
+    shutil.rmtree(folder.parent, ignore_errors=True)
     left_out = shutil.ignore_patterns(".git", ".venv*", ".cache", "build", "tests")
     shutil.copytree(ROOT, folder, ignore=left_out)
+    for path in (*folder.glob("docs/*.md"), folder / "addon" / "README.md"):
+        text = re.sub(r"```mermaid\n.*?```\n", "", path.read_text("utf-8"), flags=re.S)
+        path.write_text(text.replace("(../README.md", "(../index.md"), "utf-8")
     for make in (reference, models):
         (folder / make.__name__).mkdir()
         make(folder / make.__name__)
@@ -211,9 +188,12 @@ def main() -> int:
     for section, pages in SECTIONS.items():
         text += toctree(section, [f"/docs/{page}".rpartition("//")[2] for page in pages or others])
     (folder / "index.md").write_text(text, "utf-8")
-    status, lost = build(folder, out), lost_links(out)
+    paths = (str(folder), None, str(out), str(out.with_name("doctrees")))
+    site = Sphinx(*paths, "html", SETTINGS, status=None, warningiserror=True, freshenv=True)
+    site.build()
+    lost = lost_links(out)
     print(*lost, sep="\n", end="\n" * bool(lost))
-    return status or bool(lost)
+    return site.statuscode or bool(lost)
 
 
 if __name__ == "__main__":
