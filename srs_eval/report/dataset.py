@@ -143,7 +143,8 @@ def _left_out(comparison: Comparison) -> Iterator[str]:
 
 
 def _lacking(files: Sequence[ResultFile]) -> list[str]:
-    theirs = (each for each in files if not each.configuration or each.configuration.model.given)
+    own = [each for each in files if not each.shown]  # of a model file's the other files tell
+    theirs = (each for each in own if not each.configuration or each.configuration.model.given)
     return [f"{file.label}: {file.lacks}" for file in theirs if file.lacks]
 
 

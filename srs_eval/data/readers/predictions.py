@@ -313,9 +313,15 @@ def _columns(path: Path, user: int | None = None) -> Mapping[str, list[object]]:
             require("pyarrow", printable(path.name))
             import pyarrow.parquet as pq
 
-            chosen, names = None, pq.read_schema(path).names
+            chosen, schema = None, pq.read_schema(path)
+            if not pq.read_metadata(path).num_rows:
+                raise InputError(f'"{path.name}" holds no predictions.')
             if user is not None:
-                chosen = [(names[of_user([each.lower() for each in names])], "=", user)]
+                place = of_user([each.lower() for each in schema.names])
+                kind = str(schema.types[place])
+                if not any(each in kind for each in ("int", "float", "double")):
+                    raise _no_number(path, "user", "whole number")
+                chosen = [(schema.names[place], "=", user)]
             table = pq.read_table(path, filters=chosen)
             return {name.lower(): table[name].to_pylist() for name in table.column_names}
         with path.open(encoding="utf-8-sig", newline="") as text:
@@ -323,7 +329,7 @@ def _columns(path: Path, user: int | None = None) -> Mapping[str, list[object]]:
     except (OSError, csv.Error, ValueError, KeyError) as error:
         reason = getattr(error, "strerror", None) or "it is neither CSV nor parquet"
         raise InputError(f'Predictions cannot be read from "{path}" ({reason}).') from None
-    if not rows:
+    if len(rows) < 2:
         raise InputError(f'"{path.name}" holds no predictions.')
     names = [name.strip().lower() for name in rows[0]]
     body = [row for row in rows[1:] if row]
@@ -332,7 +338,8 @@ def _columns(path: Path, user: int | None = None) -> Mapping[str, list[object]]:
         raise InputError(f'"{path.name}": line {short} has not as many fields as the header.')
     if user is not None:
         place = of_user(names)
-        body = [row for row in body if row[place].strip() == str(user)]
+        whose = _numbers(path, {"user": [row[place] for row in body]}, "user", int)
+        body = [row for row, each in zip(body, whose, strict=True) if each == user]
     return {name: [row[k] for row in body] for k, name in enumerate(names)}
 
 
@@ -353,8 +360,9 @@ def _numbers(
         if kind is int:
             np.array(found, np.int64)
     except (ValueError, OverflowError):
-        whole = "whole number" if kind is int else "number"
-        raise InputError(
-            f'"{path.name}": the column {name} holds something that is no {whole}.'
-        ) from None
+        raise _no_number(path, name, "whole number" if kind is int else "number") from None
     return found
+
+
+def _no_number(path: Path, name: str, kind: str) -> InputError:
+    return InputError(f'"{path.name}": the column {name} holds something that is no {kind}.')
