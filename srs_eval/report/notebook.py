@@ -255,8 +255,11 @@ def leaderboard(*folders: str | Path, metrics: Sequence[str] = METRICS) -> panda
     require("pandas", "A frame")
     import pandas as pd
 
-    rows = []
-    for group, comparison in enumerate(in_groups(_files(folders), metrics[0], metrics=metrics)):
+    files, rows = _files(folders), list[dict[str, Any]]()
+    known = dict.fromkeys(name for file in files for name in file.metrics)
+    if unknown := [each for each in metrics if each not in known]:
+        raise InputError(f'There is no metric "{unknown[0]}", only {", ".join(known)}.')
+    for group, comparison in enumerate(in_groups(files, metrics[0], metrics=metrics)):
         for table, line in ((t, line) for t in comparison.tables for line in t.lines):
             row: dict[str, Any] = {
                 "configuration": line.file.name,

@@ -120,6 +120,8 @@ def test_frames_of_result_files(tmp_path: Path) -> None:
     means = users.groupby("configuration")["LogLoss"].mean()
     assert (by_users["LogLoss"] - means).abs().max() < 1e-9
     assert (board["LogLoss_low"] <= board["LogLoss"]).all()
+    with pytest.raises(InputError, match='There is no metric "Loss", only RMSE, LogLoss'):
+        srs_eval.leaderboard(out, metrics=["Loss"])
     report = main_here("report", out, "--json", "-", "--columns", "LogLoss,AUC")
     told = pandas.DataFrame(json.loads(report.stdout)["tables"]["means-by-users"]["rows"])
     np.testing.assert_allclose(by_users["LogLoss"], told["log_loss"])
