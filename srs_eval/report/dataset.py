@@ -113,6 +113,7 @@ def dataset_report(
         lead=(
             *_data_sets([*folders, *before]),
             *(each for comparison in comparisons for each in _lead(comparison)),
+            *(f"{each}." for folder in folders if folder.setup for each in remarks(folder.setup)),
         ),
         sections=(
             *sections,
@@ -242,8 +243,7 @@ def _data_sets(folders: Sequence[ResultFolder]) -> list[str]:
 def _lead(comparison: Comparison) -> list[str]:
     """Who is ahead, and what that depends on."""
     if comparison.files[0].mark:
-        label = comparison.files[0].label
-        return [f"{label}: its figures mean nothing and are compared with none."]
+        return []
     by_reviews, by_users = (
         [line.file.label for line in table.lines if line.place] for table in comparison.tables[:2]
     )
@@ -428,7 +428,6 @@ def _to_know(folder: ResultFolder, role: str) -> str:
         known += [
             f"{key} {value}" for key, value in folder.setup["options"].items() if value is not None
         ]
-        known += remarks(folder.setup)
     known += [
         f"{file.label}: {labels.in_words(settings)}"
         for file in folder.files
