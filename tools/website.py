@@ -122,13 +122,14 @@ def models(folder: Path) -> None:
     from srs_eval.report.pictures import SMALL, calibration, svg
     from srs_eval.stats.intervals import calibration_graph
 
-    results = srs_eval.evaluate(srs_eval.load(DEMO_FILE), models="all")
+    more = [each.name for each in all_models().values() if each.extra and not each.given]
+    results = srs_eval.evaluate(srs_eval.load(DEMO_FILE), models=["all", *more])
     rows, means = [("model", "year", "parameters", "log loss")], published()
     listed = models_document(all_models())["models"]
     for name in all_models():
         of_model = [each for each in listed if each["model"] == name]
         page = re.sub(r"[^a-z0-9.+]+", "-", name.lower().replace("%", "-percent")).strip("-")
-        year = re.findall(r"\b(?:19|20)\d\d\b", of_model[0]["source"])[0]
+        year = re.findall(r"(?:by )?\b(?:19|20)\d\d\b", of_model[0]["source"])[0]
         text = facts(name, of_model, year) + "## How well it predicts\n\n"
         names = (each["configuration"] for each in of_model)
         done = {each: results[each] for each in names if each in results}
