@@ -66,8 +66,8 @@ def reference(folder: Path) -> None:
     from srs_eval.cli.main import app
 
     group = typer.main.get_group(app)
-    said = {"name": "srs-eval", "title": "Command line"}
-    text = get_docs_for_click(obj=group, ctx=typer.Context(group), **said)
+    said = {"ctx": typer.Context(group), "name": "srs-eval", "title": "Command line"}
+    text = get_docs_for_click(obj=group, **said)
     (folder / "cli.md").write_text(text, "utf-8")
     public = [f".. autofunction:: srs_eval.{name}" for name in (*names[1:], "batch.run_batch")]
     public += [f".. autoclass:: srs_eval.{name}\n   :members:" for name in CLASSES.split()]
@@ -147,9 +147,8 @@ def models(folder: Path) -> None:
             text += table(("", *FIGURES, "LogLoss, all"), *of_means)
         text += "" if done or of_means else "It needs weights or predictions of your own.\n"
         (folder / f"{page}.md").write_text(text, "utf-8")
-        loss = {plain(each[0]): each[1] for each in reversed(of_means)}
-        shown = loss.get(plain(name)) or next(iter(loss.values()), "")
-        rows.append((f"[{name}]({page}.md)", year, of_model[0]["parameters"], shown))
+        loss = {plain(each[0]): each[1] for each in of_means}.get(plain(name), "")
+        rows.append((f"[{name}]({page}.md)", year, of_model[0]["parameters"], loss))
     text = "# Models\n\nLog loss: srs-benchmark's mean of 9,999 users, 2026.\n\n" + table(*rows)
     pages = [path.stem for path in sorted(folder.glob("*.md"))]
     text += toctree("Models", [*pages, *(f"{name}: notes </docs/models/{name}>" for name in NOTES)])
