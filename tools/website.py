@@ -11,7 +11,6 @@ import inspect
 import re
 import shutil
 import sys
-from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -47,13 +46,13 @@ def plain(name: str) -> str:
     return re.sub(r"[\W_]", "", name).lower()
 
 
-def table(*rows: Iterable[object]) -> str:
+def table(*rows: Any) -> str:
     head, *others = [[re.sub(r"([|<])", r"\\\1", str(each)) for each in row] for row in rows]
     lines = [" | ".join(line) for line in (head, ["---"] * len(head), *others)]
     return "".join(f"| {' '.join(line.split())} |\n" for line in lines) + "\n"
 
 
-def toctree(caption: str, pages: Iterable[str]) -> str:
+def toctree(caption: str, pages: list[str]) -> str:
     return "\n".join(("\n\n```{toctree}", ":hidden:", f":caption: {caption}\n", *pages, "```\n"))
 
 
