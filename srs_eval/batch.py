@@ -97,10 +97,7 @@ def run_batch(
     what others predicted. Raises InputError for an unusable set-up or device.
     """
     context, makers, happenings = context or Context(), keep or {}, TaskEvents()
-    refuse_audits(out)
-    refuse_nested(out, dataset.folder)
-    if context.features is not None:
-        read_features(context.features, -1, of_users=True)  # refused before the work
+    _refuse_unusable(out, dataset, context)
     jobs = cores() if jobs is None else max(1, jobs)
     fingerprint, sizes = survey(dataset)
     given = session if isinstance(session, Others) else None
@@ -149,6 +146,13 @@ def run_batch(
             yield Ended(**todo.counts)
         finally:
             store.publish(everything=True)
+
+
+def _refuse_unusable(out: Path, dataset: Dataset, context: Context) -> None:
+    refuse_audits(out)
+    refuse_nested(out, dataset.folder)
+    if context.features is not None:
+        read_features(context.features, -1, of_users=True)
 
 
 def _on_device(configurations: Sequence[Configuration], context: Context) -> frozenset[str]:

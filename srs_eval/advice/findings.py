@@ -66,8 +66,7 @@ class Finding:
     question: str  # of the registry
     subject: str  # the preset's name, "all presets", ...
     act: str = ""  # a code: what is recommended, "keep", say; "" where no act hangs on it
-    probability: float | None = None
-    """That the act is at least as good as doing nothing, over the coming reviews."""
+    probability: float | None = None  # that the act does no worse than none, on coming reviews
     gain: float | None = None  # expected reduction of log loss by the act, nats
     interval: Interval | None = None  # the learner's own paired difference that it rests on
     parameters: tuple[float, ...] | None = None  # to paste, where that is likely to help

@@ -240,17 +240,10 @@ def compare(
             tables, paired = _tables(
                 group, metric, shown, common, sizes, own_users=users == "each", reference=said
             )
+            ordered = tuple(line.file for line in tables[1].lines)
             found.append(
                 Comparison(
-                    rows=rows,
-                    learns=learns,
-                    metric=metric,
-                    files=tuple(line.file for line in tables[1].lines),
-                    users=common,
-                    sizes=sizes,
-                    tables=tables,
-                    paired=paired,
-                    reference=said,
+                    *(rows, learns, metric, ordered, common, sizes, tables, paired, said),
                 )
             )
     return found

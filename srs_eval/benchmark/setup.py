@@ -74,13 +74,11 @@ def make_setup(
 
 def _of_own(configuration: Configuration, digest: str) -> dict[str, Any]:
     """What tells a model of one's own, and how reports show it where its file is not given."""
-    shown: _Shown = {
-        "words": configuration.words,
-        "inputs": configuration.inputs,
-        "parameters": configuration.parameters,
-        "learns": configuration.learns,
+    shown = ("words", "inputs", "parameters", "learns")
+    return {
+        "model_file": digest,
+        "shown": {each: getattr(configuration, each) for each in shown},
     }
-    return {"model_file": digest, "shown": shown}
 
 
 def _pretrained(model: Model, context: Context) -> dict[str, str]:
@@ -109,15 +107,8 @@ class _Data(TypedDict):
     fingerprint: str
 
 
-class _Shown(TypedDict):
-    words: str
-    inputs: str
-    parameters: int
-    learns: bool
-
-
 class _Configuration(TypedDict):
-    shown: NotRequired[_Shown]
+    shown: NotRequired[dict[str, str | int | bool]]
     model: str
     model_version: int
     protocol: dict[str, Any]

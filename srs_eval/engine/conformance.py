@@ -7,7 +7,6 @@ lists them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -16,13 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.data.columns import BEFORE_ANSWERS
 from srs_eval.data.errors import NotEnoughData, NotInstalled
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.readers.features import with_made_up_features
-from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows, arrays_in
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, arrays_in
 from srs_eval.data.trials import Trials
-from srs_eval.engine import evaluate as evaluating
+from srs_eval.engine.checked_learner import (
+    TABLE,
+    checked_learner,
+    rows_of_learner,
+    with_other_outcomes,
+    with_ratings,
+)
 from srs_eval.engine.evaluate import evaluate, in_words
 from srs_eval.engine.gradient_check import Wrong, wrong_gradient, wrong_gradients
 from srs_eval.engine.run import Finished
@@ -43,7 +46,6 @@ _MANY = 2_000  # reviews on which training is worth it
 _WORSE = 0.01  # log loss above the average's that is no chance
 _GAIN = 0.005  # log loss that no single parameter has left to gain
 _MOST_MOVED = 100  # parameters; networks have more
-_table: ContextVar[Path | None] = ContextVar("_table", default=None)  # of features
 
 
 @dataclass(frozen=True)
@@ -69,39 +71,6 @@ class Finding:
 
 
 _Findings = Iterator[Finding]
-
-
-# Learners
-
-
-def demo_learner(reviews: int = 300) -> ReviewLog:
-    """The demo's, with rows of the table of features if there is one."""
-    return with_made_up_features(evaluating.demo_learner(reviews), _table.get())
-
-
-def _rows() -> Rows:
-    rows = demo_learner().rows
-    assert rows is not None
-    return rows
-
-
-def _with_ratings(rating: IntArray) -> ReviewLog:
-    """The learner with other answers."""
-    return replace(demo_learner(), rows=replace(_rows(), rating=rating))
-
-
-def _with_other_outcomes(at: IntArray) -> ReviewLog:
-    """The learner with passes for failures and failures for passes in these rows.
-
-    What a scheduler makes of them is another before each later one of these on the same card.
-    """
-    rows = _rows()
-    changed = {name: getattr(rows, name).copy() for name in ("rating", "state", *BEFORE_ANSWERS)}
-    rating, state, days, ease = changed.values()
-    rating[at] = np.where(rating[at] == 1, 3, 1)
-    follows = np.delete(at, np.unique(rows.card_id[at], return_index=True)[1])
-    state[follows], days[follows], ease[follows] = 5 - state[follows], 77.0, 1300
-    return replace(demo_learner(), rows=replace(rows, **changed))
 
 
 # Trainings
@@ -131,7 +100,7 @@ def _train(configuration: Configuration, session: Session | None = None) -> _Tra
 
         return recorded
 
-    result = (session or Session(demo_learner())).run(
+    result = (session or Session(checked_learner())).run(
         _with_fits(configuration, recording), _CONTEXT
     )
     return _Training(configuration, tuple(fits), result)
@@ -185,13 +154,13 @@ def _differing(
 
 def _late_review(result: Result) -> int:
     """Within the last fold, so that no fit has its outcome, of a card that comes again."""
-    late, card = np.sort(result.review_th)[result.size * 3 // 4 :], _rows().card_id
+    late, card = np.sort(result.review_th)[result.size * 3 // 4 :], rows_of_learner().card_id
     return int(next((each for each in late if card[each - 1] in card[each:]), late[0]))
 
 
 def _with_another_end(result: Result) -> ReviewLog:
     """The outcomes of the late review, and all later ones, changed."""
-    return _with_other_outcomes(np.arange(_late_review(result) - 1, len(_rows())))
+    return with_other_outcomes(np.arange(_late_review(result) - 1, len(rows_of_learner())))
 
 
 def _foresight(training: _Training) -> _Findings:
@@ -218,12 +187,12 @@ def _learning(training: _Training) -> _Findings:
     """Other cards' outcomes since the training part change no prediction of the last fold."""
     if training.configuration.model.online is not None:
         return
-    before, rows = training.result, _rows()
+    before, rows = training.result, rows_of_learner()
     last = before.fold == before.fold.max()
     card = rows.card_id[before.review_th - 1]
     others = np.isin(rows.card_id, np.unique(card[last])[::2])
     others[: int(before.review_th[last].min()) - 1] = False
-    after = _predicted_again(training, _with_other_outcomes(np.flatnonzero(others)))
+    after = _predicted_again(training, with_other_outcomes(np.flatnonzero(others)))
     kept = last & ~np.isin(card, rows.card_id[others])
     yield from _differing(training.configuration.name, "learns", after, before, kept)
 
@@ -251,7 +220,7 @@ def _order(training: _Training) -> _Findings:
                 p[part] = predict(trials, fitted, index[part], context)
         return p
 
-    after = _predicted_again(training, demo_learner(), predict=in_parts)
+    after = _predicted_again(training, checked_learner(), predict=in_parts)
     name, before = training.configuration.name, training.result
     yield from _differing(name, "order", after, before, within=_ROUNDED)
 
@@ -259,7 +228,7 @@ def _order(training: _Training) -> _Findings:
 def _workers(training: _Training) -> _Findings:
     """A process of its own, which nothing has run in, comes to the same."""
     configuration = training.configuration
-    events = evaluate(demo_learner(), [configuration], jobs=1, context=_CONTEXT, use_cache=False)
+    events = evaluate(checked_learner(), [configuration], jobs=1, context=_CONTEXT, use_cache=False)
     for event in events:
         if isinstance(event, Finished):
             name = configuration.name
@@ -272,7 +241,7 @@ def _writes(configuration: Configuration) -> _Findings:
     """What a model is given stays as it is, also where torch or compiled code writes."""
     if configuration.model.members:  # it is given predictions
         return
-    trials = Session(demo_learner()).trials(configuration.protocol)
+    trials = Session(checked_learner()).trials(configuration.protocol)
     arrays = list(arrays_in(trials))
     before = [array.copy() for array in arrays]
     within = replace(configuration, model=replace(configuration.model, file=None))  # not on a copy
@@ -289,7 +258,7 @@ def _few_reviews(configuration: Configuration, reviews: int) -> _Findings:
     model = configuration.model
     if model.predict is None:
         return
-    trials = Session(demo_learner()).trials(configuration.protocol)
+    trials = Session(checked_learner()).trials(configuration.protocol)
     train, test = trials.folds[-1].train[:reviews], trials.folds[-1].test
     for fit in filter(None, (model.fit, model.fit_s0)):
         try:
@@ -307,7 +276,7 @@ def _few_reviews(configuration: Configuration, reviews: int) -> _Findings:
 
 def _one_outcome(configuration: Configuration, rating: int) -> _Findings:
     """All failed (1) or all passed (3)."""
-    log = _with_ratings(np.full_like(_rows().rating, rating))
+    log = with_ratings(np.full_like(rows_of_learner().rating, rating))
     try:
         Session(log).run(configuration, _CONTEXT)
     except Exception as error:
@@ -333,7 +302,7 @@ def _hyperparameters(model: Model) -> _Findings:
     if not model.hyperparameters:
         return
     (plain,) = resolve(model.name, _SMALL_BATCHES)
-    session = Session(demo_learner(300 if model.needs else 600))
+    session = Session(checked_learner(300 if model.needs else 600))
     defaults = {each.name: each.default_under(_SMALL_BATCHES) for each in plain.tunable}
 
     @cache
@@ -371,7 +340,7 @@ def _gradients(configuration: Configuration) -> _Findings:
     model, name = configuration.model, configuration.name
     if model.fit is None:
         return
-    trials = Session(demo_learner()).trials(configuration.protocol)
+    trials = Session(checked_learner()).trials(configuration.protocol)
     train = trials.folds[-1].train
     weights = np.ones(len(train))
     found: list[Wrong | None] = [*wrong_gradients(model.fit, trials, train, weights, _CONTEXT)]
@@ -396,7 +365,7 @@ def _convergence(configuration: Configuration) -> _Findings:
     model, name = configuration.model, configuration.name
     if model.predict is None or model.fit is None:
         return
-    session = Session(demo_learner(_MANY))
+    session = Session(checked_learner(_MANY))
     fits = _train(configuration, session).fits
     trials = session.trials(configuration.protocol)
     if len(fits) != len(trials.folds):  # of nothing, or of partitions
@@ -442,7 +411,7 @@ def _configurations_of(models: Iterable[Model]) -> list[Configuration]:
 
 def findings(models: Iterable[Model], features: Path | None = None) -> _Findings:
     """What is wrong with models, each alone, with a table of features. Raises NotInstalled."""
-    _table.set(features)
+    TABLE.set(features)
     for model in models:
         seen = set[tuple[str, str, str, int]]()
         for finding in _of_model(_configurations_of([model])):
@@ -454,9 +423,9 @@ def findings(models: Iterable[Model], features: Path | None = None) -> _Findings
 
 def _of_model(configurations: Sequence[Configuration]) -> _Findings:
     trainings, again = dict[str, _Training](), dict[str, _Training]()
-    first, other = configurations[0], Session(demo_learner(_MANY // 4))
+    first, other = configurations[0], Session(checked_learner(_MANY // 4))
     for one_way, kept in ((configurations, trainings), (configurations[::-1], again)):
-        session = Session(demo_learner())
+        session = Session(checked_learner())
         for each in one_way:
             yield from _checked(each, _trained, each, session, kept)
         yield from _checked(first, _trained, first, other, {})  # an earlier run on somebody else

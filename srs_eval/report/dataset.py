@@ -143,7 +143,8 @@ def _left_out(comparison: Comparison) -> Iterator[str]:
 
 
 def _lacking(files: Sequence[ResultFile]) -> list[str]:
-    return [f"{file.label}: {file.lacks}" for file in files if file.lacks]
+    theirs = (each for each in files if not each.configuration or each.configuration.model.given)
+    return [f"{file.label}: {file.lacks}" for file in theirs if file.lacks]
 
 
 def _of_users(file: ResultFile, users: Iterable[int]) -> ResultFile | None:

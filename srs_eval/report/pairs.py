@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import permutations
 
 from srs_eval.benchmark.leaderboard import WEIGHTINGS, Comparison
@@ -79,45 +80,39 @@ def readable(comparison: Comparison, named: Sequence[str]) -> list[int]:
 def pairs_section(comparison: Comparison, name: str, chosen: Sequence[int]) -> Section:
     """Matrices of superiority, mean differences and effect sizes, of the models at `chosen`."""
     words = heading(comparison.metric)
+    matrices = partial(_matrices, comparison, chosen)
     shares = superiority(comparison.losses)
     title = f"Superiority: users for whom the row's model has the better {words}, in per cent"
-    blocks: list[Block] = [_CAVEAT, _SET_UP]
-    squares = [[_share(share) for share in row] for row in shares.tolist()]
-    cells: list[list[Cell]] = [[Figure(share) for share in row] for row in shares.tolist()]
+    squares = [list(map(_share, row)) for row in shares.tolist()]
     share = Column("", 1, percent=True)
-    blocks += _matrices(comparison, f"{name}superiority", title, cells, share, squares, chosen)
+    blocks: list[Block] = [_CAVEAT, _SET_UP]
+    blocks += matrices(f"{name}superiority", title, _figures(shares), share, squares)
     for weighting, differences in zip(WEIGHTINGS[:2], comparison.differences, strict=False):
         title = (
             f"Mean difference of {words}, row minus column, by {weighting}, with both ends of its "
             f"{CONFIDENCE * 100:.0f} % interval"
         )
-        cells = [[with_ends(each) for each in row] for row in differences]
+        ends = [list(map(with_ends, row)) for row in differences]
         squares = [[_gap(each, comparison.paired.sign) for each in row] for row in differences]
-        named = f"{name}differences-by-{weighting}"
-        gap = Column("", signed=True)
-        hatched = "0 lies between them"
-        blocks += _matrices(comparison, named, title, cells, gap, squares, chosen, hatched)
-    figures: list[tuple[str, FloatArray]] = [("superiority", shares)]
+        named, hatched = f"{name}differences-by-{weighting}", "0 lies between them"
+        blocks += matrices(named, title, ends, Column("", signed=True), squares, hatched)
+    known = [("superiority", shares)]
     for kind, short, test, effects in (
         ("wilcoxon", "r", "r of Wilcoxon's signed-rank test", wilcoxon_effects(comparison.losses)),
         ("cohens-d", "d", "Cohen's d of the paired t-test", t_effects(comparison.losses)),
     ):
-        adjusted = holm(effects.p_value)
+        adjusted, effect = holm(effects.p_value), effects.effect
         title = f"{test} of {words}: above 0 where the row's model is better"
+        squares = [list(map(_effect, *each)) for each in zip(effect, adjusted <= SURE, strict=True)]
         hatched = f"p > {SURE} (Holm, over all pairs)"
-        values, sure = effects.effect.tolist(), (adjusted <= SURE).tolist()
-        cells = [[Figure(value) for value in row] for row in values]
-        squares = [list(map(_effect, *each)) for each in zip(values, sure, strict=True)]
-        effect = Column("", 3)
-        blocks += _matrices(
-            comparison, f"{name}{kind}", title, cells, effect, squares, chosen, hatched
-        )
-        figures += [
-            (short, effects.effect),
-            (f"{short} p", effects.p_value),
-            (f"{short} p holm", adjusted),
-        ]
-    return Section(f"Pairs of models by {words}", (*blocks, _long(comparison, name, figures)))
+        cells = _figures(effect)
+        blocks += matrices(f"{name}{kind}", title, cells, Column("", 3), squares, hatched)
+        known += [(short, effect), (f"{short} p", effects.p_value), (f"{short} p holm", adjusted)]
+    return Section(f"Pairs of models by {words}", (*blocks, _long(comparison, name, known)))
+
+
+def _figures(values: FloatArray) -> list[list[Figure]]:
+    return [list(map(Figure, row)) for row in values.tolist()]
 
 
 def _share(value: float) -> _Square:
@@ -145,12 +140,12 @@ def _effect(value: float, sure: bool) -> _Square:
 
 def _matrices(
     comparison: Comparison,
+    chosen: Sequence[int],
     name: str,
     title: str,
     cells: Sequence[Sequence[Cell]],
     column: Column,
     squares: Sequence[Sequence[_Square]],
-    chosen: Sequence[int],
     hatched: str = "",
 ) -> list[Block]:
     """What is said of pairs as a picture and a table: of chosen models and, folded, of all."""

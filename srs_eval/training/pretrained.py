@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.data.datasets import id_spans
 from srs_eval.data.errors import InputError, NotInstalled, described, printable
 from srs_eval.data.paths import VERSION, file_digest, write_file
 from srs_eval.data.reviews import read_only
@@ -37,6 +36,8 @@ class Pretrained(NamedTuple):
         return f"{self.path.name} ({file_digest(self.path)[:16]}), trained on users {self.users}"
 
     def has_seen(self, user: int | None) -> bool:
+        from srs_eval.data.datasets import id_spans
+
         return user is not None and any(a <= user <= b for a, b in id_spans(self.users))
 
     def arrays(self) -> Arrays:

@@ -99,8 +99,8 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
 
         await pilot.press("v")
         await until(pilot, on(app, "CompareScreen"))
-        await until(pilot, lambda: "predicts better" in text_of(app))
-        assert "FSRS-6 recency predicts better" in text_of(app)
+        await until(pilot, lambda: "Better: " in text_of(app))
+        assert "Better: FSRS-6 recency" in text_of(app)
         await pilot.press("s")
         assert app.screen.pair == ["FSRS-6-recency", "FSRS-6"]  # type: ignore[attr-defined]
         await pilot.press("escape", "escape")

@@ -72,8 +72,8 @@ class CompareScreen(AppScreen, actions="compare"):
             return Text("Evaluated on different reviews: their figures can't be compared.", "bold")
         says = verdict(difference, equivalence=self.session.config.equivalence)
         head = {
-            "better": f"{names[0]} predicts better",
-            "worse": f"{names[1]} predicts better",
+            "better": f"Better: {names[0]}",
+            "worse": f"Better: {names[1]}",
             "as good": "Each is as good as the other",
             "can't tell yet": "Can't tell yet which predicts better",
         }[says]

@@ -7,13 +7,13 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
+from srs_eval.advice.findings import ALL_REVIEWS
 from srs_eval.advice.overview import CANT_TELL, Line
 from srs_eval.advice.questions import OF_PRESETS, REGISTRY
 from srs_eval.advice.workload.estimate import Workload
-from srs_eval.report.panes import drawn
 from srs_eval.tui.screens.answers import show_basis
 from srs_eval.tui.screens.base import AppScreen
-from srs_eval.tui.widgets.evidence import evidence, parameters_to_paste
+from srs_eval.tui.widgets.evidence import evidence, in_full, parameters_to_paste
 from srs_eval.tui.widgets.facts import WidthDependent, stacked
 from srs_eval.tui.widgets.panes import paint
 
@@ -57,17 +57,13 @@ class EvidenceScreen(AppScreen, actions="evidence"):
         above: set[str] = set()
         if self._pane is not None:
             pane = self.session.overview.first_screen.panes[self._pane - 1]
-            title = f"{pane.title}: {title}" if question == OF_PRESETS else pane.title
+            is_named = question == OF_PRESETS and title != ALL_REVIEWS
+            title = f"{pane.title}: {title}" if is_named else pane.title
             if question == CANT_TELL:  # the others of that line are not this pane's
                 answers = tuple(each for each in answers if each.question in pane.questions)
             if not any(isinstance(each.evidence, Workload) for each in answers):  # has its bars
-                above = {str(getattr(each, "text", "")).strip().casefold() for each in pane.items}
-                parts = [
-                    WidthDependent(
-                        lambda width: Text("\n").join(drawn(pane, width, 99, colours, airy=False))
-                    ),
-                    Text(""),
-                ]
+                above = {getattr(each, "text", "").strip(" .").casefold() for each in pane.items}
+                parts = [in_full(pane, colours), Text("")]
         self.query_one("#box").border_title = title
         for answer in answers:
             about = REGISTRY[answer.question]

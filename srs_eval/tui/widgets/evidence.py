@@ -13,7 +13,7 @@ from srs_eval.advice.questions import page_of
 from srs_eval.advice.sentences import parameter_line, where_to_paste
 from srs_eval.advice.shown import sentences, tables
 from srs_eval.advice.shown.first_screen import first_screen
-from srs_eval.advice.tables import SHARES, Cell, Table, is_difference
+from srs_eval.advice.tables import SHARES, Cell, Pane, Table, is_difference
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.report.formats import count, cut, difference, loss, percent
 from srs_eval.report.panes import drawn
@@ -43,14 +43,16 @@ def evidence(answer: Finding, paint: Mapping[str, str], above: Set[str] = _NO) -
     ]
     if isinstance(answer.evidence, Workload):
         pane = first_screen([answer.evidence.glance]).panes[2]
-        bars = WidthDependent(
-            lambda width: Text("\n").join(drawn(pane, width, 99, paint, airy=False))
-        )
-        title = Text(pane.title.partition("? ")[2], "bold")
-        parts = [title, bars, Text(""), *parts[:_FIRST], Text("More", "bold"), *parts[_FIRST:]]
+        title, more = (Text(each, "bold") for each in (pane.title.partition("? ")[2], "More"))
+        parts = [title, in_full(pane, paint), Text(""), *parts[:_FIRST], more, *parts[_FIRST:]]
     for table in tables(answer):
         parts += [Text(table.heading, "bold"), drawn_table(table), Text("")]
     return stacked([*parts, Text(f"Explained in {page_of(answer.question)}", "dim")])
+
+
+def in_full(pane: Pane, paint: Mapping[str, str]) -> WidthDependent:
+    """A pane of the first screen, with all that it says."""
+    return WidthDependent(lambda width: Text("\n").join(drawn(pane, width, 99, paint, airy=False)))
 
 
 def parameters_to_paste(answer: Finding) -> Text:
