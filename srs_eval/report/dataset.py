@@ -82,9 +82,9 @@ def dataset_report(
             f'"{paths[0]}": no line holds a metric; name a folder with results of srs-eval or '
             "srs-benchmark."
         )
-    metric = _named("--metric", metric, known)
-    columns = [_named("--columns", each.strip(), [*known, SECONDS]) for each in columns]
-    modes = [_named("--average", each.strip(), MODES) for each in average]
+    metric = named("--metric", metric, known)
+    columns = [named("--columns", each.strip(), [*known, SECONDS]) for each in columns]
+    modes = [named("--average", each.strip(), MODES) for each in average]
     before = read_folders([baseline]) if baseline is not None else []
     metrics = [each for each in columns if each != SECONDS]
     comparisons = compare(
@@ -96,11 +96,11 @@ def dataset_report(
     )
     sections = []
     found = zip(comparisons, averaged(folders, comparisons, modes), strict=True)
-    labels = [file.label for file in in_matrix]
+    shown = [file.label for file in in_matrix]
     for number, (comparison, averages) in enumerate(found, start=1):
         name = f"{number}-" if len(comparisons) > 1 else ""
         own = means == "each"
-        section = comparison_section(comparison, columns, name, own, averages, labels)
+        section = comparison_section(comparison, columns, name, own, averages, shown)
         over = "" if own else f"n = {counted(len(comparison.users), 'user')}; "
         sections.append(with_tables(section, partial(_with_caption, over)))
     if before:
@@ -210,8 +210,8 @@ def _file_name(file: ResultFile, with_folder: bool) -> str:
     return f"{_folder_name(folder)}/{file.path.name}" if with_folder else file.path.name
 
 
-def _named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> str:
-    """The one of some names that is meant, case and spaces aside."""
+def named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> str:
+    """The one of some names that is meant, case and spaces aside; raises InputError."""
     for each in known:
         if _plain(each) == _plain(name):
             return each
@@ -271,7 +271,7 @@ def _lead(comparison: Comparison) -> list[str]:
         why = "of the others they were evaluated on different numbers of reviews"
         if len(fewest.users) < comparison.most_users:
             why = (
-                f"{fewest.label} has results of {counted(len(fewest.users), 'user')}; --users each "
+                f"{fewest.label} has results of {counted(len(fewest.users), 'user')}; --means each "
                 "gives means over each one's own"
             )
         said.append(

@@ -119,6 +119,8 @@ def test_the_lead_names_who_can_be_the_best_by_the_metric(tmp_path: Path) -> Non
         "than the baseline. The baseline has a lower mean log loss by reviews and by users." in text
     )
     assert "By log loss none but average can be the best" in text
+    text = led(write_results(tmp_path / "c", {"DASH": many(0.3), "HLR": many(0.35, users=8)}))
+    assert "HLR has results of 8 users; --means each" in text
 
 
 @pytest.mark.parametrize(("users", "said"), [(1, False), (2, False), (7, False), (8, True)])
