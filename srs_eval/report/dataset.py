@@ -12,7 +12,7 @@ import numpy as np
 
 from srs_eval.benchmark import labels
 from srs_eval.benchmark.leaderboard import Comparison, Standing, compare
-from srs_eval.benchmark.result_files import ResultFile, ResultFolder, read_folders
+from srs_eval.benchmark.result_files import ResultFile, ResultFolder, home_of, read_folders
 from srs_eval.benchmark.setup import remarks
 from srs_eval.data.datasets import select_users
 from srs_eval.data.errors import InputError, counted
@@ -86,6 +86,12 @@ def dataset_report(
     columns = [named("--columns", each.strip(), [*known, SECONDS]) for each in columns]
     modes = [named("--average", each.strip(), MODES) for each in average]
     before = read_folders([baseline]) if baseline is not None else []
+    old = [file for folder in before for file in folder.files]
+    if models is not None:
+        names = {file.name for file in files}
+        old = [file for file in old if file.name in names]
+    if users is not None:
+        old = [part for file in old if (part := _of_users(file, taken))]
     metrics = [each for each in columns if each != SECONDS]
     comparisons = compare(
         files,
@@ -104,7 +110,7 @@ def dataset_report(
         over = "" if own else f"n = {counted(len(comparison.users), 'user')}; "
         sections.append(with_tables(section, partial(_with_caption, over)))
     if before:
-        sections.insert(0, changes_section(files, before, metric, metrics))
+        sections.insert(0, changes_section(files, old, metric, metrics))
     if digits:
         sections = [with_tables(each, partial(_with_digits, digits)) for each in sections]
     most = max(len(comparison.users) for comparison in comparisons)
@@ -205,9 +211,8 @@ def _with_caption(over: str, table: Table) -> Table:
 
 
 def _file_name(file: ResultFile, with_folder: bool) -> str:
-    home = file.path.parent
-    folder = home.parent if home.name == "result" else home
-    return f"{_folder_name(folder)}/{file.path.name}" if with_folder else file.path.name
+    folder = _folder_name(home_of(file.path))
+    return f"{folder}/{file.path.name}" if with_folder else file.path.name
 
 
 def named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> str:

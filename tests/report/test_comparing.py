@@ -82,6 +82,10 @@ def test_what_changed_against_a_baseline(tmp_path: Path) -> None:
     text = _markdown(document)
     assert "Only in the baseline: SM2." in text
     assert "Not in the baseline: HLR." in text
+    part = dataset_report([now], baseline=before, models="DASH,AVG", users="0-9")
+    assert "Only in the baseline" not in _markdown(part)
+    (table,) = _as_json(part)["tables"]["changes"]["rows"][:1]
+    assert (table["users"], table["only_before"]) == (10, 0)
 
 
 def test_no_figure_reads_as_the_opposite_of_its_verdict(tmp_path: Path) -> None:
