@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.model_evidence import Errors, Where
-from srs_eval.advice.sentences import figures, in_groups, lacks, of_100, what_lacks
+from srs_eval.advice.sentences import capital, figures, in_groups, lacks, of_100, what_lacks
 from srs_eval.advice.shown.parameters import named
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
@@ -164,8 +164,7 @@ def health_sentences(finding: f.Finding) -> list[str]:
         said = f"FSRS-6 is {_share(found.older.saved, 'SM-2')} once optimized"
         said += f"; {figures(found.older.difference, 'evaluated review')}"
     if finding.probability is not None:
-        right = _RIGHT[finding.act]
-        said = f"{right[0].upper()}{right[1:]} ({of_100(finding.probability)}): {said}"
+        said = f"{capital(_RIGHT[finding.act])} ({of_100(finding.probability)}): {said}"
     return [f"{said}.", _check(found.check)]
 
 
