@@ -26,6 +26,7 @@ from srs_eval import batch, metrics
 from srs_eval.batch import _evaluate_user, run_batch
 from srs_eval.benchmark import plan as places
 from srs_eval.benchmark.check import check
+from srs_eval.benchmark.labels import with_labels
 from srs_eval.benchmark.leaderboard import compare
 from srs_eval.benchmark.plan import Ended, Place, Planned, is_engine
 from srs_eval.benchmark.result_files import read_folders
@@ -630,6 +631,13 @@ def test_another_set_up_is_refused(dataset: Path, undisturbed: Path, tmp_path: P
     fresh = here(data, out, "--fresh", models="AVG")
     assert fresh.returncode == 0, fresh.stderr
     assert sorted(results(out)) == ["result/AVG.jsonl", "skipped/AVG.jsonl"]
+
+
+def test_online_models_that_fit_something_follow_the_flags() -> None:
+    found = with_labels(resolve("STATE-1,MOVING-AVG,FSRS-6-dry-run", Protocol(gamma=0.5)), "")
+    assert {each.name: each.protocol.gamma for each in found} == {
+        "STATE-1-gamma-0.5": 0.5, "MOVING-AVG": 1.0, "FSRS-6-dry-run": 1.0
+    }  # fmt: skip
 
 
 def test_a_set_up_shows_in_names_and_in_a_report(dataset: Path, tmp_path: Path) -> None:

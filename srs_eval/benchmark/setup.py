@@ -212,7 +212,7 @@ def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
             continue
         flags = configuration["protocol"]
         then, now = (
-            {**each, **each["protocol"], "protocol": None, "check": None}
+            {**each, **each["protocol"], "protocol": None, "check": None, "shown": None}
             for each in (before, configuration)
         )
         for key in sorted({*then, *now}):
