@@ -41,7 +41,8 @@ def make_setup(
     others: Others | None = None,
 ) -> dict[str, Any]:
     """What figures depend on, as `OUT/setup.json` holds it; looks at models of somebody's own."""
-    options, found = context.settings(), doubts(each.model for each in configurations)
+    options = context.settings()
+    found = doubts([each.model for each in configurations], context.features)
     del options["user"]  # each unit has its own
     return {
         "srs_eval": VERSION,
