@@ -35,6 +35,7 @@ from srs_eval.data.dataset_hub import check as verify
 from srs_eval.data.datasets import absent_users, open_dataset, select_users, shard_of
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
+from srs_eval.data.readers.predictions import refuse_unusable
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
@@ -738,6 +739,7 @@ def test_predictions_made_elsewhere(dataset: Path, tmp_path: Path) -> None:
     [
         ("review_th,p\n1,0.5\n", "Mine", "has no column user"),
         ("user,p\n1,0.5\n", "Mine", "has no column review_th"),
+        ("user,review_th,p\n\n1,1\n", "Mine", "line 3 has not as many fields"),
         ("user,review_th,p\n1,1,0.5\n", "", "--name NAME"),
         ("user,review_th,p\n1,1,0.5\n", "avg", "AVG is computed here"),
         ("user,review_th,p\n1,1,0.5\n", "a/b", "--name takes letters"),
@@ -752,6 +754,13 @@ def test_predictions_that_cannot_be_used(
     assert refused.returncode == 2
     assert words in refused.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_users_that_are_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file.parquet"
+    pandas.DataFrame({"user": ["1"], "review_th": [1], "p": [0.5]}).to_parquet(path)
+    with pytest.raises(InputError, match="user must be whole numbers"):
+        refuse_unusable(path)
 
 
 def test_one_configuration_of_a_folder_is_renewed(dataset: Path, tmp_path: Path) -> None:
