@@ -644,15 +644,17 @@ def test_online_models_that_fit_something_follow_the_flags() -> None:
 def test_a_set_up_shows_in_names_and_in_a_report(dataset: Path, tmp_path: Path) -> None:
     """Numbers go to those that depend on them; a folder from before names had them goes on."""
     sweep = tmp_path / "sweep"
-    for flags in ((), ("--gamma", "0.5"), ("--gamma", "0.5", "--label", "weak pull")):
+    weaker = ("--gamma", "0.5", "--label")
+    for flags in ((), weaker[:2], (*weaker, "weak pull"), (*weaker, "version 2"), (*weaker, "on x")):
         done = here(dataset, sweep, "--users", "1,2", *flags, models="AVG,FSRS-6-recency")
         assert done.returncode == 0, done.stderr
-    names = ["AVG", "FSRS-6-recency", "FSRS-6-recency-gamma-0.5", "FSRS-6-recency-weak-pull"]
-    assert sorted(path.stem for path in (sweep / "result").iterdir()) == names
-    plain, other, weak = (
-        lines(sweep / "result" / f"{name}.jsonl")[1]["metrics"]["LogLoss"] for name in names[1:]
+    names = ["", "-gamma-0.5", "-on-x", "-version-2", "-weak-pull"]
+    files = {each.stem: each for each in (sweep / "result").iterdir()}
+    assert files.keys() == {"AVG", *(f"FSRS-6-recency{name}" for name in names)}
+    plain, *others = (
+        lines(files[f"FSRS-6-recency{name}"])[1]["metrics"]["LogLoss"] for name in names
     )
-    assert plain != other == weak
+    assert {plain} != set(others) == {others[0]}
     # As folders had it: the plain name, whatever the set-up.
     old, configurations = tmp_path / "old", resolve("FSRS-6-recency", Protocol(gamma=0.5))
     list(run_batch(open_dataset(dataset), configurations, old, users=[1], jobs=1))
@@ -664,6 +666,8 @@ def test_a_set_up_shows_in_names_and_in_a_report(dataset: Path, tmp_path: Path) 
         "FSRS-6 recency",
         "FSRS-6 recency gamma 0.5 (old)",
         "FSRS-6 recency gamma 0.5 (sweep)",
+        "FSRS-6 recency on x",
+        "FSRS-6 recency version 2",
         "FSRS-6 recency weak pull",
         "average",
     ]
