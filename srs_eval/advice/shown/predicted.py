@@ -201,7 +201,7 @@ def models_sentences(finding: f.Finding) -> list[str]:
     assert best is not None
     said.append(f"“{found.says}” has the lowest log loss on the {reviews}, {best.estimate:.4f}.")
     if found.left_out:
-        left_out = counted(found.left_out, "evaluated review")
+        left_out = counted(found.left_out, "held-out review")
         said.append(f"Left out: {left_out} without a prediction by every model.")
     return said
 
