@@ -162,8 +162,8 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
     plain = {each.path: each.label for each in files}
     # The name alone where that is enough, else with the folder, else with the file.
     for distinguished_by in (
-        lambda each: _home(each.path).name,
-        lambda each: f"{_home(each.path).name}: {spelled(each.path)}",
+        lambda each: home_of(each.path).name,
+        lambda each: f"{home_of(each.path).name}: {spelled(each.path)}",
         lambda each: str(each.path),
     ):
         several = {label for label, count in Counter(f.label for f in files).items() if count > 1}
@@ -199,8 +199,9 @@ def _read_folder(path: Path) -> ResultFolder:
     names = {file.name for file in files}
     for file in list(files):
         label = file.configuration.label if file.configuration else ""
-        on, others = label.rpartition("on ")[1:]
-        if on and not file.lacks and labels.without(file.name, on + others) in names:
+        on, others = f" {label}".rpartition(" on ")[1:]
+        theirs = on and "predictions" in _entry(file.spelled, setup)
+        if theirs and not file.lacks and labels.without(file.name, on + others) in names:
             files.remove(file)
             unread.append(f"{file.label} is left out: {others} lacks no review")
     return ResultFolder(path, tuple(files), setup, tuple(unread))
@@ -355,7 +356,7 @@ def results_of(folder: Path) -> Path:
     return folder / "result" if (folder / "result").is_dir() else folder
 
 
-def _home(path: Path) -> Path:
+def home_of(path: Path) -> Path:
     """The folder that was named for a file."""
     folder = path.parent
     return folder.parent if folder.name == "result" else folder

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from srs_eval.engine.conformance import Finding
     from srs_eval.models import Model
+    from srs_eval.training.hyperparameters import Context
 
 _ALIASES = {
     "binary": "two_buttons",
@@ -265,38 +266,34 @@ def _meant(word: str) -> list[Model]:
 
 
 def models(
+    context: Context,
     names: list[str] | None = None,
     json: str | None = None,
-    model_file: list[Path] | None = None,
-    features: Path | None = None,
     dataset: str | None = None,
     users: str | None = None,
     out: Path | None = None,
-    device: str = "cpu",
 ) -> int:
     """List every model, describe one, or check one: `srs-eval models check my_model.py`."""
-    from srs_eval.models import load_model_file
     from srs_eval.models.configurations import GROUPS
     from srs_eval.report.export import models_document
 
     check_targets([], json)
-    for path in model_file or ():
-        load_model_file(path)
+    action = names[0] if names and names[0] in ("check", "pretrain", "weights") else ""
+    if action and json is not None:
+        raise InputError(f"`models {action}` prints sentences; it has no --json.")
+    if action != "pretrain" and (dataset or users or out):
+        raise InputError("--dataset, --users and --out are of `models pretrain`.")
     if names == ["weights"]:
-        if json is not None:
-            raise InputError("`models weights` prints sentences; it has no --json.")
         return _tell_weights()
-    if names and names[0] == "pretrain":
+    if names and action == "pretrain":
         found = [model for word in names[1:] for model in _meant(word)]
         if len(found) != 1 or dataset is None or users is None or out is None:
             raise InputError(
                 "`models pretrain` takes a file with one model, --dataset, --users and --out."
             )
-        return research.pretrain(found[0], dataset, users, out, features, device)
-    if names and names[0] == "check":
-        if json is not None:
-            raise InputError("`models check` prints sentences; it has no --json.")
-        return _check_models(names[1:], features)
+        return research.pretrain(found[0], dataset, users, out, context)
+    if names and action == "check":
+        return _check_models(names[1:], context.features)
     document = models_document(names or ())
     if console := json_and_console(json, document):
         listed = document["models"]
@@ -309,7 +306,7 @@ def models(
     return FINE
 
 
-app.command()(command(models))
+app.command()(command(models, without=("sm2_target", "weights", "seen_users")))
 
 
 @app.command()

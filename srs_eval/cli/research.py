@@ -6,6 +6,7 @@ import sys
 from collections import Counter, defaultdict, deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -227,24 +228,21 @@ def audit(
     return SOME_FAILED if found.failed else FINE
 
 
-def pretrain(
-    model: Model, dataset: str, users: str, out: Path, features: Path | None, device: str
-) -> int:
+def pretrain(model: Model, dataset: str, users: str, out: Path, context: Context) -> int:
     """Train a model across users, and write its weights; raises InputError."""
     from srs_eval.data.datasets import open_dataset
     from srs_eval.data.readers.features import read_features
     from srs_eval.engine.pretrain import pretrained_on
-    from srs_eval.training.hyperparameters import Context
     from srs_eval.training.pretrained import save_pretrained
 
     opened = open_dataset(dataset)
     chosen = _users_chosen(opened, users)
-    check_targets([opened.folder, features], str(out))
-    if features is not None:
-        read_features(features, -1, of_users=True)
+    check_targets([opened.folder, context.features], str(out))
+    if context.features is not None:
+        read_features(context.features, -1, of_users=True)
     with share_done(f"Pretraining {model.name}") as tell:
-        context = Context(features=features, device=device, tick=lambda part: tell("", part))
-        arrays, count = pretrained_on(model, opened, chosen, context)
+        told = replace(context, tick=lambda part: tell("", part))
+        arrays, count = pretrained_on(model, opened, chosen, told)
     save_pretrained(out, model.name, users, arrays)
     say(
         f"{model.name} was trained on {count:,} of {counted(len(chosen), 'user')}. For others: "

@@ -15,7 +15,7 @@ from srs_eval.benchmark.leaderboard import (
     Standings,
     changes,
 )
-from srs_eval.benchmark.result_files import ResultFile, ResultFolder
+from srs_eval.benchmark.result_files import ResultFile, ResultFolder, home_of
 from srs_eval.data.errors import InputError, counted
 from srs_eval.metrics import KEYS, better
 from srs_eval.report import pictures
@@ -291,24 +291,23 @@ def averaged(
     """
     if list(modes) == ["user"]:
         return [[] for _ in comparisons]
-    homes = {file.path: folder.path for folder in folders for file in folder.files}
     found: list[list[stats.Averages]] = []
     for comparison in comparisons:
         users, sizes = comparison.users, comparison.sizes
         predicted = []
         for file in comparison.files:
-            predictions = read_predictions(homes[file.path], file.spelled)
+            predictions = read_predictions(home_of(file.path), file.spelled)
             if predictions is not None:
                 predicted.append(file)
                 users = predictions.complete(users, sizes[np.isin(comparison.users, users)])
                 if not len(users):
                     raise InputError(
-                        f'--average: the predictions of {file.label} in "{homes[file.path]}" are '
+                        f'--average: the predictions of {file.label} in "{home_of(file.path)}" are '
                         "not of the reviews and users that results and other predictions are of: "
                         "evaluate again with --raw."
                     )
         # Read again, for those of all files at once need not fit into memory.
-        read = ((file, read_predictions(homes[file.path], file.spelled)) for file in predicted)
+        read = ((file, read_predictions(home_of(file.path), file.spelled)) for file in predicted)
         found.append(
             [
                 stats.averages(file.label, those.of(users), modes, is_baseline=file.is_baseline)
@@ -335,11 +334,10 @@ def averaged(
 
 def changes_section(
     files: Sequence[ResultFile],
-    baseline: Sequence[ResultFolder],
+    old: Sequence[ResultFile],
     metric: str,
     metrics: Sequence[str],
 ) -> Section:
-    old = [file for folder in baseline for file in folder.files]
     found = changes(files, old, metric, metrics)
     shown = dict.fromkeys((metric, *metrics))
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from srs_eval.benchmark import labels
 from srs_eval.benchmark.leaderboard import Comparison, Standing, compare
-from srs_eval.benchmark.result_files import ResultFile, ResultFolder, read_folders
+from srs_eval.benchmark.result_files import ResultFile, ResultFolder, home_of, read_folders
 from srs_eval.benchmark.setup import remarks
 from srs_eval.data.datasets import select_users
 from srs_eval.data.errors import InputError, counted
@@ -82,10 +82,16 @@ def dataset_report(
             f'"{paths[0]}": no line holds a metric; name a folder with results of srs-eval or '
             "srs-benchmark."
         )
-    metric = _named("--metric", metric, known)
-    columns = [_named("--columns", each.strip(), [*known, SECONDS]) for each in columns]
-    modes = [_named("--average", each.strip(), MODES) for each in average]
+    metric = named("--metric", metric, known)
+    columns = [named("--columns", each.strip(), [*known, SECONDS]) for each in columns]
+    modes = [named("--average", each.strip(), MODES) for each in average]
     before = read_folders([baseline]) if baseline is not None else []
+    old = [file for folder in before for file in folder.files]
+    if models is not None:
+        names = {file.name for file in files}
+        old = [file for file in old if file.name in names]
+    if users is not None:
+        old = [part for file in old if (part := _of_users(file, taken))]
     metrics = [each for each in columns if each != SECONDS]
     comparisons = compare(
         files,
@@ -96,15 +102,15 @@ def dataset_report(
     )
     sections = []
     found = zip(comparisons, averaged(folders, comparisons, modes), strict=True)
-    labels = [file.label for file in in_matrix]
+    shown = [file.label for file in in_matrix]
     for number, (comparison, averages) in enumerate(found, start=1):
         name = f"{number}-" if len(comparisons) > 1 else ""
         own = means == "each"
-        section = comparison_section(comparison, columns, name, own, averages, labels)
+        section = comparison_section(comparison, columns, name, own, averages, shown)
         over = "" if own else f"n = {counted(len(comparison.users), 'user')}; "
         sections.append(with_tables(section, partial(_with_caption, over)))
     if before:
-        sections.insert(0, changes_section(files, before, metric, metrics))
+        sections.insert(0, changes_section(files, old, metric, metrics))
     if digits:
         sections = [with_tables(each, partial(_with_digits, digits)) for each in sections]
     most = max(len(comparison.users) for comparison in comparisons)
@@ -207,13 +213,12 @@ def _with_caption(over: str, table: Table) -> Table:
 
 
 def _file_name(file: ResultFile, with_folder: bool) -> str:
-    home = file.path.parent
-    folder = home.parent if home.name == "result" else home
-    return f"{_folder_name(folder)}/{file.path.name}" if with_folder else file.path.name
+    folder = _folder_name(home_of(file.path))
+    return f"{folder}/{file.path.name}" if with_folder else file.path.name
 
 
-def _named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> str:
-    """The one of some names that is meant, case and spaces aside."""
+def named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> str:
+    """The one of some names that is meant, case and spaces aside; raises InputError."""
     for each in known:
         if _plain(each) == _plain(name):
             return each
@@ -272,7 +277,7 @@ def _lead(comparison: Comparison) -> list[str]:
         why = "of the others they were evaluated on different numbers of reviews"
         if len(fewest.users) < comparison.most_users:
             why = (
-                f"{fewest.label} has results of {counted(len(fewest.users), 'user')}; --users each "
+                f"{fewest.label} has results of {counted(len(fewest.users), 'user')}; --means each "
                 "gives means over each one's own"
             )
         said.append(

@@ -14,7 +14,7 @@ from srs_eval.advice import questions, shown
 from srs_eval.advice.findings import Days, Finding, Month, OfAll, Unanswered, of
 from srs_eval.advice.overview import Overview, answers_to
 from srs_eval.advice.questions import OF_PRESETS, REGISTRY, Asked
-from srs_eval.advice.sentences import month_in_words, parameter_line, where_to_paste
+from srs_eval.advice.sentences import capital, month_in_words, parameter_line, where_to_paste
 from srs_eval.advice.shown.costs import OF_DRAWS
 from srs_eval.advice.shown.memory import days_table
 from srs_eval.advice.shown.parameters import what_to_do
@@ -414,7 +414,7 @@ def _evidence(answer: Finding, name: str) -> Section:
         figures(table, f"{name}-{number}")
         for number, table in enumerate(shown.tables(answer), start=1)
     ]
-    return Section(f"{answer.subject[:1].upper()}{answer.subject[1:]}", tuple(blocks))
+    return Section(capital(answer.subject), tuple(blocks))
 
 
 def figures(table: AnswerTable, name: str) -> Table:

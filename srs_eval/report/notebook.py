@@ -34,6 +34,7 @@ from srs_eval.models import MADE_HERE, Model, add_model
 from srs_eval.models.configurations import resolve
 from srs_eval.report import pictures
 from srs_eval.report.comparison import METRICS
+from srs_eval.report.dataset import named
 from srs_eval.report.export import DIFFERENCES, ranking_table
 from srs_eval.stats.intervals import EQUIVALENT, calibration_graph
 from srs_eval.training.hyperparameters import Context
@@ -232,16 +233,19 @@ def read_results(*folders: str | Path) -> pandas.DataFrame:
     require("pandas", "A frame")
     import pandas as pd
 
-    return pd.concat(
+    parts = (
         pd.DataFrame(
             {"configuration": file.name, "label": file.label, "user": file.users}
             | {"size": file.sizes.astype(int), **file.metrics}
         )
         for file in _files(folders)
     )
+    return pd.concat(parts, ignore_index=True)
 
 
-def _files(folders: Iterable[str | Path]) -> list[ResultFile]:
+def _files(folders: Sequence[str | Path]) -> list[ResultFile]:
+    if not folders:
+        raise InputError("Name a folder of results.")
     return [file for each in read_folders([*map(Path, folders)]) for file in each.files]
 
 
@@ -255,10 +259,9 @@ def leaderboard(*folders: str | Path, metrics: Sequence[str] = METRICS) -> panda
     require("pandas", "A frame")
     import pandas as pd
 
-    files, rows = _files(folders), list[dict[str, Any]]()
+    files, rows = _files(folders), []
     known = dict.fromkeys(name for file in files for name in file.metrics)
-    if unknown := [each for each in metrics if each not in known]:
-        raise InputError(f'There is no metric "{unknown[0]}", only {", ".join(known)}.')
+    metrics = [named("metrics", each, known) for each in metrics]
     for group, comparison in enumerate(in_groups(files, metrics[0], metrics=metrics)):
         for table, line in ((t, line) for t in comparison.tables for line in t.lines):
             row: dict[str, Any] = {
@@ -329,7 +332,9 @@ def compare(
 
 
 def _given(log: ReviewLog, results: Results) -> dict[str, Given]:
-    """Predictions of results as those that a log was given: one for each entry."""
+    """Predictions of results as those that a log was given: one for each entry. InputError."""
+    for name, reason in results.failed.items():
+        raise InputError(f"{name} has failed: {reason}")
     place = select_rows(log, "benchmark").entry_index
     given = {}
     for name, result in results.items():

@@ -397,12 +397,11 @@ def matrix(labels: Sequence[str], squares: Sequence[Sequence[tuple[str, float] |
             if square is None:
                 continue
             text, shade = square
-            at, side = (column - 0.48, row - 0.48), 0.96
             if unsure := math.isnan(shade):
                 look: dict[str, Any] = {"facecolor": "w", "edgecolor": _UNSURE, "hatch": "////"}
             else:
                 look = {"facecolor": colormaps["cividis"](1 - shade)}
-            axes.add_patch(Rectangle(at, side, side, linewidth=0, **look))
+            axes.add_patch(Rectangle((column - 0.48, row - 0.48), 0.96, 0.96, linewidth=0, **look))
             ink = "k" if unsure or shade < 0.5 else "w"
             written = axes.text(column, row, text, ha="center", va="center", fontsize=small)
             written.set_color(ink)

@@ -497,6 +497,8 @@ def test_the_story_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert "learns from each review" in story
     assert "SM2" not in story
     assert main(["models", "FSRS-66"]) == 2
+    for wrong in (["FSRS-6", "--users", "3"], ["check", "AVG", "--device", "gpu"]):
+        assert main(["models", *wrong]) == 2
     assert "Did you mean" in capsys.readouterr().err
 
 

@@ -82,6 +82,10 @@ def test_what_changed_against_a_baseline(tmp_path: Path) -> None:
     text = _markdown(document)
     assert "Only in the baseline: SM2." in text
     assert "Not in the baseline: HLR." in text
+    part = dataset_report([now], baseline=before, models="DASH,AVG", users="0-9")
+    assert "Only in the baseline" not in _markdown(part)
+    (table,) = _as_json(part)["tables"]["changes"]["rows"][:1]
+    assert (table["users"], table["only_before"]) == (10, 0)
 
 
 def test_no_figure_reads_as_the_opposite_of_its_verdict(tmp_path: Path) -> None:
@@ -119,6 +123,8 @@ def test_the_lead_names_who_can_be_the_best_by_the_metric(tmp_path: Path) -> Non
         "than the baseline. The baseline has a lower mean log loss by reviews and by users." in text
     )
     assert "By log loss none but average can be the best" in text
+    text = led(write_results(tmp_path / "c", {"DASH": many(0.3), "HLR": many(0.35, users=8)}))
+    assert "HLR has results of 8 users; --means each" in text
 
 
 @pytest.mark.parametrize(("users", "said"), [(1, False), (2, False), (7, False), (8, True)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from dataclasses import replace
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -38,6 +39,10 @@ def constant(p: float) -> Model:
     )
 
 
+def fail(*_: object) -> Any:
+    raise ValueError("nothing")
+
+
 def test_models_that_are_objects(log: ReviewLog, tmp_path: Path) -> None:
     """Beside names; one that is made anew is evaluated anew; no group takes it up."""
     with in_this_process():
@@ -52,9 +57,13 @@ def test_models_that_are_objects(log: ReviewLog, tmp_path: Path) -> None:
         losses = {row[0]: row[1].estimate for row in table.rows if hasattr(row[1], "estimate")}
         again = srs_eval.evaluate(log, models=constant(0.9))["CONSTANT"]
         assert losses["CONSTANT"] == again.metrics.log_loss
+        with pytest.raises(InputError, match=r"FAILING has failed: .*nothing"):
+            srs_eval.compare(
+                log, "models", models=replace(constant(0.9), name="FAILING", predict=fail)
+            )
         with pytest.raises(InputError, match="cannot be sent to worker processes"):
             srs_eval.evaluate(log, models=["AVG", constant(0.9)], jobs=2)
-        wrong = Model(**{**vars(constant(0.9)), "name": "fsrs-6"})
+        wrong = replace(constant(0.9), name="fsrs-6")
         with pytest.raises(InputError, match="fsrs-6 means FSRS-6 already"):
             srs_eval.evaluate(log, models=wrong)
         file = tmp_path / "mine.py"
@@ -114,14 +123,16 @@ def test_frames_of_result_files(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     users = srs_eval.read_results(out)
     assert len(users) == 6
+    assert users.index.is_unique
     assert list(users)[:5] == ["configuration", "label", "user", "size", "RMSE"]
     board = srs_eval.leaderboard(out, metrics=["LogLoss", "AUC"])
     by_users = board[board["weighting"] == "users"]
     means = users.groupby("configuration")["LogLoss"].mean()
     assert (by_users["LogLoss"] - means).abs().max() < 1e-9
     assert (board["LogLoss_low"] <= board["LogLoss"]).all()
-    with pytest.raises(InputError, match='There is no metric "Loss", only RMSE, LogLoss'):
-        srs_eval.leaderboard(out, metrics=["Loss"])
+    for wrong, said in ((((out,), ["loss"]), "metrics takes"), (((), ["AUC"]), "Name a folder")):
+        with pytest.raises(InputError, match=said):
+            srs_eval.leaderboard(*wrong[0], metrics=wrong[1])
     report = main_here("report", out, "--json", "-", "--columns", "LogLoss,AUC")
     told = pandas.DataFrame(json.loads(report.stdout)["tables"]["means-by-users"]["rows"])
     np.testing.assert_allclose(by_users["LogLoss"], told["log_loss"])

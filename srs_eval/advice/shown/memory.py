@@ -13,6 +13,7 @@ import numpy as np
 from srs_eval.advice import findings as f
 from srs_eval.advice.findings import of
 from srs_eval.advice.sentences import (
+    capital,
     difference_in_words,
     has_a_figure,
     in_groups,
@@ -88,8 +89,7 @@ def retention_sentences(finding: f.Finding) -> list[str]:
     if found.desired is None:
         nobody = "FSRS is off, so none was asked for" if found.fsrs_is_off else "not known"
         return [f"{figures}; desired: {nobody}.", last]
-    lead = _DESIRED[found.says]
-    first = f"{lead[0].upper()}{lead[1:]}: {figures}, {percent(found.desired)} desired."
+    first = f"{capital(_DESIRED[found.says])}: {figures}, {percent(found.desired)} desired."
     if finding.missing is not None:
         return [first, what_lacks(finding.missing), last]
     parts = [f"{_points(part)} {why}" for part, why in _parts(found)]
@@ -347,7 +347,7 @@ def _bar(label: str, part: f.Part, desired: float | None, mark: str) -> Bar:
     figures = [part.recalled.estimate, *([desired] if desired is not None else []), part.expected]
     aim = part.expected if desired is None else desired
     note, level = _NOTES[mark]
-    spare = {"young cards": 3, "all": 1}.get(label, 0)
+    spare = {"young cards": 3, "all": 1}.get(label, 2 if mark == "few" else 0)
     said = tuple(map(whole_of_100, figures))
     return Bar(label, said, part.recalled.estimate, 0.0, aim, note, level, spare)
 

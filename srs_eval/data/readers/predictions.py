@@ -306,6 +306,8 @@ def _columns(path: Path, user: int | None = None) -> Mapping[str, list[object]]:
             raise InputError(f'"{path.name}" has no column user, which predictions of many need.')
         return names.index("user")
 
+    nothing = InputError(f'"{path.name}" holds no predictions.')
+    no_user = InputError(f'"{path.name}": user must be whole numbers.')
     try:
         with path.open("rb") as file:
             parquet = file.read(4) == b"PAR1"
@@ -313,33 +315,36 @@ def _columns(path: Path, user: int | None = None) -> Mapping[str, list[object]]:
             require("pyarrow", printable(path.name))
             import pyarrow.parquet as pq
 
-            chosen, schema = None, pq.read_schema(path)
+            chosen, names = None, pq.read_schema(path).names
             if not pq.read_metadata(path).num_rows:
-                raise InputError(f'"{path.name}" holds no predictions.')
+                raise nothing
             if user is not None:
-                place = of_user([each.lower() for each in schema.names])
-                kind = str(schema.types[place])
-                if not any(each in kind for each in ("int", "float", "double")):
-                    raise _no_number(path, "user", "whole number")
-                chosen = [(schema.names[place], "=", user)]
+                chosen = [(names[of_user([each.lower() for each in names])], "=", user)]
             table = pq.read_table(path, filters=chosen)
             return {name.lower(): table[name].to_pylist() for name in table.column_names}
         with path.open(encoding="utf-8-sig", newline="") as text:
-            rows = list(csv.reader(text))
+            reader = csv.reader(text)
+            names = [name.strip().lower() for name in next(reader, [])]
+            if not names:
+                raise nothing
+            place, body = 0 if user is None else of_user(names), []
+            for row in filter(None, reader):
+                if len(row) != len(names):
+                    raise InputError(
+                        f'"{path.name}": line {reader.line_num} has not as many fields as the '
+                        "header."
+                    )
+                if user is not None and not row[place].strip().isdecimal():
+                    raise no_user
+                if user is None or int(row[place]) == user:
+                    body.append(row)
+            if reader.line_num < 2:
+                raise nothing
+    except NotImplementedError:  # numbers are not compared with text
+        raise no_user from None
     except (OSError, csv.Error, ValueError, KeyError) as error:
         reason = getattr(error, "strerror", None) or "it is neither CSV nor parquet"
         raise InputError(f'Predictions cannot be read from "{path}" ({reason}).') from None
-    if len(rows) < 2:
-        raise InputError(f'"{path.name}" holds no predictions.')
-    names = [name.strip().lower() for name in rows[0]]
-    body = [row for row in rows[1:] if row]
-    short = next((k for k, row in enumerate(body, start=2) if len(row) != len(names)), None)
-    if short is not None:
-        raise InputError(f'"{path.name}": line {short} has not as many fields as the header.')
-    if user is not None:
-        place = of_user(names)
-        whose = _numbers(path, {"user": [row[place] for row in body]}, "user", int)
-        body = [row for row, each in zip(body, whose, strict=True) if each == user]
     return {name: [row[k] for row in body] for k, name in enumerate(names)}
 
 
@@ -360,9 +365,8 @@ def _numbers(
         if kind is int:
             np.array(found, np.int64)
     except (ValueError, OverflowError):
-        raise _no_number(path, name, "whole number" if kind is int else "number") from None
+        whole = "whole number" if kind is int else "number"
+        raise InputError(
+            f'"{path.name}": the column {name} holds something that is no {whole}.'
+        ) from None
     return found
-
-
-def _no_number(path: Path, name: str, kind: str) -> InputError:
-    return InputError(f'"{path.name}": the column {name} holds something that is no {kind}.')
