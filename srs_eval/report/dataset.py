@@ -144,7 +144,7 @@ def _left_out(comparison: Comparison) -> Iterator[str]:
     """Which users and which reviews the means are not over, and why."""
     for (cause, names), users in comparison.left_out.items():
         who = f"{counted(len(users), 'user')} ({listed(list(map(str, users)), 5)})"
-        yield f"Left out of the means: {who}: {cause} {listed(names)}."
+        yield f"Left out of the means: {who}: {f'{cause} {listed(names)}'.rstrip()}."
     yield from (f"{each}." for each in _lacking(comparison.files))
 
 
