@@ -26,6 +26,7 @@ from srs_eval import batch, metrics
 from srs_eval.batch import _evaluate_user, run_batch
 from srs_eval.benchmark import plan as places
 from srs_eval.benchmark.check import check
+from srs_eval.benchmark.labels import with_labels
 from srs_eval.benchmark.leaderboard import compare
 from srs_eval.benchmark.plan import Ended, Place, Planned, is_engine
 from srs_eval.benchmark.result_files import read_folders
@@ -34,6 +35,7 @@ from srs_eval.data.dataset_hub import check as verify
 from srs_eval.data.datasets import absent_users, open_dataset, select_users, shard_of
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
+from srs_eval.data.readers.predictions import refuse_unusable
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
@@ -632,18 +634,33 @@ def test_another_set_up_is_refused(dataset: Path, undisturbed: Path, tmp_path: P
     assert sorted(results(out)) == ["result/AVG.jsonl", "skipped/AVG.jsonl"]
 
 
+def test_online_models_that_fit_something_follow_the_flags() -> None:
+    found = with_labels(resolve("STATE-1,MOVING-AVG,FSRS-6-dry-run", Protocol(gamma=0.5)), "")
+    assert {each.name: each.protocol.gamma for each in found} == {
+        "STATE-1-gamma-0.5": 0.5, "MOVING-AVG": 1.0, "FSRS-6-dry-run": 1.0
+    }  # fmt: skip
+
+
 def test_a_set_up_shows_in_names_and_in_a_report(dataset: Path, tmp_path: Path) -> None:
     """Numbers go to those that depend on them; a folder from before names had them goes on."""
     sweep = tmp_path / "sweep"
-    for flags in ((), ("--gamma", "0.5"), ("--gamma", "0.5", "--label", "weak pull")):
+    weaker = ("--gamma", "0.5", "--label")
+    for flags in (
+        (),
+        weaker[:2],
+        (*weaker, "weak pull"),
+        (*weaker, "version 2"),
+        (*weaker, "on x"),
+    ):
         done = here(dataset, sweep, "--users", "1,2", *flags, models="AVG,FSRS-6-recency")
         assert done.returncode == 0, done.stderr
-    names = ["AVG", "FSRS-6-recency", "FSRS-6-recency-gamma-0.5", "FSRS-6-recency-weak-pull"]
-    assert sorted(path.stem for path in (sweep / "result").iterdir()) == names
-    plain, other, weak = (
-        lines(sweep / "result" / f"{name}.jsonl")[1]["metrics"]["LogLoss"] for name in names[1:]
+    names = ["", "-gamma-0.5", "-on-x", "-version-2", "-weak-pull"]
+    files = {each.stem: each for each in (sweep / "result").iterdir()}
+    assert files.keys() == {"AVG", *(f"FSRS-6-recency{name}" for name in names)}
+    plain, *others = (
+        lines(files[f"FSRS-6-recency{name}"])[1]["metrics"]["LogLoss"] for name in names
     )
-    assert plain != other == weak
+    assert {plain} != set(others) == {others[0]}
     # As folders had it: the plain name, whatever the set-up.
     old, configurations = tmp_path / "old", resolve("FSRS-6-recency", Protocol(gamma=0.5))
     list(run_batch(open_dataset(dataset), configurations, old, users=[1], jobs=1))
@@ -655,6 +672,8 @@ def test_a_set_up_shows_in_names_and_in_a_report(dataset: Path, tmp_path: Path) 
         "FSRS-6 recency",
         "FSRS-6 recency gamma 0.5 (old)",
         "FSRS-6 recency gamma 0.5 (sweep)",
+        "FSRS-6 recency on x",
+        "FSRS-6 recency version 2",
         "FSRS-6 recency weak pull",
         "average",
     ]
@@ -730,6 +749,7 @@ def test_predictions_made_elsewhere(dataset: Path, tmp_path: Path) -> None:
     [
         ("review_th,p\n1,0.5\n", "Mine", "has no column user"),
         ("user,p\n1,0.5\n", "Mine", "has no column review_th"),
+        ("user,review_th,p\n\n1,1\n", "Mine", "line 3 has not as many fields"),
         ("user,review_th,p\n1,1,0.5\n", "", "--name NAME"),
         ("user,review_th,p\n1,1,0.5\n", "avg", "AVG is computed here"),
         ("user,review_th,p\n1,1,0.5\n", "a/b", "--name takes letters"),
@@ -744,6 +764,13 @@ def test_predictions_that_cannot_be_used(
     assert refused.returncode == 2
     assert words in refused.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_users_that_are_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file.parquet"
+    pandas.DataFrame({"user": ["1"], "review_th": [1], "p": [0.5]}).to_parquet(path)
+    with pytest.raises(InputError, match="user must be whole numbers"):
+        refuse_unusable(path)
 
 
 def test_one_configuration_of_a_folder_is_renewed(dataset: Path, tmp_path: Path) -> None:

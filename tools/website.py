@@ -11,7 +11,6 @@ import inspect
 import re
 import shutil
 import sys
-from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -47,13 +46,13 @@ def plain(name: str) -> str:
     return re.sub(r"[\W_]", "", name).lower()
 
 
-def table(*rows: Iterable[object]) -> str:
+def table(*rows: Any) -> str:
     head, *others = [[re.sub(r"([|<])", r"\\\1", str(each)) for each in row] for row in rows]
     lines = [" | ".join(line) for line in (head, ["---"] * len(head), *others)]
     return "".join(f"| {' '.join(line.split())} |\n" for line in lines) + "\n"
 
 
-def toctree(caption: str, pages: Iterable[str]) -> str:
+def toctree(caption: str, pages: list[str]) -> str:
     return "\n".join(("\n\n```{toctree}", ":hidden:", f":caption: {caption}\n", *pages, "```\n"))
 
 
@@ -66,8 +65,8 @@ def reference(folder: Path) -> None:
     from srs_eval.cli.main import app
 
     group = typer.main.get_group(app)
-    said = {"name": "srs-eval", "title": "Command line"}
-    text = get_docs_for_click(obj=group, ctx=typer.Context(group), **said)
+    said = {"ctx": typer.Context(group), "name": "srs-eval", "title": "Command line"}
+    text = get_docs_for_click(obj=group, **said)
     (folder / "cli.md").write_text(text, "utf-8")
     public = [f".. autofunction:: srs_eval.{name}" for name in (*names[1:], "batch.run_batch")]
     public += [f".. autoclass:: srs_eval.{name}\n   :members:" for name in CLASSES.split()]
@@ -122,13 +121,14 @@ def models(folder: Path) -> None:
     from srs_eval.report.pictures import SMALL, calibration, svg
     from srs_eval.stats.intervals import calibration_graph
 
-    results = srs_eval.evaluate(srs_eval.load(DEMO_FILE), models="all")
+    more = [each.name for each in all_models().values() if each.extra and not each.given]
+    results = srs_eval.evaluate(srs_eval.load(DEMO_FILE), models=["all", *more])
     rows, means = [("model", "year", "parameters", "log loss")], published()
     listed = models_document(all_models())["models"]
     for name in all_models():
         of_model = [each for each in listed if each["model"] == name]
         page = re.sub(r"[^a-z0-9.+]+", "-", name.lower().replace("%", "-percent")).strip("-")
-        year = re.findall(r"\b(?:19|20)\d\d\b", of_model[0]["source"])[0]
+        year = re.findall(r"(?:by )?\b(?:19|20)\d\d\b", of_model[0]["source"])[0]
         text = facts(name, of_model, year) + "## How well it predicts\n\n"
         names = (each["configuration"] for each in of_model)
         done = {each: results[each] for each in names if each in results}
@@ -146,9 +146,8 @@ def models(folder: Path) -> None:
             text += table(("", *FIGURES, "LogLoss, all"), *of_means)
         text += "" if done or of_means else "It needs weights or predictions of your own.\n"
         (folder / f"{page}.md").write_text(text, "utf-8")
-        loss = {plain(each[0]): each[1] for each in reversed(of_means)}
-        shown = loss.get(plain(name)) or next(iter(loss.values()), "")
-        rows.append((f"[{name}]({page}.md)", year, of_model[0]["parameters"], shown))
+        loss = {plain(each[0]): each[1] for each in of_means}.get(plain(name), "")
+        rows.append((f"[{name}]({page}.md)", year, of_model[0]["parameters"], loss))
     text = "# Models\n\nLog loss: srs-benchmark's mean of 9,999 users, 2026.\n\n" + table(*rows)
     pages = [path.stem for path in sorted(folder.glob("*.md"))]
     text += toctree("Models", [*pages, *(f"{name}: notes </docs/models/{name}>" for name in NOTES)])

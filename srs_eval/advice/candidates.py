@@ -61,6 +61,11 @@ def knows_presets(log: ReviewLog) -> bool:
     return log.entries is not None and log.knows_decks
 
 
+def has_no_cards(log: ReviewLog) -> bool:
+    """Whether all cards of a collection are deleted."""
+    return log.entries is not None and bool(log.decks) and not len(log.cards.card_id)
+
+
 def too_few(log: ReviewLog, reason: NotEnoughData) -> str:
     """Why there are too few reviews to ask of presets; cards may be suspended or deleted."""
     count, how = mostly_gone(log)
@@ -89,7 +94,7 @@ def mostly_gone(log: ReviewLog) -> tuple[int, str]:
 
     0 unless these are more than half of all.
     """
-    if not knows_presets(log):
+    if not (knows_presets(log) or has_no_cards(log)):
         return 0, ""
     assert log.entries is not None
     card_id, cards = log.entries.card_id, log.cards

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from srs_eval.advice import findings as f
-from srs_eval.advice.candidates import evaluated_by_preset, knows_presets, too_few
+from srs_eval.advice.candidates import evaluated_by_preset, has_no_cards, knows_presets, too_few
 from srs_eval.advice.checks import together
 from srs_eval.advice.findings import Finding, unanswered
 from srs_eval.advice.over_time import MODEL
@@ -74,7 +74,7 @@ class Overview:
     def begun(log: ReviewLog) -> Overview:
         """Before the first answer."""
         by_preset, gone = evaluated_by_preset(log), ""
-        if log.entries is not None and log.decks and not len(log.cards.card_id):
+        if has_no_cards(log):
             gone = "This collection has no cards left."
         elif knows_presets(log) and not by_preset:
             gone = "Nearly all your cards are suspended or deleted."

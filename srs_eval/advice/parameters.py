@@ -133,10 +133,11 @@ def are_my_parameters_good(
         findings.append(_of_preset(learner, group, held_out, group in sharing, equivalence))
         yield findings[-1]
     if len(groups) > 1:
-        acts = [(each.act if each.parameters else f.KEEP, each.subject) for each in findings]
-        by_act = tuple((act, tuple(name for its, name in acts if its == act)) for act in dict(acts))
-        found = everything[None]
-        evidence = f.OfAll(by_act, found.candidates(), found.reference)
+        by_act: dict[str, list[str]] = {}
+        for each in findings:
+            by_act.setdefault(each.act if each.parameters else f.KEEP, []).append(each.subject)
+        found, acts = everything[None], tuple((act, tuple(by_act[act])) for act in by_act)
+        evidence = f.OfAll(acts, found.candidates(), found.reference)
         yield f.Finding("parameters", "all presets", reviews=len(found.index), evidence=evidence)
 
 

@@ -30,10 +30,14 @@ def settings_of(configuration: Configuration) -> dict[str, float]:
 
 
 def _depends(configuration: Configuration, number: str) -> bool:
-    """Whether a number changes its figures; of a model of one's own nobody knows."""
+    """Whether a number changes its figures; of a model of one's own nobody knows.
+
+    An online model with parameters fits them itself, as FSRS-6 is fitted.
+    """
     return (
         number in ("max_seq_len", "n_splits")  # which reviews are evaluated
         or configuration.model.file is not None
+        or (configuration.model.online is not None and configuration.parameters > 0)
         or any(each.flag == number for each in configuration.tunable)
         or any(_depends(each, number) for each in configuration.members)
     )

@@ -6,7 +6,6 @@ They may lack reviews. So what they are held against is evaluated twice: on all 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from srs_eval.benchmark.labels import check_name, labelled, without
 from srs_eval.data.errors import InputError
+from srs_eval.data.paths import file_digest
 from srs_eval.data.readers.predictions import of_user, refuse_unusable
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.session import Result, Session
@@ -59,10 +59,8 @@ def others_in(path: Path | None, name: str, of_file: Configuration) -> Others:
     if meant_by(name):
         raise InputError(f"--name {name}: {meant_by(name)} is computed here; take another name.")
     refuse_unusable(path)
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
     named = of_file.name.replace(OF_FILE, name, 1)
-    return Others(path.absolute(), name, digest, replace(of_file, name=named))
+    return Others(path.absolute(), name, file_digest(path), replace(of_file, name=named))
 
 
 class _WithOthers(Session):

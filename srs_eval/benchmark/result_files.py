@@ -199,8 +199,9 @@ def _read_folder(path: Path) -> ResultFolder:
     names = {file.name for file in files}
     for file in list(files):
         label = file.configuration.label if file.configuration else ""
-        on, others = label.rpartition("on ")[1:]
-        if on and not file.lacks and labels.without(file.name, on + others) in names:
+        on, others = f" {label}".rpartition(" on ")[1:]
+        theirs = on and "predictions" in _entry(file.spelled, setup)
+        if theirs and not file.lacks and labels.without(file.name, on + others) in names:
             files.remove(file)
             unread.append(f"{file.label} is left out: {others} lacks no review")
     return ResultFolder(path, tuple(files), setup, tuple(unread))

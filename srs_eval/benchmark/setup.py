@@ -41,7 +41,8 @@ def make_setup(
     others: Others | None = None,
 ) -> dict[str, Any]:
     """What figures depend on, as `OUT/setup.json` holds it; looks at models of somebody's own."""
-    options, found = context.settings(), doubts(each.model for each in configurations)
+    options = context.settings()
+    found = doubts([each.model for each in configurations], context.features)
     del options["user"]  # each unit has its own
     return {
         "srs_eval": VERSION,
@@ -212,7 +213,7 @@ def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
             continue
         flags = configuration["protocol"]
         then, now = (
-            {**each, **each["protocol"], "protocol": None, "check": None}
+            {**each, **each["protocol"], "protocol": None, "check": None, "shown": None}
             for each in (before, configuration)
         )
         for key in sorted({*then, *now}):

@@ -453,8 +453,9 @@ def _of_model(configurations: Sequence[Configuration]) -> _Findings:
         yield from _checked(first, _one_outcome, first, rating)
 
 
-def first_mistake(model: Model) -> Finding | None:
+def first_mistake(model: Model, features: Path | None = None) -> Finding | None:
     """What a few trainings tell: foresight, a wrong gradient, NaN. Raises NotInstalled."""
+    TABLE.set(features)
     configuration = _configurations_of([model])[0]
 
     def looked() -> _Findings:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from srs_eval.data.paths import cache_dir, write_atomically
+from srs_eval.data.paths import cache_dir, file_digest, write_atomically
 from srs_eval.engine.session import Result
 from srs_eval.engine.workers import WorkerDied, WorkerPool
 from srs_eval.models import MADE_HERE, Model, all_models
@@ -43,66 +43,67 @@ def in_words(kind: str | None) -> str:
     return f"{said} (`srs-eval models check` tells more)" if said else ""
 
 
-def doubt(model: Model) -> str:
+def doubt(model: Model, features: Path | None = None) -> str:
     """The kind of the first finding of `conformance.first_mistake`, "" for none; kept on disk."""
     from srs_eval.engine.conformance import first_mistake
 
-    known = _known(model)
+    known = _known(model, features)
     if known is not None:
         return known
     try:
-        found = first_mistake(model)
+        found = first_mistake(model, features)
     except BaseException as error:
         if type(error) is KeyboardInterrupt:  # the person's
             raise
         return "fails"
     kind = found.kind if found else ""
     if model.file == MADE_HERE:
-        _of_objects[model.name] = model, kind
+        _of_objects[model.name] = model, features, kind
         return kind
     with suppress(OSError):
-        write_atomically(_kept_at(model), (kind or _NOTHING).encode(), lasting=False)
+        write_atomically(_kept_at(model, features), (kind or _NOTHING).encode(), lasting=False)
     return kind
 
 
-def doubts(models: Iterable[Model]) -> dict[str, str]:
+def doubts(models: Iterable[Model], features: Path | None) -> dict[str, str]:
     """Those of models from files, by name, each in a process of its own, for it may die."""
     own = {each.name: each for each in models if each.file is not None}
-    found = {name: _known(each) for name, each in own.items()}
+    found = {name: _known(each, features) for name, each in own.items()}
     for name in [name for name, kind in found.items() if kind is None]:
         with WorkerPool(1, initializer=all_models) as pool:
             try:
-                found[name] = pool.submit(doubt, own[name]).result()
+                found[name] = pool.submit(doubt, own[name], features).result()
             except WorkerDied:
                 found[name] = "fails"
     return {name: kind or "" for name, kind in found.items()}
 
 
-def with_doubt(result: Result, model: Model) -> Result:
+def with_doubt(result: Result, model: Model, features: Path | None) -> Result:
     """The result of a model from a file, marked where that belongs beside it."""
-    kind = doubt(model)
+    kind = doubt(model, features)
     if not (said := in_words(kind)):
         return result
     return replace(result, mark=mark(kind), notes=(*result.notes, said))
 
 
-_of_objects: dict[str, tuple[Model, str]] = {}
+_of_objects: dict[str, tuple[Model, Path | None, str]] = {}
 """What was found of models that are no file's, by name: a cell may have changed them."""
 
 
-def _known(model: Model) -> str | None:
+def _known(model: Model, features: Path | None) -> str | None:
     if model.file == MADE_HERE:
-        seen, kind = _of_objects.get(model.name, (None, ""))
-        return kind if seen is model else None
+        seen, table, kind = _of_objects.get(model.name, (None, None, ""))
+        return kind if seen is model and table == features else None
     try:
-        kind = _kept_at(model).read_text("utf-8")
+        kind = _kept_at(model, features).read_text("utf-8")
     except (OSError, ValueError):
         return None
     return "" if kind == _NOTHING else kind if kind in {**_LEAKS, **_OTHERS} else None
 
 
-def _kept_at(model: Model) -> Path:
+def _kept_at(model: Model, features: Path | None) -> Path:
     assert model.file is not None
     key = f"{program_digest()} {model.file.digest} {model.name}"
+    key += f" {file_digest(features)}" if features else ""
     digest = hashlib.sha256(key.encode()).hexdigest()
     return cache_dir() / "results" / digest[:2] / f"{digest}.txt"

@@ -193,7 +193,9 @@ def _in_this_process(
             return
         yield Started(configuration, must_compile(configuration))
         try:
-            outcome = _looked_at(attempt(session, configuration, context, use_cache=use_cache))
+            outcome = _looked_at(
+                attempt(session, configuration, context, use_cache=use_cache), context
+            )
         except Cancelled as error:
             if cancel.is_set():
                 return
@@ -339,13 +341,15 @@ def _evaluate_shared(configuration: Configuration, known: Iterable[Finished] = (
             send(fraction)
 
     context = replace(context, tick=tick)
-    return _looked_at(attempt(session, configuration, context, use_cache=use_cache))
+    return _looked_at(attempt(session, configuration, context, use_cache=use_cache), context)
 
 
-def _looked_at(final: Final) -> Final:
+def _looked_at(final: Final, context: Context) -> Final:
     """Marked, if somebody's own model has predicted what it may not know."""
     if not isinstance(final, Finished) or final.configuration.model.file is None:
         return final
     from srs_eval.engine.doubts import with_doubt
 
-    return replace(final, result=with_doubt(final.result, final.configuration.model))
+    return replace(
+        final, result=with_doubt(final.result, final.configuration.model, context.features)
+    )

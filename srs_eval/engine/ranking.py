@@ -177,23 +177,25 @@ class Group:
         best = self.best
         if best is None:
             return ""
-        name = best.configuration.words
+        name, s = best.configuration.words, "" if best.configuration.fit == "own" else "s"
         others: dict[str, list[str]] = {}
         for line in self.lines:
             if line.standing is not None and line is not best:
                 others.setdefault(line.standing, []).append(line.configuration.words)
         if best.standing == "below the baseline":
-            return f"None predicts better than the average; {name} comes nearest to it."
+            return f"None predicts better than the average; {name} come{s} nearest to it."
         if not others:
             return _alone(best, self.equivalence)
         if self._none_is_better:
-            parts = [f"None has a lower log loss than the average; {name} comes nearest to it"]
+            parts = [f"None has a lower log loss than the average; {name} come{s} nearest to it"]
         elif "can't tell yet" in others:
             # The best of many is picked by its figure, which makes it optimistic.
             alike = 1 + len(others["can't tell yet"]) + len(others.get("as good", ()))
-            parts = [f"{name} has the lowest log loss, one of {alike} that can't be told apart"]
+            parts = [
+                f"{name} ha{s or 've'} the lowest log loss, one of {alike} that can't be told apart"
+            ]
         else:
-            parts = [f"{name} predicts best"]
+            parts = [f"{name} predict{s} best"]
         said = None
         if best.to_baseline is not None:
             said = verdict(best.to_baseline, equivalence=self.equivalence)

@@ -153,7 +153,7 @@ def test_every_preset_has_an_act_and_how_sure_it_is(log: ReviewLog) -> None:
         assert table.title.endswith(seen)
     assert isinstance(whole.evidence, OfAll)
     said = {subject: act for act, names in whole.evidence.by_act for subject in names}
-    assert said == {found.subject: found.act if found.parameters else KEEP for found in each}
+    assert said == {one.subject: one.act if one.parameters else KEEP for one in each}
     assert whole.parameters is None
 
 

@@ -106,13 +106,13 @@ def test_what_a_run_predicted_can_be_compared(log: ReviewLog, tmp_path: Path) ->
         results = srs_eval.evaluate(
             log, ["FSRS-6-dry-run"], Protocol(rows=rows, short=True), use_cache=False
         )
-        name = next(iter(results))
-        frame = results.predictions().assign(model="again")
+        frame = results.predictions()
+        frame = frame[frame["configuration"] == next(iter(results))].assign(model="again")
         frame.to_csv(path, index=False)  # with review_th, which is of `rows`
         given = with_predictions(log, path, lambda name: "").given["again"].p
         assert log.entries is not None
         there = np.isfinite(given)
-        assert log.entries.time_ms[there].tolist() == sorted(results.review_id[name].tolist())
+        assert log.entries.time_ms[there].tolist() == sorted(frame["review_id"])
 
 
 def test_reviews_with_times_have_no_numbers(log: ReviewLog, tmp_path: Path) -> None:

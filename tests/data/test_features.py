@@ -7,13 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.readers.features import read_features, with_features
+from srs_eval.engine.doubts import doubt
 from srs_eval.engine.session import Session
+from srs_eval.models import all_models, load_model_file
 from tests.cli.program import main_here
 from tools.simulated import SimulatedLearner, simulate_learner, write_collection, write_dataset
 
@@ -107,6 +110,7 @@ def test_a_batch_goes_on_with_the_same_table_only(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     setup = json.loads((tmp_path / "out" / "setup.json").read_text("utf-8"))
     assert len(setup["options"]["features"]) == 64
+    assert "not checked" not in done.stderr
     assert main_here(*batch).returncode == 0
     for other, said in ((table, "features was"), (None, "features was")):
         table.write_text(table.read_text("utf-8") + "\n2,9999,1", encoding="utf-8")
@@ -133,3 +137,17 @@ def test_a_ranking_says_how_many_cards_lack_a_row(
     without = main_here(*run, "--model-file", str(model))
     assert without.returncode == 1
     assert "give a table with --features FILE" in without.stderr
+
+
+@pytest.mark.parametrize("end", ["csv", "parquet"])
+def test_a_model_that_uses_a_table_is_checked_with_it(end: str, tmp_path: Path) -> None:
+    table, model = tmp_path / f"words.{end}", tmp_path / "table.py"
+    content = pa.table({"card_id": np.arange(2000), "n": np.arange(2000) % 10})
+    (pyarrow.csv.write_csv if end == "csv" else pq.write_table)(content, table)
+    for right, kind in ((True, ""), (False, "own outcome")):
+        wrong = "np.where(trials.features[index, 0] > 5, 0.8, 0.6) * (0.5 + trials.y[index] / 4)"
+        honest = "np.where(trials.features[index, 0] > 5, 0.8, 0.6)"
+        model.write_text(MODEL.replace(honest, honest if right else wrong), encoding="utf-8")
+        (loaded,) = load_model_file(model)
+        assert doubt(loaded, table) == kind
+        all_models().pop("TABLE")

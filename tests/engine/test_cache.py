@@ -136,11 +136,15 @@ def test_every_setting_counts_but_the_tick(tmp_path: Path) -> None:
     """A new field of Context belongs into one of the two."""
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "LSTM.pth").write_bytes(b"1")
+    (tmp_path / "words.csv").write_text("card_id,length\n1,3\n")
     other = {
         "sm2_target": 0.8,
         "weights": tmp_path / "weights",
+        "features": tmp_path / "words.csv",
+        "seen_users": True,
         "device": "cuda",
         "user": 3,
+        "pretrained": {"w": 1.0},
         "hyperparameters": {"epochs": 3},
         "tick": print,
     }
@@ -150,8 +154,8 @@ def test_every_setting_counts_but_the_tick(tmp_path: Path) -> None:
     for name, value in other.items():
         changed = replace(Context(), **{name: value})  # type: ignore[arg-type]
         same = cache._result_key("data", sm2, changed) == base
-        # Hyperparameters are those of the configuration.
-        assert same == (name in ("tick", "hyperparameters")), name
+        # Hyperparameters are those of the configuration, what was pretrained is of the weights.
+        assert same == (name in ("tick", "hyperparameters", "pretrained")), name
 
 
 def test_another_training_has_other_figures() -> None:

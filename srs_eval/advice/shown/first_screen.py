@@ -120,7 +120,7 @@ def _what_to_do(known: _Known) -> tuple[Pane, f.Finding | None]:
         why = f": {reasons[0].reason}" if reasons else ""
         return _pane(1, [Line(f"Nothing can be told{why}.", "not yet")], *questions), None
     off = fit is not None and fit.act in ("turn on", "SM-2")
-    chosen = _worth_most(presets)
+    chosen, about = _worth_most(presets), presets[0]
     name = quoted(chosen.subject) if chosen is not None and len(presets) > 1 else ""
     if fit is not None and fit.act == "SM-2":
         chosen, items = None, [_sure("Leave FSRS off.", fit.probability)]
@@ -139,16 +139,16 @@ def _what_to_do(known: _Known) -> tuple[Pane, f.Finding | None]:
         items = [Line("Change nothing yet.", "not yet", "●"), Line(f"  {said}", spare=1)]
     else:
         either = [each for each in presets if each.act != f.KEEP]
-        chance = min(each.probability or 0.0 for each in either or presets)
+        about = min(either or presets, key=lambda each: each.probability or 0.0)
         said = "Your parameters are as good as others would be."
         if either:
             said = "Optimizing may help or not; neither is a mistake."
-        items = [_sure("Change nothing.", chance), Line(f"  {said}", spare=1)]
+        items = [_sure("Change nothing.", about.probability), Line(f"  {said}", spare=1)]
     if chosen is not None:
         items += [_where(chosen, len(presets)), *_same(chosen, presets)]
     elif fit is not None and fit.act == "turn on":
         items.append(Line("  Deck options › FSRS"))
-    subject = "" if off else (chosen or presets[0]).subject
+    subject = "" if off else (chosen or about).subject
     first = questions[1:] if off else questions
     return _pane(1, items, *first, subject=subject), chosen
 

@@ -347,7 +347,7 @@ def _bar(label: str, part: f.Part, desired: float | None, mark: str) -> Bar:
     figures = [part.recalled.estimate, *([desired] if desired is not None else []), part.expected]
     aim = part.expected if desired is None else desired
     note, level = _NOTES[mark]
-    spare = {"young cards": 3, "all": 1}.get(label, 0)
+    spare = {"young cards": 3, "all": 1}.get(label, 2 if mark == "few" else 0)
     said = tuple(map(whole_of_100, figures))
     return Bar(label, said, part.recalled.estimate, 0.0, aim, note, level, spare)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from srs_eval.advice import findings as f
 from srs_eval.advice.model_evidence import Errors, Where
 from srs_eval.advice.sentences import capital, figures, in_groups, lacks, of_100, what_lacks
+from srs_eval.advice.shown.parameters import named
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import Interval, enough_to_tell
@@ -124,7 +125,9 @@ def fit_tables(finding: f.Finding) -> list[Table]:
     """Log loss of everything else, against FSRS-6."""
     found = f.of(finding, f.Fit)
     rows: list[tuple[Cell, ...]] = [("FSRS-6, optimized", found.log_loss, None, "")]
-    rows += [(each.name, each.log_loss, each.difference, each.verdict) for each in found.against]
+    rows += [
+        (named(each.name), each.log_loss, each.difference, each.verdict) for each in found.against
+    ]
     columns = ("predicted by", "log loss", "minus it", "verdict")
     return [Table("FSRS-6, fitted to earlier reviews, against", columns, tuple(rows))]
 
@@ -198,7 +201,7 @@ def models_sentences(finding: f.Finding) -> list[str]:
     assert best is not None
     said.append(f"“{found.says}” has the lowest log loss on the {reviews}, {best.estimate:.4f}.")
     if found.left_out:
-        left_out = counted(found.left_out, "evaluated review")
+        left_out = counted(found.left_out, "held-out review")
         said.append(f"Left out: {left_out} without a prediction by every model.")
     return said
 

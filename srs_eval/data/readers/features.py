@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from srs_eval.data.readers.files import read_start
 from srs_eval.data.reviews import Features, FloatArray, ReviewLog
 
 _IDS = ("card_id", "note_id", "user_id")
+_SOME = 1024  # rows
 
 
 def with_features(log: ReviewLog, path: Path | None) -> ReviewLog:
@@ -42,19 +44,22 @@ def with_made_up_features(log: ReviewLog, path: Path | None) -> ReviewLog:
     """The log, each of its cards with a row of a table about others, every tenth with none."""
     if path is None:
         return log
-    found, cards = read_features(path, None), np.unique(log.cards.card_id)
+    found, cards = read_features(path, None, some=True), np.unique(log.cards.card_id)
     of_card = np.random.default_rng(1).integers(max(len(found.ids), 1), size=len(cards))
     values = found.values[of_card].copy()
     values[::10] = np.nan
     return replace(log, features=replace(found, by="card_id", ids=cards, values=values))
 
 
-def read_features(path: Path, user: int | None, *, of_users: bool = False) -> Features:
+def read_features(
+    path: Path, user: int | None, *, of_users: bool = False, some: bool = False
+) -> Features:
     """What a table tells of one user's cards, by ascending id; of all without a user.
 
-    `of_users`: it has to tell users apart. Raises InputError where it cannot be used.
+    `of_users`: it has to tell users apart. `some`: the first rows will do, for it may be one of
+    thousands of users. Raises InputError where it cannot be used.
     """
-    columns, name = _columns(path, user), printable(path.name)
+    columns, name = _columns(path, user, some), printable(path.name)
     by = next((each for each in _IDS[:2] if each in columns), None)
     if by is None:
         raise InputError(f"{name} has no column card_id or note_id, which tells whose rows it has.")
@@ -75,17 +80,23 @@ def read_features(path: Path, user: int | None, *, of_users: bool = False) -> Fe
     return Features(by, ids[order].astype(np.int64), names, values)
 
 
-def _columns(path: Path, user: int | None) -> Mapping[str, FloatArray]:
+def _columns(path: Path, user: int | None, some: bool) -> Mapping[str, FloatArray]:
     """The columns of numbers; of a parquet file those of the user's rows only."""
     try:
         about = path.stat()
         if read_start(path, 4) != b"PAR1":
             return _columns_of_csv(path, about.st_mtime_ns, about.st_size)
         require("pyarrow", printable(path.name))
+        import pyarrow
         import pyarrow.parquet as pq
 
         one = user is not None and "user_id" in pq.read_schema(path).names
-        table = pq.read_table(path, filters=[("user_id", "=", user)] if one else None)
+        if some:
+            with pq.ParquetFile(path) as file:
+                batches = islice(file.iter_batches(_SOME), 1)
+                table = pyarrow.Table.from_batches(batches, file.schema_arrow)
+        else:
+            table = pq.read_table(path, filters=[("user_id", "=", user)] if one else None)
         return _of_numbers({name: table[name].to_numpy() for name in table.column_names})
     except (OSError, ValueError, TypeError, NotImplementedError, csv.Error) as error:
         reason = printable(getattr(error, "strerror", None) or error, 100)

@@ -319,20 +319,24 @@ def _columns(path: Path, user: int | None = None) -> Mapping[str, list[object]]:
             table = pq.read_table(path, filters=chosen)
             return {name.lower(): table[name].to_pylist() for name in table.column_names}
         with path.open(encoding="utf-8-sig", newline="") as text:
-            rows = list(csv.reader(text))
+            reader = csv.reader(text)
+            names = [name.strip().lower() for name in next(reader, [])]
+            if not names:
+                raise InputError(f'"{path.name}" holds no predictions.')
+            place, body = 0 if user is None else of_user(names), []
+            for row in filter(None, reader):
+                if len(row) != len(names):
+                    raise InputError(
+                        f'"{path.name}": line {reader.line_num} has not as many fields as the '
+                        "header."
+                    )
+                if user is None or row[place].strip() == str(user):
+                    body.append(row)
+    except NotImplementedError:  # numbers are not compared with text
+        raise InputError(f'"{path.name}": user must be whole numbers.') from None
     except (OSError, csv.Error, ValueError, KeyError) as error:
         reason = getattr(error, "strerror", None) or "it is neither CSV nor parquet"
         raise InputError(f'Predictions cannot be read from "{path}" ({reason}).') from None
-    if not rows:
-        raise InputError(f'"{path.name}" holds no predictions.')
-    names = [name.strip().lower() for name in rows[0]]
-    body = [row for row in rows[1:] if row]
-    short = next((k for k, row in enumerate(body, start=2) if len(row) != len(names)), None)
-    if short is not None:
-        raise InputError(f'"{path.name}": line {short} has not as many fields as the header.')
-    if user is not None:
-        place = of_user(names)
-        body = [row for row in body if row[place].strip() == str(user)]
     return {name: [row[k] for row in body] for k, name in enumerate(names)}
 
 

@@ -65,13 +65,14 @@ class EvidenceScreen(AppScreen, actions="evidence"):
                 above = {getattr(each, "text", "").strip(" .").casefold() for each in pane.items}
                 parts = [in_full(pane, colours), Text("")]
         self.query_one("#box").border_title = title
-        for answer in answers:
+        for number, answer in enumerate(answers, start=1):
             about = REGISTRY[answer.question]
             if about.is_beside or question == CANT_TELL:
                 parts.append(Text(about.title, "bold underline"))
             elif len(answers) > 1 and question != OF_PRESETS:
                 parts.append(Text(answer.subject, "bold underline"))
-            parts.append(evidence(answer, colours, above))
+            follow = {each.question for each in answers[number:]}
+            parts.append(evidence(answer, colours, above | follow))
         self.query_one("#all", Static).update(stacked(parts))
         paste = self.query_one("#paste", Static)
         copied = next((each for each in answers if each.parameters), None)

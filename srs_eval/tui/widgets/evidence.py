@@ -34,7 +34,8 @@ def evidence(answer: Finding, paint: Mapping[str, str], above: Set[str] = _NO) -
     """Everything there is to an answer but the parameters to paste, for whatever width.
 
     These need the whole width of the window: a mouse selects what stands beside them, too. Costs
-    are drawn first, `paint`ed by level. What stands `above` already is not said again.
+    are drawn first, `paint`ed by level. Sentences that stand `above` are not said again, nor is the
+    page of a question that does.
     """
     parts: list[Text | WidthDependent] = [
         Text(sentence + "\n")
@@ -47,7 +48,8 @@ def evidence(answer: Finding, paint: Mapping[str, str], above: Set[str] = _NO) -
         parts = [title, in_full(pane, paint), Text(""), *parts[:_FIRST], more, *parts[_FIRST:]]
     for table in tables(answer):
         parts += [Text(table.heading, "bold"), drawn_table(table), Text("")]
-    return stacked([*parts, Text(f"Explained in {page_of(answer.question)}", "dim")])
+    page = f"Explained in {page_of(answer.question)}"
+    return stacked([*parts, Text(page, "dim")] if answer.question not in above else parts)
 
 
 def in_full(pane: Pane, paint: Mapping[str, str]) -> WidthDependent:
