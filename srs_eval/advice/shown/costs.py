@@ -172,7 +172,7 @@ def minutes(found: Workload, *, is_one_of_several: bool) -> tuple[Line, tuple[It
     if lately >= _LEAST:
         name = f"last {counted(found.pace_days, 'day')}"
         items.append(Bar(name, (_number(MINUTES, lately),), 0.0, level="not yet"))
-    cards = f"{counted(found.learned, 'card')}"
+    cards = counted(found.learned, "card")
     if found.unseen and found.new_a_day:
         cards += f" and {min(found.unseen, found.new_a_day * found.question.days):,} new"
     of_preset = f" of {quoted(found.preset)}" if is_one_of_several else ""

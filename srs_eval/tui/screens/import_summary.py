@@ -1,4 +1,4 @@
-"""The import import_summary: what was read, what counts, what was left out and why."""
+"""The import summary: what was read, what counts, what was left out and why."""
 
 from __future__ import annotations
 
