@@ -645,7 +645,13 @@ def test_a_set_up_shows_in_names_and_in_a_report(dataset: Path, tmp_path: Path) 
     """Numbers go to those that depend on them; a folder from before names had them goes on."""
     sweep = tmp_path / "sweep"
     weaker = ("--gamma", "0.5", "--label")
-    for flags in ((), weaker[:2], (*weaker, "weak pull"), (*weaker, "version 2"), (*weaker, "on x")):
+    for flags in (
+        (),
+        weaker[:2],
+        (*weaker, "weak pull"),
+        (*weaker, "version 2"),
+        (*weaker, "on x"),
+    ):
         done = here(dataset, sweep, "--users", "1,2", *flags, models="AVG,FSRS-6-recency")
         assert done.returncode == 0, done.stderr
     names = ["", "-gamma-0.5", "-on-x", "-version-2", "-weak-pull"]
