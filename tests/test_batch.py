@@ -35,7 +35,6 @@ from srs_eval.data.dataset_hub import check as verify
 from srs_eval.data.datasets import absent_users, open_dataset, select_users, shard_of
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.readers.predictions import refuse_unusable
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
@@ -750,6 +749,8 @@ def test_predictions_made_elsewhere(dataset: Path, tmp_path: Path) -> None:
         ("review_th,p\n1,0.5\n", "Mine", "has no column user"),
         ("user,p\n1,0.5\n", "Mine", "has no column review_th"),
         ("user,review_th,p\n\n1,1\n", "Mine", "line 3 has not as many fields"),
+        ("user,review_th,p\n", "Mine", "holds no predictions"),
+        ("user,review_th,p\n1,1,0.5\n1.0,2,0.5\n", "Mine", "user holds something that is no whole"),
         ("user,review_th,p\n1,1,0.5\n", "", "--name NAME"),
         ("user,review_th,p\n1,1,0.5\n", "avg", "AVG is computed here"),
         ("user,review_th,p\n1,1,0.5\n", "a/b", "--name takes letters"),
@@ -758,19 +759,16 @@ def test_predictions_made_elsewhere(dataset: Path, tmp_path: Path) -> None:
 def test_predictions_that_cannot_be_used(
     dataset: Path, tmp_path: Path, content: str, name: str, words: str
 ) -> None:
-    (tmp_path / "file.csv").write_text(content)
-    flags = ("--predictions", tmp_path / "file.csv", "--name", name)
-    refused = main_here("batch", "--dataset", dataset, "--out", tmp_path / "out", *flags)
-    assert refused.returncode == 2
-    assert words in refused.stderr
-    assert not (tmp_path / "out").exists()
-
-
-def test_users_that_are_text_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "file.parquet"
-    pandas.DataFrame({"user": ["1"], "review_th": [1], "p": [0.5]}).to_parquet(path)
-    with pytest.raises(InputError, match="user must be whole numbers"):
-        refuse_unusable(path)
+    csv, parquet = tmp_path / "file.csv", tmp_path / "file.parquet"
+    csv.write_text(content)
+    kinds = {"user": str} if "1.0" in content else None
+    pandas.read_csv(csv, dtype=kinds).to_parquet(parquet)
+    for file in (csv,) if "fields" in words else (csv, parquet):
+        flags = ("--predictions", file, "--name", name)
+        refused = main_here("batch", "--dataset", dataset, "--out", tmp_path / "out", *flags)
+        assert refused.returncode == 2
+        assert words in refused.stderr
+        assert not (tmp_path / "out").exists()
 
 
 def test_one_configuration_of_a_folder_is_renewed(dataset: Path, tmp_path: Path) -> None:

@@ -149,7 +149,8 @@ def _left_out(comparison: Comparison) -> Iterator[str]:
 
 
 def _lacking(files: Sequence[ResultFile]) -> list[str]:
-    theirs = (each for each in files if not each.configuration or each.configuration.model.given)
+    own = [each for each in files if not each.shown]  # of a model file's the other files tell
+    theirs = (each for each in own if not each.configuration or each.configuration.model.given)
     return [f"{file.label}: {file.lacks}" for file in theirs if file.lacks]
 
 
@@ -361,8 +362,9 @@ def _card(
         "Log loss and AUC depend on what is recalled as well as on the model, and chance keeps log "
         "loss above 0; RMSE(bins) can be gamed (docs/metrics.md).",
         *(
-            f"{title_of(each)}: not defined is {_undefined(each.tables[1].lines, columns)}."
+            f"{title_of(each)}: not defined is {undefined}."
             for each in comparisons
+            if (undefined := _undefined(each.tables[1].lines, columns))
         ),
     ]
     read = [*((folder, "") for folder in folders), *((folder, "baseline") for folder in baseline)]
@@ -418,8 +420,9 @@ def _undefined(lines: Sequence[Standing], columns: Sequence[str]) -> str:
         for metric in columns
         if metric != SECONDS
     }
-    counts = [f"{heading(metric)} of {counted(n, 'user')}" for metric, n in most.items() if n]
-    return ", ".join(counts) or "no figure"
+    return ", ".join(
+        f"{heading(metric)} of {counted(n, 'user')}" for metric, n in most.items() if n
+    )
 
 
 def _to_know(folder: ResultFolder, role: str) -> str:

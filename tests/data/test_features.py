@@ -65,6 +65,7 @@ def test_a_table_is_joined_and_what_it_lacks_is_counted(
     [
         ("card,n\n1,2\n", "no column card_id or note_id"),
         ("card_id,word\n1,a\n", "no column of numbers"),
+        ("card_id,n\n", "has no rows"),
         ("card_id,n\n1.5,2\n", "a card_id is no whole number"),
         ("card_id,n\n1,2\n1,3\n", "names a card_id twice"),
         ("card_id,n\n1\n", "cannot be read"),

@@ -45,7 +45,7 @@ def with_made_up_features(log: ReviewLog, path: Path | None) -> ReviewLog:
     if path is None:
         return log
     found, cards = read_features(path, None, some=True), np.unique(log.cards.card_id)
-    of_card = np.random.default_rng(1).integers(max(len(found.ids), 1), size=len(cards))
+    of_card = np.random.default_rng(1).integers(len(found.ids), size=len(cards))
     values = found.values[of_card].copy()
     values[::10] = np.nan
     return replace(log, features=replace(found, by="card_id", ids=cards, values=values))
@@ -72,6 +72,8 @@ def read_features(
         its = columns["user_id"] == user
         columns = {each: column[its] for each, column in columns.items()}
     ids = columns[by]
+    if user is None and not len(ids):
+        raise InputError(f"{name} has no rows.")
     if not (np.isfinite(ids) & (ids == np.floor(ids))).all():
         raise InputError(f"{name}: a {by} is no whole number.")
     order = np.argsort(ids, kind="stable")
