@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from srs_eval.advice import findings as f
 from srs_eval.advice.model_evidence import Errors, Where
 from srs_eval.advice.sentences import figures, in_groups, lacks, of_100, what_lacks
+from srs_eval.advice.shown.parameters import named
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import Interval, enough_to_tell
@@ -124,7 +125,9 @@ def fit_tables(finding: f.Finding) -> list[Table]:
     """Log loss of everything else, against FSRS-6."""
     found = f.of(finding, f.Fit)
     rows: list[tuple[Cell, ...]] = [("FSRS-6, optimized", found.log_loss, None, "")]
-    rows += [(each.name, each.log_loss, each.difference, each.verdict) for each in found.against]
+    rows += [
+        (named(each.name), each.log_loss, each.difference, each.verdict) for each in found.against
+    ]
     columns = ("predicted by", "log loss", "minus it", "verdict")
     return [Table("FSRS-6, fitted to earlier reviews, against", columns, tuple(rows))]
 
@@ -220,7 +223,7 @@ _WORDS = {"LogLoss": "log loss"}
 
 
 def standing_line(findings: Sequence[f.Finding]) -> str:
-    """ "FSRS predicts you better than 61 of 100 people with as many reviews"."""
+    """ "FSRS predicts you better than it does 61 of 100 people with as many reviews"."""
     return standing_sentences(findings[0])[0].rstrip(".")
 
 
@@ -228,7 +231,7 @@ def standing_sentences(finding: f.Finding) -> tuple[str, ...]:
     """By log loss, and what the figures are of."""
     less_well = f.of(finding, f.Standings).metrics[0].of_100
     return (
-        f"FSRS predicts you better than {less_well} of 100 people with as many reviews.",
+        f"FSRS predicts you better than it does {less_well} of 100 people with as many reviews.",
         f"By log loss, FSRS-5 on your {counted(finding.reviews, 'evaluated review')} against "
         "9,999 published learners, of whom those count most who have about as many reviews and "
         "recall about as much.",
