@@ -166,7 +166,7 @@ def minutes(found: Workload, *, is_one_of_several: bool) -> tuple[Line, tuple[It
     minutes = _number(MINUTES, float(figures[here]))
     lead = f"{whole_of_100(found.desired)} of 100: {minutes} minutes a day"
     if now is not None:
-        name, said = "with SM-2" if found.is_off else "as it is", _number(MINUTES, now[MINUTES])
+        name, said = "with SM-2" if found.is_off else "unchanged", _number(MINUTES, now[MINUTES])
         items.append(Bar(name, (said,), now[MINUTES] / most, level="not yet", spare=1))
         lead += f" ({name}: {said})"
     if lately >= _LEAST:
