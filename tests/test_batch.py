@@ -35,7 +35,6 @@ from srs_eval.data.dataset_hub import check as verify
 from srs_eval.data.datasets import absent_users, open_dataset, select_users, shard_of
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.readers.predictions import refuse_unusable
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
@@ -751,7 +750,7 @@ def test_predictions_made_elsewhere(dataset: Path, tmp_path: Path) -> None:
         ("user,p\n1,0.5\n", "Mine", "has no column review_th"),
         ("user,review_th,p\n\n1,1\n", "Mine", "line 3 has not as many fields"),
         ("user,review_th,p\n", "Mine", "holds no predictions"),
-        ("user,review_th,p\n1.0,1,0.5\n", "Mine", "user must be whole numbers"),
+        ("user,review_th,p\n1,1,0.5\n1.0,2,0.5\n", "Mine", "user holds something that is no whole"),
         ("user,review_th,p\n1,1,0.5\n", "", "--name NAME"),
         ("user,review_th,p\n1,1,0.5\n", "avg", "AVG is computed here"),
         ("user,review_th,p\n1,1,0.5\n", "a/b", "--name takes letters"),
@@ -760,19 +759,16 @@ def test_predictions_made_elsewhere(dataset: Path, tmp_path: Path) -> None:
 def test_predictions_that_cannot_be_used(
     dataset: Path, tmp_path: Path, content: str, name: str, words: str
 ) -> None:
-    (tmp_path / "file.csv").write_text(content)
-    flags = ("--predictions", tmp_path / "file.csv", "--name", name)
-    refused = main_here("batch", "--dataset", dataset, "--out", tmp_path / "out", *flags)
-    assert refused.returncode == 2
-    assert words in refused.stderr
-    assert not (tmp_path / "out").exists()
-
-
-def test_users_that_are_text_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "file.parquet"
-    pandas.DataFrame({"user": ["1"], "review_th": [1], "p": [0.5]}).to_parquet(path)
-    with pytest.raises(InputError, match="user must be whole numbers"):
-        refuse_unusable(path)
+    csv, parquet = tmp_path / "file.csv", tmp_path / "file.parquet"
+    csv.write_text(content)
+    kinds = {"user": str} if "1.0" in content else None
+    pandas.read_csv(csv, dtype=kinds).to_parquet(parquet)
+    for file in (csv,) if "fields" in words else (csv, parquet):
+        flags = ("--predictions", file, "--name", name)
+        refused = main_here("batch", "--dataset", dataset, "--out", tmp_path / "out", *flags)
+        assert refused.returncode == 2
+        assert words in refused.stderr
+        assert not (tmp_path / "out").exists()
 
 
 def test_one_configuration_of_a_folder_is_renewed(dataset: Path, tmp_path: Path) -> None:
@@ -1016,7 +1012,8 @@ def test_users_that_are_not_there_are_said(dataset: Path, tmp_path: Path) -> Non
 def test_golden(tmp_path: Path) -> None:
     golden = shared_or_skip("golden")
     names = ["AVG", "90%", "Anki-dry-run", "SM2-short"]
-    done = here(golden / "dataset", tmp_path, models=",".join(names))
+    models = ",".join([*names, "MOVING-AVG"])
+    done = here(golden / "dataset", tmp_path, models=models)
     assert done.returncode == 0, done.stderr
     for name in names:
         expected = lines(golden / "expected" / f"{name}.jsonl")
@@ -1029,4 +1026,7 @@ def test_golden(tmp_path: Path) -> None:
                 assert ours[user]["metrics"][metric] == pytest.approx(value, abs=2e-6)
         assert ours[112]["metrics"]["AUC"] is None  # never fails
         assert list(lines(tmp_path / "skipped" / f"{name}.jsonl")) == [109]
-    assert "Left out of the means: 1 user (111): deleted cards are left out by SM2" in done.stdout
+    said = " ".join(done.stdout.split())
+    left_out = "Left out of the means: 1 user (111): "
+    assert f"{left_out}deleted cards are left out by SM2" in said
+    assert f"{left_out}models of another table evaluate fewer of their reviews." in said

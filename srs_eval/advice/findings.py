@@ -108,11 +108,9 @@ class Candidate:
 class OfPreset(Evidence):
     """What is known of a preset's parameters."""
 
-    current: str  # the version that is in force, in words
     stored: bool  # whether it was fitted once; the defaults are in force otherwise
     known: bool  # whether the file says which parameters are in force
     fsrs_is_off: bool
-    since: int  # reviews that the current parameters cannot have been fitted to
     candidates: tuple[Candidate, ...]  # the current parameters first
     held_out: tuple[Candidate, ...]  # candidates on all held-out reviews
     reference: str  # that the differences of `held_out` are from

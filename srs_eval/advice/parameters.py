@@ -32,7 +32,7 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Fold, recency_weights
 from srs_eval.models import fsrs6
-from srs_eval.models.own_parameters import version_of, why_left_out
+from srs_eval.models.own_parameters import why_left_out
 from srs_eval.stats.intervals import (
     FEWEST_DAYS,
     FEWEST_REVIEWS,
@@ -255,11 +255,9 @@ def _of_preset(
     is_worth = is_change and (is_off or chance >= f.LIKELY)
     fitted = learner.fitted(best.name, group) if is_worth else None
     evidence = f.OfPreset(
-        current=version_of(learner.stored(group)),
         stored=stored,
         known=preset is not None and preset.is_told,
         fsrs_is_off=is_off,
-        since=0 if unseen is None else len(unseen),
         candidates=tuple(each for each in candidates if each.name != f.SM2 or learner.sm2),
         held_out=() if held_out is None else held_out.candidates(),
         reference=f.OPTIMIZED,

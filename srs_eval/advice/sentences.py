@@ -39,9 +39,9 @@ def _span(interval: Interval, places: int = 4) -> str:
     return f"{_size(first, places)} to {better_by(last, places)}"
 
 
-def difference_in_words(interval: Interval, places: int = 4, than: str = "") -> str:
-    """ "0.0021 better than it (0.0008 to 0.0034)": a difference with both ends, if it has any."""
-    said = better_by(interval.estimate, places) + than
+def difference_in_words(interval: Interval, places: int = 4) -> str:
+    """ "0.0021 better (0.0008 to 0.0034)": a difference with both ends, if it has any."""
+    said = better_by(interval.estimate, places)
     if _is_open(interval):
         return said
     word = _side(interval.estimate, places)

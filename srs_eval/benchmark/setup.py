@@ -110,6 +110,9 @@ class _Data(TypedDict):
 
 class _Configuration(TypedDict):
     shown: NotRequired[dict[str, str | int | bool]]
+    check: NotRequired[str]
+    label: NotRequired[str]
+    predictions: NotRequired[str]
     model: str
     model_version: int
     protocol: dict[str, Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +44,7 @@ def columns_of_history(trials: Trials, names: Sequence[str]) -> tuple[NDArray[An
         },
     }
     table = log.features.names if log.features else ()
-    features = partial(log.features_of, card_id)
+    features = cache(partial(log.features_of, card_id))
     make = {n: partial(lambda k: features()[:, k], k) for k, n in enumerate(table)} | make
     if unknown := [name for name in names if name not in make]:
         raise ValueError(f"no column {unknown[0]!r}; there are {', '.join(make)}")

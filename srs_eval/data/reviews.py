@@ -377,10 +377,10 @@ class ReviewLog(ReadOnly):
         if table is None:
             raise InputError("A model asks for features: give a table with --features FILE.")
         ids = card_id if table.by == "card_id" else self.note_of(card_id)
-        place = np.searchsorted(table.ids, ids)
-        known = np.append(table.ids, MISSING)[place] == ids
-        values = np.vstack([table.values, np.full(len(table.names), np.nan)])
-        return values[np.where(known, place, -1)]
+        known = np.isin(ids, table.ids)
+        found = np.full((len(ids), len(table.names)), np.nan)
+        found[known] = table.values[np.searchsorted(table.ids, ids[known])]
+        return found
 
     def _of_cards(self, ids: IntArray, card_id: IntArray) -> IntArray:
         if not len(self.cards.card_id):

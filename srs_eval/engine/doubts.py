@@ -59,9 +59,9 @@ def doubt(model: Model, features: Path | None = None) -> str:
     kind = found.kind if found else ""
     if model.file == MADE_HERE:
         _of_objects[model.name] = model, features, kind
-        return kind
-    with suppress(OSError):
-        write_atomically(_kept_at(model, features), (kind or _NOTHING).encode(), lasting=False)
+    elif kind != "fails":  # perhaps for want of a module: it may not next time
+        with suppress(OSError):
+            write_atomically(_kept_at(model, features), (kind or _NOTHING).encode(), lasting=False)
     return kind
 
 

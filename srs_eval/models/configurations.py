@@ -416,7 +416,8 @@ def _can_take(model: Model, flag: str, value: Any) -> bool:
             return model.fit_s0 is not None
         if value == "own":
             return model.name == "FSRS-6"
-        untrained = model.parameters > 0 and not (model.online or model.members)
+        has_some = model.parameters > 0 or model.pretrain is not None
+        untrained = has_some and not (model.online or model.members)
         return value == "trained" or untrained
     if flag == "short" and model.always_short:
         return True

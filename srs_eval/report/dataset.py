@@ -119,7 +119,7 @@ def dataset_report(
         lead=(
             *_data_sets([*folders, *before]),
             *(each for comparison in comparisons for each in _lead(comparison)),
-            *(f"{each}." for folder in folders if folder.setup for each in remarks(folder.setup)),
+            *(f"{each}." for of in [*folders, *before] if of.setup for each in remarks(of.setup)),
         ),
         sections=(
             *sections,
@@ -145,7 +145,7 @@ def _left_out(comparison: Comparison) -> Iterator[str]:
     """Which users and which reviews the means are not over, and why."""
     for (cause, names), users in comparison.left_out.items():
         who = f"{counted(len(users), 'user')} ({listed(list(map(str, users)), 5)})"
-        yield f"Left out of the means: {who}: {cause} {listed(names)}."
+        yield f"Left out of the means: {who}: {f'{cause} {listed(names)}'.rstrip()}."
     yield from (f"{each}." for each in _lacking(comparison.files))
 
 

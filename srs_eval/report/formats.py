@@ -65,10 +65,6 @@ def against_baseline(share: float | None) -> str:
     return f"{text:>4} % {'less' if share < 0 else 'more'}"
 
 
-def percent(share: float, places: int = 1) -> str:
-    return f"{100 * share:.{places}f} %"
-
-
 def bar(fraction: float, width: int) -> str:
     """A progress bar of `width` characters."""
     full = round(max(0.0, min(1.0, fraction)) * width)

@@ -1,4 +1,4 @@
-"""What is in a review log and what counts: the import import_summary with every count.
+"""What is in a review log and what counts: the import summary with every count.
 
 `inspect_log` computes, `Inspection.document` has the layout of `srs-eval inspect --json`,
 `render_inspection` makes the tables for a terminal. Nothing here prints.
@@ -87,7 +87,7 @@ class PresetReport:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Everything the import import_summary tells. Times are ISO 8601 in UTC, to the second."""
+    """Everything the import summary tells. Times are ISO 8601 in UTC, to the second."""
 
     path: str
     format: str

@@ -259,7 +259,7 @@ def leaderboard(*folders: str | Path, metrics: Sequence[str] = METRICS) -> panda
     require("pandas", "A frame")
     import pandas as pd
 
-    files, rows = _files(folders), []
+    files, rows = _files(folders), list[dict[str, Any]]()
     known = dict.fromkeys(name for file in files for name in file.metrics)
     metrics = [named("metrics", each, known) for each in metrics]
     for group, comparison in enumerate(in_groups(files, metrics[0], metrics=metrics)):

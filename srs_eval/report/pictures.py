@@ -145,6 +145,10 @@ def _colour(number: int) -> str:
     return _COLOURS[number % len(_COLOURS)]
 
 
+def _marker(number: int) -> str:
+    return _MARKERS[number % len(_MARKERS)]
+
+
 @_drawn
 def intervals(
     labels: Sequence[str],
@@ -251,7 +255,7 @@ def lines(
             x,
             columns[0],
             color=colour,
-            marker=_MARKERS[number % len(_MARKERS)],
+            marker=_marker(number),
             markersize=5,
             linewidth=1.8,
             linestyle="-" if number < len(_COLOURS) else "--",
@@ -308,7 +312,7 @@ def calibration(
         filled = graph.count >= _FEWEST_IN_BIN
         colour = _colour(number)
         axes.vlines(graph.predicted[filled], graph.low[filled], graph.high[filled], color=colour)
-        look: dict[str, Any] = {"marker": _MARKERS[number], "markersize": 6, "label": name}
+        look: dict[str, Any] = {"marker": _marker(number), "markersize": 6, "label": name}
         predicted, observed = graph.predicted[filled], graph.observed[filled]
         axes.plot(predicted, observed, color=colour, linewidth=0.8, **look)
         least = min([least, *graph.predicted[filled], *graph.low[filled]])

@@ -188,6 +188,7 @@ def test_retention_is_that_of_the_reviews(log: ReviewLog, learner: Learner) -> N
         whole, young, mature, *months = shown.tables(answer)[0].records()
         assert whole["recalled"] == pytest.approx(learner.trials.y[mine].mean())
         assert whole["reviews"] == mine.sum() == young["reviews"] + mature["reviews"]
+        assert mature["reviews of"] == "old cards"  # as the first screen calls them
         assert log.entries is not None
         assert log.entries.interval is not None
         # Old is what Anki calls mature: scheduled for 21 days or more, however late it came.

@@ -422,6 +422,14 @@ def test_whether_to_change_leads_to_one_act(alone: str) -> None:
     assert ("its defaults alone" in told) == (alone != "better")
 
 
+def test_sm2_is_named_as_among_candidates() -> None:
+    finding = _fit("well")
+    assert isinstance(finding.evidence, Fit)
+    against = (replace(finding.evidence.against[1], name="sm2"),)
+    (table,) = shown.tables(replace(finding, evidence=replace(finding.evidence, against=against)))
+    assert [row[0] for row in table.rows] == ["FSRS-6, optimized", "SM-2"]
+
+
 def test_a_row_without_a_verdict_has_a_dot_of_its_own() -> None:
     columns = ("candidate", "log loss", "minus now", "verdict")
     said = (("pooled", "better"), ("one for all, as pooled", ""), ("deck", "the same"))

@@ -178,7 +178,7 @@ def test_other_programs_predictions_are_evaluated_beside_fsrs(supermemo: ReviewL
     both = np.isfinite(said)
     assert isinstance(answer.evidence, Models)
     assert answer.evidence.left_out == np.count_nonzero(~both)
-    assert f"Left out: {answer.evidence.left_out} evaluated reviews" in shown.sentences(answer)[-1]
+    assert f"Left out: {answer.evidence.left_out} held-out reviews" in shown.sentences(answer)[-1]
     for name, p in (("optimized", result.p), ("SuperMemo SM-15", said)):
         likelihood = np.where(result.y == 1, p, 1 - p)[both]
         assert rows[name]["log loss"] == pytest.approx(-np.log(likelihood).mean(), abs=1e-9)

@@ -84,7 +84,7 @@ def test_sentence_and_table(log: ReviewLog) -> None:
     (finding,) = compare(log, questions=(STANDING,))
     assert isinstance(finding.evidence, Standings)
     share = round(100 * finding.evidence.metrics[0].share_worse)
-    first = f"FSRS predicts you better than {share} of 100 people with as many reviews."
+    first = f"FSRS predicts you better than it does {share} of 100 people with as many reviews."
     assert shown.sentences(finding)[0] == first
     assert shown.line([finding]) == first.rstrip(".")
     (table,) = shown.tables(finding)

@@ -323,6 +323,12 @@ def test_a_refused_merge_leaves_nothing_behind(
     assert f"{name} had hyperparameters none and has those that" in said
     assert "{" not in said
     assert not out.exists()
+    for key in ("check", "label", "predictions"):
+        wrong = {**setup["configurations"][name], key: ["x"]}
+        damaged = {**setup, "configurations": {**setup["configurations"], name: wrong}}
+        (tuned / "setup.json").write_text(json.dumps(damaged))
+        assert main(["results", "merge", str(made), str(tuned), "--out", str(out)]) == 2
+        assert 'setup.json" is damaged' in capsys.readouterr().err
     for content, words in (
         (json.dumps(setup), "cannot be merged"),
         ("{", 'setup.json" is damaged'),

@@ -98,6 +98,16 @@ def test_csv_and_parquet_tell_the_same_of_a_user(tmp_path: Path) -> None:
         assert len(read_features(tmp_path / name, 3).ids) == 0
 
 
+def test_ids_of_64_bits_stay_apart(tmp_path: Path) -> None:
+    table = pa.table({"card_id": [2**60 + 3, 2**60 + 1, 2**60 + 2], "n": [3.0, 1.0, 2.0]})
+    pq.write_table(table, tmp_path / "words.parquet")
+    pyarrow.csv.write_csv(table, tmp_path / "words.csv")
+    for name in ("words.parquet", "words.csv"):
+        found = read_features(tmp_path / name, None)
+        assert found.ids.tolist() == [2**60 + 1, 2**60 + 2, 2**60 + 3]
+        assert found.values[:, 0].tolist() == [1.0, 2.0, 3.0]
+
+
 def test_a_batch_goes_on_with_the_same_table_only(tmp_path: Path) -> None:
     users = {user: simulate_learner(user, 400) for user in (1, 2)}
     write_dataset(users, tmp_path / "data")

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.engine import conformance
+from srs_eval.engine.doubts import doubt
 from srs_eval.engine.evaluate import demo_learner
-from srs_eval.models import Model, all_models
+from srs_eval.models import Model, all_models, load_model_file
 from tests.cli.program import main_here, read_results
 from tests.engine.test_conformance import RIGHT, WRONG
 from tools.simulated import simulate_learner, write_dataset
@@ -124,3 +126,13 @@ def test_what_is_kept_and_damaged_is_found_again(
         (kept,) = (tmp_path / "cache" / "results").glob("*/*.txt")
         assert kept.read_bytes() == b"own outcome"
         kept.write_bytes(damaged)
+
+
+def test_what_fails_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
+    (model,) = load_model_file(written("right", tmp_path))
+    with monkeypatch.context() as broken:
+        broken.setattr(conformance, "checked_learner", lambda: 1 / 0)
+        assert doubt(model) == "fails"
+    assert doubt(model) == ""
+    all_models().pop("CHEAT")

@@ -93,6 +93,7 @@ def test_what_is_shown_and_drawn(log: ReviewLog) -> None:
     ):
         (legend,) = figure.legends
         assert words <= {each.get_text() for each in legend.get_texts()}
+    assert len(results.plot.calibration(*["AVG"] * 9).axes[0].lines) == 10
     labels = results.plot.ranking().axes[0].get_yticklabels()
     assert {each.get_text() for each in labels} == {"FSRS-6", "FSRS-6 defaults", "average"}
 

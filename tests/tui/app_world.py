@@ -264,11 +264,9 @@ def make_answers() -> list[Finding]:
             reviews=2_300,
             probabilities={each.name: each.belief.probability for each in evaluated if each.belief},
             evidence=OfPreset(
-                current="FSRS-6",
                 stored=True,
                 known=True,
                 fsrs_is_off=False,
-                since=2_300,
                 candidates=evaluated,
                 held_out=(optimized, defaults, sm2),
                 reference="optimized",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from textual.app import App, ComposeResult
 
@@ -35,6 +37,8 @@ async def test_a_dot_stands_on_the_curve_and_moves_with_what_is_known() -> None:
             app.query_one(CostsChart).draw(found)
             at = found.figures[RETENTIONS.index(found.desired), REVIEWS]
             assert points(app) == {"●": (found.desired, pytest.approx(at))}
+        app.query_one(CostsChart).draw(replace(better, schedule="SM-2"))
+        assert points(app) == {}  # no retention is asked for
 
 
 async def test_the_last_retentions_do_not_flatten_the_rest() -> None:

@@ -166,13 +166,13 @@ def minutes(found: Workload, *, is_one_of_several: bool) -> tuple[Line, tuple[It
     minutes = _number(MINUTES, float(figures[here]))
     lead = f"{whole_of_100(found.desired)} of 100: {minutes} minutes a day"
     if now is not None:
-        name, said = "with SM-2" if found.is_off else "as it is", _number(MINUTES, now[MINUTES])
+        name, said = "with SM-2" if found.is_off else "unchanged", _number(MINUTES, now[MINUTES])
         items.append(Bar(name, (said,), now[MINUTES] / most, level="not yet", spare=1))
         lead += f" ({name}: {said})"
     if lately >= _LEAST:
         name = f"last {counted(found.pace_days, 'day')}"
         items.append(Bar(name, (_number(MINUTES, lately),), 0.0, level="not yet"))
-    cards = f"{counted(found.learned, 'card')}"
+    cards = counted(found.learned, "card")
     if found.unseen and found.new_a_day:
         cards += f" and {min(found.unseen, found.new_a_day * found.question.days):,} new"
     of_preset = f" of {quoted(found.preset)}" if is_one_of_several else ""

@@ -25,11 +25,10 @@ def often_sentences(finding: Finding) -> list[str]:
     """How often is enough, and what that is held against."""
     first, reviews = f"Optimize at {often_line([finding])}.", counted(finding.reviews, "review")
     if not of(finding, Often).costs:
-        return [first, f"Only {reviews} can tell what is enough for you."]
+        return [first, f"{reviews} are too few to tell what is enough for you."]
     return [
         first,
-        f"Held against optimizing at every +2 %, on the {reviews} after the first fit; what stands "
-        "under the parameters is held against those in force.",
+        f"Held against optimizing at every +2 %, on the {reviews} after the first fit.",
     ]
 
 

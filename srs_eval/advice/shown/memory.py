@@ -104,13 +104,16 @@ def _points(part: Interval) -> str:
 
 
 def retention_tables(finding: f.Finding) -> list[Table]:
-    """All reviews, young and mature cards, months."""
+    """All reviews, young and old cards, months."""
     parts = of(finding, f.Retention).parts
     return [_of_parts(f"{finding.subject}: retention", "reviews of", parts)]
 
 
 def _of_parts(title: str, of: str, parts: Sequence[f.Part]) -> Table:
-    rows = [(each.name, each.recalled.reviews, each.recalled, each.expected) for each in parts]
+    rows = [
+        (_ROWS.get(each.name, each.name), each.recalled.reviews, each.recalled, each.expected)
+        for each in parts
+    ]
     return Table(title, (of, "reviews", "recalled", "expected"), tuple(rows))
 
 

@@ -220,7 +220,7 @@ def sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
         return ("You have one preset with reviews. Keep it.",)
     parts = f"{evidence.parts} {evidence.part}s"
     if not evidence.differences:
-        few = f"{counted(finding.reviews, 'evaluated review')}"
+        few = counted(finding.reviews, "evaluated review")
         return (f"Let your {parts} share parameters for now: {few}, too few to compare.",)
     assert finding.probability is not None
     sentence = _SENTENCE[finding.act].format(parts=parts)

@@ -222,7 +222,7 @@ _WORDS = {"LogLoss": "log loss"}
 
 
 def standing_line(findings: Sequence[f.Finding]) -> str:
-    """ "FSRS predicts you better than 61 of 100 people with as many reviews"."""
+    """ "FSRS predicts you better than it does 61 of 100 people with as many reviews"."""
     return standing_sentences(findings[0])[0].rstrip(".")
 
 
@@ -230,7 +230,7 @@ def standing_sentences(finding: f.Finding) -> tuple[str, ...]:
     """By log loss, and what the figures are of."""
     less_well = f.of(finding, f.Standings).metrics[0].of_100
     return (
-        f"FSRS predicts you better than {less_well} of 100 people with as many reviews.",
+        f"FSRS predicts you better than it does {less_well} of 100 people with as many reviews.",
         f"By log loss, FSRS-5 on your {counted(finding.reviews, 'evaluated review')} against "
         "9,999 published learners, of whom those count most who have about as many reviews and "
         "recall about as much.",

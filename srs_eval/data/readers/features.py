@@ -13,12 +13,14 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from srs_eval.data.errors import InputError, printable, require
 from srs_eval.data.readers.files import read_start
-from srs_eval.data.reviews import Features, FloatArray, ReviewLog
+from srs_eval.data.reviews import Features, ReviewLog
 
 _IDS = ("card_id", "note_id", "user_id")
 _SOME = 1024  # rows
@@ -82,7 +84,7 @@ def read_features(
     return Features(by, ids[order].astype(np.int64), names, values)
 
 
-def _columns(path: Path, user: int | None, some: bool) -> Mapping[str, FloatArray]:
+def _columns(path: Path, user: int | None, some: bool) -> Mapping[str, NDArray[Any]]:
     """The columns of numbers; of a parquet file those of the user's rows only."""
     try:
         about = path.stat()
@@ -106,15 +108,17 @@ def _columns(path: Path, user: int | None, some: bool) -> Mapping[str, FloatArra
 
 
 @lru_cache(maxsize=1)  # a batch asks for each user
-def _columns_of_csv(path: Path, changed_ns: int, size: int) -> Mapping[str, FloatArray]:
+def _columns_of_csv(path: Path, changed_ns: int, size: int) -> Mapping[str, NDArray[Any]]:
     with path.open(encoding="utf-8-sig", newline="") as text:
         columns = list(zip(*filter(None, csv.reader(text)), strict=True))
     return _of_numbers({name: [each or "nan" for each in rest] for name, *rest in columns})
 
 
-def _of_numbers(columns: Mapping[str, object]) -> dict[str, FloatArray]:
-    found = {}
+def _of_numbers(columns: Mapping[str, object]) -> dict[str, NDArray[Any]]:
+    found = dict[str, NDArray[Any]]()
     for name, values in columns.items():
-        with suppress(TypeError, ValueError):
+        with suppress(TypeError, ValueError, OverflowError), np.errstate(invalid="ignore"):
             found[name] = np.asarray(values, np.float64)
+            if name in _IDS and ((whole := np.asarray(values, np.int64)) == found[name]).all():
+                found[name] = whole  # of more than 53 bits, too
     return found

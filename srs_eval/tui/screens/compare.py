@@ -9,7 +9,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Select, Static
 
 from srs_eval.advice.findings import missing
-from srs_eval.advice.sentences import difference_in_words, lacks
+from srs_eval.advice.sentences import difference_in_words, lacks, percent
 from srs_eval.data.errors import counted
 from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval
 from srs_eval.engine.shared import two_on_shared_reviews
@@ -60,7 +60,7 @@ class CompareScreen(AppScreen, actions="compare"):
         limits = axis_limits(graphs)
         for side, graph in zip(("left", "right"), graphs, strict=True):
             self.query_one(f"#{side}-chart", CalibrationChart).show(graph, limits)
-            off = f"off by {words.percent(graph.mae)} on average"
+            off = f"off by {percent(graph.mae)} on average"
             self.query_one(f"#{side}").border_subtitle = off
         self.query_one("#verdict", Static).update(self._verdict(left, right))
         self.query_one("#table", Static).update(self._figures(left, right))

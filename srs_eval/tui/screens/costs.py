@@ -92,7 +92,6 @@ class CostsChart(plot.Plot):
 
     def on_mount(self) -> None:
         self.border_title = "Reviews a day, with 95 % ranges"
-        self.border_subtitle = f"→ desired retention, %   {_NOW} today's"
 
     def draw(self, found: Workload) -> None:
         """In the colours of the theme."""
@@ -103,18 +102,21 @@ class CostsChart(plot.Plot):
         primary, secondary, faint = chart_colours(self.app)
         inside = [end for each, end in zip(at, high_end, strict=True) if each <= _HIGHEST + 1e-9]
         high = 1.06 * max(inside or high_end) or 1.0
-        now = found.at(found.desired)
-        marks = (
-            plot.Curve([at[now], at[now]], [0.0, high], faint),
+        marks: list[plot.Curve | plot.Points] = [
             plot.Curve(at, low_end, faint),
             plot.Curve(at, high_end, faint),
             plot.Curve(at, reviews, primary),
-            plot.Points([at[now]], [reviews[now]], f"bold {secondary}", _NOW),
-        )
+        ]
+        self.border_subtitle = "→ desired retention, %"
+        if not found.is_off:
+            now = found.at(found.desired)
+            marks.insert(0, plot.Curve([at[now], at[now]], [0.0, high], faint))
+            marks.append(plot.Points([at[now]], [reviews[now]], f"bold {secondary}", _NOW))
+            self.border_subtitle += f"   {_NOW} today's"
         percents = [(p / 100, f"{p}") for p in range(70, 100, 5)]
         x_axis = plot.Axis(at[0] - 0.005, at[-1] + 0.005, percents)
         y_axis = plot.Axis(0.0, high, _ticks(high))
-        self.show(plot.Graph(marks, x_axis, y_axis, faint))
+        self.show(plot.Graph(tuple(marks), x_axis, y_axis, faint))
 
 
 def _ticks(high: float) -> Sequence[tuple[float, str]]:

@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from srs_eval.advice.findings import missing
-from srs_eval.advice.sentences import difference_in_words, lacks
+from srs_eval.advice.sentences import difference_in_words, lacks, percent
 from srs_eval.advice.shown.predicted import Curves
 from srs_eval.advice.tables import Table
 from srs_eval.engine.ranking import REFERENCE
@@ -55,9 +55,7 @@ class DetailsScreen(AppScreen, actions="details"):
         self.query_one(CalibrationChart).show(graph)
         box = self.query_one("#graph")
         box.border_title = "Calibration"
-        box.border_subtitle = (
-            f"off by {words.percent(graph.mae)} on average · {len(graph.count)} bins"
-        )
+        box.border_subtitle = f"off by {percent(graph.mae)} on average · {len(graph.count)} bins"
         facts = self.query_one("#facts")
         facts.border_title = escape(line.configuration.words)
         against = f"{words.against_baseline(line.against_baseline).strip()} than the average"

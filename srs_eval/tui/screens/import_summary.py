@@ -1,4 +1,4 @@
-"""The import import_summary: what was read, what counts, what was left out and why."""
+"""The import summary: what was read, what counts, what was left out and why."""
 
 from __future__ import annotations
 
@@ -70,9 +70,7 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
         rule = self.session.models.protocol.rows
         kept = import_summary.rows[rule]
         dropped = sum(kept.dropped.values())
-        span = ""
-        if import_summary.first_review and import_summary.last_review:
-            span = f", {import_summary.first_review[:10]} to {import_summary.last_review[:10]}"
+        span = f", {import_summary.span}" if import_summary.span else ""
         facts = Text.assemble(
             (
                 f"{words.count(kept.kept)} of {words.count(import_summary.entries_read)} entries",

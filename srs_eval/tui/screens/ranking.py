@@ -15,6 +15,7 @@ from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Input, OptionList, Static
 
+from srs_eval.advice.sentences import percent
 from srs_eval.engine.ranking import ORDERS, REFERENCE
 from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import in_words
@@ -202,7 +203,7 @@ class RunScreen(AppScreen, actions="run"):
         graph = self.session.models.graph(result)
         self.query_one(CalibrationChart).show(graph)
         line = self.evaluation.line(model.name)
-        off = Text(f"{words.percent(graph.mae)} off on average", "bold")
+        off = Text(f"{percent(graph.mae)} off on average", "bold")
         roomy = self.has_class("-wide") and self.has_class("-high")  # all metrics are shown below
         self.query_one("#figures", Static).update(
             off
