@@ -71,7 +71,8 @@ class Standings:
 
     def best(self, metric: str) -> frozenset[str]:
         """Labels of those with the best mean, to the six decimals of result files."""
-        means = {line.file.label: line.means[metric].estimate for line in self.lines}
+        lines = [line for line in self.lines if not line.file.mark]
+        means = {line.file.label: line.means[metric].estimate for line in lines}
         losses = {
             label: round(float(_as_losses(metric, np.array(mean))), 6)
             for label, mean in means.items()

@@ -164,6 +164,7 @@ def torch_model(
     )
     its = _Module(module, arrays, settings, epochs, patience)
     usual = {"flags": ANY_FLAG, "needs": "torch", "uses_device": True, "pretrain": its.pretrain}
+    usual["seconds_per_10k"] = 20.0  # so many takes the guide's network of eight cells
     return _model(name, its.fit, its.predict, hyperparameters=settings, **{**usual, **about})
 
 
@@ -310,6 +311,7 @@ def _model(name: str, fit: Any, predict: Any, **about: Any) -> Model:
         "inputs": "IL, G",
         "parameters": 0,
         "source": "a file of one's own",
+        "seconds_besides": 1.5,
     }
     usual |= {"compiles": "never", **about}
     return Model(name, fit=fit, predict=predict, default=_nothing_fitted, **usual)

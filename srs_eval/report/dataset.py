@@ -119,6 +119,7 @@ def dataset_report(
         lead=(
             *_data_sets([*folders, *before]),
             *(each for comparison in comparisons for each in _lead(comparison)),
+            *(f"{each}." for of in [*folders, *before] if of.setup for each in remarks(of.setup)),
         ),
         sections=(
             *sections,
@@ -247,8 +248,7 @@ def _data_sets(folders: Sequence[ResultFolder]) -> list[str]:
 def _lead(comparison: Comparison) -> list[str]:
     """Who is ahead, and what that depends on."""
     if comparison.files[0].mark:
-        label = comparison.files[0].label
-        return [f"{label}: its figures mean nothing and are compared with none."]
+        return []
     by_reviews, by_users = (
         [line.file.label for line in table.lines if line.place] for table in comparison.tables[:2]
     )
@@ -433,7 +433,6 @@ def _to_know(folder: ResultFolder, role: str) -> str:
         known += [
             f"{key} {value}" for key, value in folder.setup["options"].items() if value is not None
         ]
-        known += remarks(folder.setup)
     known += [
         f"{file.label}: {labels.in_words(settings)}"
         for file in folder.files
