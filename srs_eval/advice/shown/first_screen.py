@@ -25,7 +25,7 @@ WAITING = Line("…", "not yet")
 TITLES = (
     "What to do",
     "Do I remember what I asked for?",
-    "What would it cost? Minutes a day",
+    "What would it cost?",
     "One preset or several?",
     "Anything wrong?",
 )

@@ -44,8 +44,8 @@ def evidence(answer: Finding, paint: Mapping[str, str], above: Set[str] = _NO) -
     ]
     if isinstance(answer.evidence, Workload):
         pane = first_screen([answer.evidence.glance]).panes[2]
-        title, more = (Text(each, "bold") for each in (pane.title.partition("? ")[2], "More"))
-        parts = [title, in_full(pane, paint), Text(""), *parts[:_FIRST], more, *parts[_FIRST:]]
+        more = Text("More", "bold")
+        parts = [in_full(pane, paint), Text(""), *parts[:_FIRST], more, *parts[_FIRST:]]
     for table in tables(answer):
         parts += [Text(table.heading, "bold"), drawn_table(table), Text("")]
     page = f"Explained in {page_of(answer.question)}"
