@@ -150,8 +150,8 @@ class Configuration:
     @property
     def words(self) -> str:
         """The name as a person says it: "FSRS-6 defaults"."""
-        base = self.name.removesuffix(f"-{_hyphened(self.label)}")
-        return f"{in_words(base)} {self.label}".rstrip()
+        plain = in_words(self.name.removesuffix(f"-{_hyphened(self.label)}"))
+        return f"{plain} {self.label}".rstrip()
 
     @property
     def title(self) -> str:
@@ -417,8 +417,7 @@ def _can_take(model: Model, flag: str, value: Any) -> bool:
         if value == "own":
             return model.name == "FSRS-6"
         has_some = model.parameters > 0 or model.pretrain is not None
-        untrained = has_some and not (model.online or model.members)
-        return value == "trained" or untrained
+        return value == "trained" or (has_some and not (model.online or model.members))
     if flag == "short" and model.always_short:
         return True
     return ("partitions" if flag == "fallback_user" else flag) in model.flags
