@@ -133,6 +133,7 @@ def test_example_models_work_as_files_of_ones_own(
         assert "Traceback" not in wrong.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("with_example_models")
 def test_example_models_are_found_and_learn(simulated_collection: Path, words: Path) -> None:
     log = srs_eval.load(simulated_collection)

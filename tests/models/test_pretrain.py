@@ -124,6 +124,7 @@ def test_of_two_halves_each_user_gets_the_other(mean: Path, dataset: Path, tmp_p
         assert line["size"] == len(table)
 
 
+@pytest.mark.slow
 def test_a_torch_module_of_the_guide_learns_from_others(dataset: Path, tmp_path: Path) -> None:
     """Fits start from what it learned, without training it is used as it is."""
     model = tmp_path / "my_gru.py"
@@ -150,7 +151,8 @@ def test_a_torch_module_of_the_guide_learns_from_others(dataset: Path, tmp_path:
     assert loss("with", "SMALL-GRU") != loss("with", "SMALL-GRU-dry-run")
 
 
-@pytest.mark.parametrize("engine", ["local", pytest.param("dask-local", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["local", "dask-local"])
 def test_workers_and_dask_write_the_same_files(engine: str, dataset: Path, tmp_path: Path) -> None:
     """A torch module with weights, one with a table, and trees, beside each other."""
     files = {"SMALL-GRU": tmp_path / "gru.py", "WORDS": tmp_path / "words.py"}
