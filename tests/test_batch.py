@@ -771,6 +771,7 @@ def test_predictions_that_cannot_be_used(
         assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_one_configuration_of_a_folder_is_renewed(dataset: Path, tmp_path: Path) -> None:
     """An own model that is edited; what else is in the folder stays as it is."""
     model, out = tmp_path / "mine.py", tmp_path / "out"

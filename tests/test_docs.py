@@ -69,6 +69,7 @@ def with_example_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     models.all_models.cache_clear()
 
 
+@pytest.mark.slow
 def test_example_models_work_as_files_of_ones_own(
     simulated_collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,7 +151,13 @@ def test_example_models_are_found_and_learn(simulated_collection: Path, words: P
     assert len(fitted) >= 2
 
 
-@pytest.mark.parametrize("number", range(len(EXAMPLES)), ids=EXAMPLES)
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(number, id=name, marks=[pytest.mark.slow] * (name == "SMALL-GRU"))
+        for number, name in enumerate(EXAMPLES)
+    ],
+)
 def test_nothing_is_wrong_with_example_models(number: int, tmp_path: Path, words: Path) -> None:
     file = tmp_path / "my_model.py"
     file.write_text(python_blocks(GUIDE)[number], encoding="utf-8")

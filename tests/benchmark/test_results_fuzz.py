@@ -26,7 +26,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
-@examples(25)
+@examples(10)
 @given(data=st.data())
 def test_damaged_results(made: Path, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -134,6 +134,7 @@ def test_a_batch_goes_on_with_the_same_table_only(tmp_path: Path) -> None:
     assert found.names == ("n",)
 
 
+@pytest.mark.slow
 def test_a_ranking_says_how_many_cards_lack_a_row(
     learner: SimulatedLearner, tmp_path: Path
 ) -> None:
