@@ -154,7 +154,7 @@ def test_example_models_are_found_and_learn(simulated_collection: Path, words: P
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(number, id=name, marks=[pytest.mark.slow] * (name == "SMALL-GRU"))
+        pytest.param(number, id=name, marks=[pytest.mark.slow] * (name in ("FOREST", "SMALL-GRU")))
         for number, name in enumerate(EXAMPLES)
     ],
 )
