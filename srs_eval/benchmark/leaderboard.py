@@ -244,11 +244,8 @@ def compare(
                 group, metric, shown, common, sizes, own_users=users == "each", reference=said
             )
             ordered = tuple(line.file for line in tables[1].lines)
-            found.append(
-                Comparison(
-                    *(rows, learns, metric, ordered, common, sizes, tables, paired, said),
-                )
-            )
+            of_set = (common, sizes, tables, paired, said)
+            found.append(Comparison(rows, learns, metric, ordered, *of_set))
     return found
 
 
