@@ -2,7 +2,7 @@
 # make test   the tests, but what is slow and seldom breaks
 # make test-all   these, then the slow ones
 # make fuzz   damaged files and results for an hour on two cores, others each time
-# make lint   style and types
+# make lint   style, types and workflows
 # make bench  speed against the reference packages and torch loops
 # make platforms   every system has wheels of all that is needed (asks the package index)
 # make dist   wheel, sdist and add-on, the first two built twice with the same bytes
@@ -48,6 +48,8 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/zizmor --offline --quiet .github/workflows
 
 bench: $(VENV)/installed-dev $(PEERS)/installed
 	$(BIN)/python benchmarks/speed.py --peer-python $(PEERS)/bin/python $(BENCH_ARGS)

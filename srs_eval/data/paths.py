@@ -27,7 +27,7 @@ from pathlib import Path
 from srs_eval.data.errors import InputError
 
 _NAME = "srs-eval"
-VERSION = "0.1.0"
+VERSION = "1.0.0"
 MADE_BY = f"Made by srs-eval {VERSION}."
 """The last line of Markdown."""
 GENERATOR = f'<meta name="generator" content="srs-eval {VERSION}">'
