@@ -128,7 +128,7 @@ def models(folder: Path) -> None:
     for name in all_models():
         of_model = [each for each in listed if each["model"] == name]
         page = re.sub(r"[^a-z0-9.+]+", "-", name.lower().replace("%", "-percent")).strip("-")
-        year = re.findall(r"(?:by )?\b(?:19|20)\d\d\b", of_model[0]["source"])[0]
+        year = re.findall(r"\b(?:19|20)\d\d\b", of_model[0]["source"])[0]
         text = facts(name, of_model, year) + "## How well it predicts\n\n"
         names = (each["configuration"] for each in of_model)
         done = {each: results[each] for each in names if each in results}
