@@ -31,7 +31,7 @@ models.Model data.trials.Trials data.protocol.Protocol"""
 SETTINGS = {
     **dict.fromkeys(("project", "html_title"), "srs-eval"),
     "html_theme": "furo",
-    "html_show_sourcelink": False,
+    **dict.fromkeys(("html_show_sourcelink", "html_show_copyright"), False),
     "extensions": ["myst_parser", "sphinx.ext.autodoc"],
     "myst_heading_anchors": 4,
     "autodoc_typehints": "none",
@@ -123,7 +123,7 @@ def models(folder: Path) -> None:
 
     more = [each.name for each in all_models().values() if each.extra and not each.given]
     results = srs_eval.evaluate(srs_eval.load(DEMO_FILE), models=["all", *more])
-    rows, means = [("model", "year", "parameters", "log loss")], published()
+    rows, means = [("model", "log loss", "year", "parameters")], published()
     listed = models_document(all_models())["models"]
     for name in all_models():
         of_model = [each for each in listed if each["model"] == name]
@@ -147,7 +147,7 @@ def models(folder: Path) -> None:
         text += "" if done or of_means else "It needs weights or predictions of your own.\n"
         (folder / f"{page}.md").write_text(text, "utf-8")
         loss = {plain(each[0]): each[1] for each in of_means}.get(plain(name), "")
-        rows.append((f"[{name}]({page}.md)", year, of_model[0]["parameters"], loss))
+        rows.append((f"[{name}]({page}.md)", loss, year, of_model[0]["parameters"]))
     text = "# Models\n\nLog loss: srs-benchmark's mean of 9,999 users, 2026.\n\n" + table(*rows)
     pages = [path.stem for path in sorted(folder.glob("*.md"))]
     text += toctree("Models", [*pages, *(f"{name}: notes </docs/models/{name}>" for name in NOTES)])

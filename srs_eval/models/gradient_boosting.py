@@ -5,7 +5,7 @@
 with m the share of successes and x ten features of a card's history (`models/adapters.py`). Tree
 k sorts the reviews into at most eight leaves of at least 50 reviews each, and says for a leaf
 
-    sum (y - p) / (sum p (1 - p) + 30),  p by the trees before k
+    sum (y - p) / (sum p (1 - p) + 30)        p by the trees before k
 
 A longer interval never raises the probability; the rest it finds by itself. Few and small trees,
 strongly regularised: a learner's first part has a thousand reviews or fewer. They are those of

@@ -14,7 +14,8 @@ w_0 and V, means and variances of the weights over other people, are part of the
 (q = 0.0001; q = 0.001 with 0.3 V), and FSRS-6 itself are mixed by how well each has done, with
 u = (1/4, 1/4, 1/2) before the first review (`_mixture`):
 
-    p = sum u_m p_m,  u_m <- 0.999 u_m l_m / sum u l + 0.001 u_m0,  l_m = p_m or 1 - p_m, as y is
+    p = sum u_m p_m,  l_m = p_m if y = 1, else 1 - p_m
+    u_m <- 0.999 u_m l_m / sum u l + 0.001 u_m0
 
 STATE-1 is the same idea with one number, the running offset o of FSRS-6's logit z: what a richer
 model has to be better than.
