@@ -7,10 +7,10 @@ k sorts the reviews into at most eight leaves of at least 50 reviews each, and s
 
     sum (y - p) / (sum p (1 - p) + 30)        p by the trees before k
 
-A longer interval never raises the probability; the rest it finds by itself. Few and small trees,
-strongly regularised: a learner's first part has a thousand reviews or fewer. They are those of
-scikit-learn's `HistGradientBoostingClassifier`, fitted to each learner alone.
-docs/models/gradient-boosting.md.
+but a longer interval never raises the probability: leaves that would are held at the mean of the
+two sides. The rest it finds by itself. Few and small trees, strongly regularised: a learner's
+first part has a thousand reviews or fewer. They are those of scikit-learn's
+`HistGradientBoostingClassifier`, fitted to each learner alone. docs/models/gradient-boosting.md.
 """
 
 from __future__ import annotations
