@@ -65,6 +65,8 @@ def reference(folder: Path) -> None:
     from srs_eval.cli.main import app
 
     group = typer.main.get_group(app)
+    for command in group.commands.values():
+        command.short_help = (command.help or "").partition("\n")[0]  # whole, not cut at 45
     said = {"ctx": typer.Context(group), "name": "srs-eval", "title": "Command line"}
     text = get_docs_for_click(obj=group, **said)
     (folder / "cli.md").write_text(text, "utf-8")
@@ -80,7 +82,8 @@ def published() -> dict[str, list[tuple[str, ...]]]:
     found: dict[str, list[tuple[str, ...]]] = {}
     for line in re.findall(r"^\|([A-Z].*)\|$", text.partition("\n## ")[0], re.M):
         name, later, bins, auc, _, whole, *_ = line.split("|")
-        model = re.split(r" (?!v\d|Reg)|,|-short", {"GRU": "GRU-503"}.get(name, name))[0]
+        name = {"GRU": "GRU-503", "LSTM": "(another network)"}.get(name, name)
+        model = re.split(r" (?!v\d|Reg)|,|-short", name)[0]
         found.setdefault(plain(model), []).append((name, later, bins, auc, whole))
     return found
 
