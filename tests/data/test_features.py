@@ -68,8 +68,8 @@ def test_a_table_is_joined_and_what_it_lacks_is_counted(
         ("card_id,n\n", "has no rows"),
         ("card_id,n\n1.5,2\n", "a card_id is no whole number"),
         ("card_id,n\n1,2\n1,3\n", "names a card_id twice"),
-        ("card_id,n\n1\n", "cannot be read"),
-        ("", "no column card_id"),
+        ("card_id,n\n1\n", "line 2 has not as many fields"),
+        ("", "has no rows"),
         (None, "No such file"),
     ],
 )
