@@ -14,7 +14,7 @@ import pytest
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.readers.features import read_features, with_features
-from srs_eval.engine.doubts import doubt
+from srs_eval.engine.own_models import doubt
 from srs_eval.engine.session import Session
 from srs_eval.models import all_models, load_model_file
 from tests.cli.program import main_here
