@@ -34,7 +34,7 @@ from srs_eval.models.configurations import resolve
 from srs_eval.report import formats as words
 from srs_eval.tui.config import Recent, State, load_state, save_state
 from srs_eval.tui.screens.base import Keys
-from srs_eval.tui.screens.compare import CompareScreen
+from srs_eval.tui.screens.details import CompareScreen
 from srs_eval.tui.screens.import_summary import ImportSummaryScreen
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.ranking import RankingTable

@@ -19,7 +19,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.tui.config import Config, load_config
 from srs_eval.tui.screens import actions
 from srs_eval.tui.screens.answers import AnswersScreen
-from srs_eval.tui.screens.dialogs import help_on
+from srs_eval.tui.screens.dialogs import _help_on
 from tests.cli.program import program
 from tests.conftest import PATIENCE
 from tests.tui.app_world import MadeUpEngine, make_app, on, text_of, to_import_summary, until
@@ -139,7 +139,7 @@ def test_a_key_means_the_same_on_all_screens() -> None:
 
 
 def test_each_screen_with_keys_is_explained() -> None:
-    assert all(help_on(name) for name in actions.SCREENS if name != "everywhere")
+    assert all(_help_on(name) for name in actions.SCREENS if name != "everywhere")
 
 
 def test_settings_hold_for_run(

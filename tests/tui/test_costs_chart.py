@@ -9,7 +9,7 @@ from textual.app import App, ComposeResult
 
 from srs_eval.advice.workload.estimate import RETENTIONS, REVIEWS
 from srs_eval.report.panes import PLAIN
-from srs_eval.tui.screens.costs import CostsChart, _ticks
+from srs_eval.tui.screens.answers import CostsChart, _ticks
 from srs_eval.tui.widgets import plot
 from srs_eval.tui.widgets.evidence import evidence
 from tests.tui.app_world import make_costs
