@@ -27,8 +27,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from srs_eval.data.protocol import Protocol
-from srs_eval.tui.config import DARK, LIGHT
-from srs_eval.tui.screens.actions import EVERYWHERE, bindings
+from srs_eval.tui.config import DARK, EVERYWHERE, LIGHT, bindings
 from srs_eval.tui.screens.base import MINIMUM, AppScreen
 from srs_eval.tui.screens.open import OpenScreen
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme

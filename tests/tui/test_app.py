@@ -23,8 +23,7 @@ from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import with_baselines
 from srs_eval.engine.run import Finished, Prepared, Progress, Run, Stage, Started
 from srs_eval.models.configurations import in_words, resolve
-from srs_eval.tui.config import Config, Recent, State, load_state, save_state
-from srs_eval.tui.screens.actions import EVERYWHERE, SCREENS
+from srs_eval.tui.config import EVERYWHERE, SCREENS, Config, Recent, State, load_state, save_state
 from srs_eval.tui.screens.base import AppScreen, TooSmall
 from srs_eval.tui.screens.ranking import seconds_left
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME

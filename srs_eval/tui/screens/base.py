@@ -19,7 +19,7 @@ from textual.widgets import Static
 
 from srs_eval.data.errors import harmless
 from srs_eval.report import formats as words
-from srs_eval.tui.screens.actions import SCREENS, Action, bindings
+from srs_eval.tui.config import SCREENS, Action, bindings
 from srs_eval.tui.workarounds import Forgetful
 
 if TYPE_CHECKING:

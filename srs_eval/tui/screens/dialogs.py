@@ -28,7 +28,7 @@ from srs_eval.data.reviews import MISSING
 from srs_eval.report import formats as words
 from srs_eval.report.files import FOLDERS
 from srs_eval.report.inspection import DeckReport, GroupCounts, Inspection, PresetReport
-from srs_eval.tui.screens.actions import EVERYWHERE, Action
+from srs_eval.tui.config import EVERYWHERE, Action
 from srs_eval.tui.screens.base import Dialog, Harmless
 from srs_eval.tui.session import Chosen, Wanted
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns
