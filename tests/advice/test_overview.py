@@ -56,7 +56,7 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import Cards, ReviewLog
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval, mean_interval, relative
-from srs_eval.tui.widgets.evidence import drawn_table
+from srs_eval.tui.widgets.facts import drawn_table
 from tests.conftest import PATIENCE, made_collection, shared_or_skip
 from tests.tui.app_world import (
     MODELS,

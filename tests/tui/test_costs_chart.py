@@ -11,7 +11,7 @@ from srs_eval.advice.workload.estimate import RETENTIONS, REVIEWS
 from srs_eval.report.panes import PLAIN
 from srs_eval.tui.screens.answers import CostsChart, _ticks
 from srs_eval.tui.widgets import plot
-from srs_eval.tui.widgets.evidence import evidence
+from srs_eval.tui.widgets.facts import evidence
 from tests.tui.app_world import make_costs
 
 

@@ -30,8 +30,13 @@ from srs_eval.tui.screens.dialogs import ChooseScreen, Question
 from srs_eval.tui.screens.import_summary import ImportSummaryScreen
 from srs_eval.tui.widgets import plot
 from srs_eval.tui.widgets.calibration import chart_colours
-from srs_eval.tui.widgets.evidence import evidence, in_full, parameters_to_paste
-from srs_eval.tui.widgets.facts import WidthDependent, stacked
+from srs_eval.tui.widgets.facts import (
+    WidthDependent,
+    evidence,
+    in_full,
+    parameters_to_paste,
+    stacked,
+)
 from srs_eval.tui.widgets.panes import BELOW, PaneBox, heights, paint
 
 _PANES = range(1, 6)

@@ -26,9 +26,9 @@ from srs_eval.report import formats as words
 from srs_eval.stats.intervals import verdict
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.widgets.calibration import OTHER, CalibrationChart, CurvesChart, axis_limits
-from srs_eval.tui.widgets.evidence import drawn_table
 from srs_eval.tui.widgets.facts import (
     WidthDependent,
+    drawn_table,
     in_columns,
     metric_table,
     parameter_table,
