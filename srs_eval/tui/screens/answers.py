@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -402,28 +401,28 @@ class CostsChart(plot.Plot):
         primary, secondary, faint = chart_colours(self.app)
         inside = [end for each, end in zip(at, high_end, strict=True) if each <= _HIGHEST + 1e-9]
         high = 1.06 * max(inside or high_end) or 1.0
-        marks: list[plot.Curve | plot.Points] = [
-            plot.Curve(at, low_end, faint),
-            plot.Curve(at, high_end, faint),
-            plot.Curve(at, reviews, primary),
+        marks = [
+            plot.Mark(at, low_end, faint),
+            plot.Mark(at, high_end, faint),
+            plot.Mark(at, reviews, primary),
         ]
         self.border_subtitle = "→ desired retention, %"
         if not found.is_off:
             now = found.at(found.desired)
-            marks.insert(0, plot.Curve([at[now], at[now]], [0.0, high], faint))
-            marks.append(plot.Points([at[now]], [reviews[now]], f"bold {secondary}", _NOW))
+            marks.insert(0, plot.Mark([at[now], at[now]], [0.0, high], faint))
+            marks.append(plot.Mark([at[now]], [reviews[now]], f"bold {secondary}", _NOW))
             self.border_subtitle += f"   {_NOW} today's"
         percents = [(p / 100, f"{p}") for p in range(70, 100, 5)]
         x_axis = plot.Axis(at[0] - 0.005, at[-1] + 0.005, percents)
         y_axis = plot.Axis(0.0, high, _ticks(high))
-        self.show(plot.Graph(tuple(marks), x_axis, y_axis, faint))
+        self.show(plot.Graph(marks, x_axis, y_axis, faint))
 
 
 def _ticks(high: float) -> Sequence[tuple[float, str]]:
     """Some even steps from zero, with labels of three characters at most."""
     in_thousands = high >= _THOUSAND
     step = plot.even_step(max(high / 6, _THOUSAND if in_thousands else 0.1))
-    values = [step * k for k in range(math.floor(high / step) + 1)]
+    values = plot.even_values(0.0, high, step)
     if in_thousands:
         return [(value, f"{value / _THOUSAND:.0f}k") for value in values]
     return [(value, f"{value:.{int(step < 1)}f}") for value in values]
