@@ -169,7 +169,7 @@ class SrsEvalApp(App[int]):
         log = self.session.log
         if log is None:
             return
-        if self.session.reports.busy:
+        if self.session.reports.is_busy:
             self.tell("A report is still being written: one at a time.", 4)
             return
         from srs_eval.tui.screens.dialogs import ExportScreen

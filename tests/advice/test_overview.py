@@ -787,5 +787,5 @@ async def test_leaving_ends_the_questions(tmp_path: Path) -> None:
         await until(pilot, answers.holding.is_set)
         await pilot.press("ctrl+o", "y")
         await until(pilot, on(app, "OpenScreen"))
-        await until(pilot, lambda: not any(each.alive for each in app.session._asking))
+        await until(pilot, lambda: not app.session.asking.alive)
         assert not engine.asked

@@ -518,7 +518,7 @@ async def test_leaving_while_models_run(tmp_path: Path, key: str) -> None:
         await until(pilot, lambda: app._exit)
     app.session.shut_down()
     assert engine.closed.is_set()
-    assert not any(background.alive for background in app.session.models.backgrounds)
+    assert not app.session.models.work.alive
 
 
 async def test_interrupt_works_while_typing(tmp_path: Path) -> None:
@@ -649,7 +649,7 @@ async def test_real_engine_gives_the_same_figures(tmp_path: Path) -> None:
             assert in_words(name) in order(app)
             assert f"{metrics.log_loss:.3f} ±" in text_of(app)
     app.session.shut_down()
-    assert not any(background.alive for background in app.session.models.backgrounds)
+    assert not app.session.models.work.alive
 
 
 async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -337,7 +337,6 @@ class CostsScreen(Answering, actions="costs"):
     def __init__(self) -> None:
         super().__init__()
         self.found: Workload | None = None
-        self._work: Background | None = None
 
     def content(self) -> ComposeResult:
         with Horizontal():
@@ -350,15 +349,12 @@ class CostsScreen(Answering, actions="costs"):
         box.border_title = "What a desired retention costs"
         box.focus()
         box.border_subtitle = beginning()
-
-        coming, later = self.session.costs(), self.session.later
-        self._work = Background(
-            lambda _: coming, partial(later, self._costed), partial(later, self._all_costed)
-        ).start()
+        coming = (partial(self._costed, found) for found in self.session.costs())
+        self._work = Background(self.session.later)
+        self._work.begin(lambda _: coming, self._all_costed)
 
     def on_unmount(self) -> None:
-        if self._work is not None:
-            self._work.cancel.set()
+        self._work.cancel()
 
     def _costed(self, found: Workload) -> None:
         """Text, and the curves beside it where the window is wide enough."""

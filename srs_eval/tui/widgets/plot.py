@@ -231,7 +231,7 @@ def even_step(least: float) -> float:
 def even_values(low: float, high: float, step: float) -> list[float]:
     """The multiples of a step from `low` to `high`."""
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [step * number for number in range(first, last + 1)]
+    return [round(step * number, 9) for number in range(first, last + 1)]
 
 
 def axis(scale: Scale, line: float | None, line_style: str) -> Text:
