@@ -18,7 +18,6 @@ from srs_eval import app, batch
 from srs_eval.cli.main import main
 from srs_eval.data import paths
 from srs_eval.data.errors import InputError
-from srs_eval.data.readers import files
 from srs_eval.engine import workers
 from srs_eval.tui import background
 from srs_eval.tui.widgets import plot
@@ -55,23 +54,6 @@ def test_memory_is_not_known_on_windows(windows: None, monkeypatch: pytest.Monke
     monkeypatch.setattr(builtins, "open", without_proc)
     batch._forget_peak()
     assert batch._peak_mb() == 0.0
-
-
-def test_old_private_copies_go_by_age_on_windows(
-    windows: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files.tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
-    own = files._make_folder()
-    old, young = (tmp_path / f"{files._FOLDER}{name}" for name in ("old", "young"))
-    for folder in (old, young):
-        folder.mkdir()
-        (folder / files._COLLECTION).touch()
-    os.utime(old, (0, 0))
-    files.sweep_abandoned_copies()
-    assert [own.exists(), old.exists(), young.exists()] == [True, False, True]
-    files._remove_folder(own)
-    assert not own.exists()
 
 
 @pytest.mark.parametrize("refusals", [2, 100])

@@ -18,7 +18,7 @@ from textual.style import Style
 from textual.visual import RenderOptions, Visual
 
 from srs_eval.advice.findings import Finding
-from srs_eval.advice.questions import page_of
+from srs_eval.advice.questions import heading_of
 from srs_eval.advice.sentences import parameter_line, percent, where_to_paste
 from srs_eval.advice.shown import sentences, tables
 from srs_eval.advice.shown.first_screen import first_screen
@@ -178,7 +178,7 @@ def evidence(answer: Finding, paint: Mapping[str, str], above: Set[str] = _NO) -
 
     These need the whole width of the window: a mouse selects what stands beside them, too. Costs
     are drawn first, `paint`ed by level. Sentences that stand `above` are not said again, nor is the
-    page of a question that does.
+    heading of a question that does.
     """
     parts: list[Text | WidthDependent] = [
         Text(sentence + "\n")
@@ -191,7 +191,7 @@ def evidence(answer: Finding, paint: Mapping[str, str], above: Set[str] = _NO) -
         parts = [in_full(pane, paint), Text(""), *parts[:_FIRST], more, *parts[_FIRST:]]
     for table in tables(answer):
         parts += [Text(table.heading, "bold"), drawn_table(table), Text("")]
-    page = f"Explained in {page_of(answer.question)}"
+    page = f"Explained in the documentation, Findings: {heading_of(answer.question)}"
     return stacked([*parts, Text(page, "dim")] if answer.question not in above else parts)
 
 
