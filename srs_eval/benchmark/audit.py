@@ -149,7 +149,7 @@ def run_audit(
             )
     context = context or Context()
     fingerprint, _ = survey(dataset)
-    setup = make_setup(dataset, fingerprint, configurations, context)
+    setup = make_setup(dataset, fingerprint, configurations, context, {})
     tries = Tries(out / JOURNAL, configurations, wanted, trials=trials, repeats=repeats, seed=seed)
     progress = _Progress(tries, trials)
     with _held(out, setup, fresh):

@@ -10,10 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from srs_eval.benchmark import labels
-from srs_eval.benchmark.leaderboard import Comparison, Standing, compare
+from srs_eval.benchmark.leaderboard import Comparison, Standing, averaged, compare
 from srs_eval.benchmark.result_files import ResultFile, ResultFolder, home_of, read_folders
-from srs_eval.benchmark.setup import remarks
+from srs_eval.benchmark.setup import remarks, settings_in_words
 from srs_eval.data.datasets import select_users
 from srs_eval.data.errors import InputError, counted
 from srs_eval.data.paths import VERSION
@@ -22,7 +21,6 @@ from srs_eval.report.comparison import (
     METRICS,
     SECONDS,
     SURE,
-    averaged,
     changes_section,
     comparison_section,
     heading,
@@ -434,9 +432,9 @@ def _to_know(folder: ResultFolder, role: str) -> str:
             f"{key} {value}" for key, value in folder.setup["options"].items() if value is not None
         ]
     known += [
-        f"{file.label}: {labels.in_words(settings)}"
+        f"{file.label}: {settings}"
         for file in folder.files
-        if file.configuration and (settings := labels.settings_of(file.configuration))
+        if file.configuration and (settings := settings_in_words(file.configuration))
     ]
     known += _lacking(folder.files)
     known += folder.unread

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from srs_eval.data.errors import csv_text
 from srs_eval.report import pictures
+from srs_eval.report.comparison import _effect
 from srs_eval.report.dataset import dataset_report
 from srs_eval.report.document import (
     Code,
@@ -28,7 +29,6 @@ from srs_eval.report.document import (
     written,
 )
 from srs_eval.report.files import _as_json, _markdown, _plain, page
-from srs_eval.report.pairs import _effect
 from srs_eval.report.pictures import svg
 from tests.report.helpers import check_page, line, many, write_results
 
