@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Literal
 
 import numpy as np
@@ -328,24 +329,21 @@ def _smece(y: FloatArray, p: FloatArray) -> float:
     (Błasiok & Nakkiran, 2023). Grids as in relplot 1.0.3, which srs-benchmark uses.
     """
     amounts = np.stack([p, p - y, p * (p - y)])
-    grids: dict[int, NDArray[np.complex128]] = {}
+    grid = cache(partial(_on_grid, amounts))
 
+    @cache
     def error(sigma: float) -> float:
         points = max(2000, round(20 / sigma)) // 2 + 1
-        if points not in grids:
-            grids[points] = _on_grid(amounts, points)
-        return _smooth_error(grids[points], points, sigma)
+        return _smooth_error(grid(points), points, sigma)
 
     high, low = 1.0, 0.0
-    found = None  # the error at `high`
     for _ in range(10):
         middle = (high + low) / 2
-        at_middle = error(middle) if middle >= _RESOLUTION else math.inf
-        if middle < at_middle:
+        if middle < _RESOLUTION or middle < error(middle):
             low = middle
         else:
-            high, found = middle, at_middle
-    return error(high) if found is None else found
+            high = middle
+    return error(high)
 
 
 def _on_grid(amounts: FloatArray, points: int) -> NDArray[np.complex128]:

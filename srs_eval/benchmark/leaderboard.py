@@ -129,17 +129,13 @@ class Comparison:
         return int(self.sizes.sum())
 
     @property
-    def moved(self) -> list[tuple[str, int, int]]:
-        """Label, place by reviews and place by users of those for whom these differ."""
+    def moved(self) -> list[str]:
+        """Labels of those whose places by reviews and by users differ."""
         by_reviews, by_users = (
             {line.file.label: line.place for line in table.lines if line.place is not None}
             for table in self.tables[:2]
         )
-        return [
-            (label, place, by_users[label])
-            for label, place in by_reviews.items()
-            if by_users[label] != place
-        ]
+        return [label for label, place in by_reviews.items() if by_users[label] != place]
 
     @property
     def most_users(self) -> int:

@@ -77,10 +77,7 @@ def make_setup(
 def _of_own(configuration: Configuration, digest: str) -> dict[str, Any]:
     """What tells a model of one's own, and how reports show it where its file is not given."""
     shown = ("words", "inputs", "parameters", "learns")
-    return {
-        "model_file": digest,
-        "shown": {each: getattr(configuration, each) for each in shown},
-    }
+    return {"model_file": digest, "shown": {each: getattr(configuration, each) for each in shown}}
 
 
 def _pretrained(model: Model, context: Context) -> dict[str, str]:

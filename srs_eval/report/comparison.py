@@ -441,10 +441,7 @@ def _averages(averages: Sequence[stats.Averages], name: str) -> Section:
 
 
 def changes_section(
-    files: Sequence[ResultFile],
-    old: Sequence[ResultFile],
-    metric: str,
-    metrics: Sequence[str],
+    files: Sequence[ResultFile], old: Sequence[ResultFile], metric: str, metrics: Sequence[str]
 ) -> Section:
     found = changes(files, old, metric, metrics)
     shown = dict.fromkeys((metric, *metrics))

@@ -61,7 +61,7 @@ def dataset_report(
     and ranges of ids; `digits` are the decimals of figures, 0 for as many as intervals allow.
     """
     folders = read_folders(paths)
-    files = [file for folder in folders for file in folder.files]
+    files, taken = _files(folders), None
     held_against = _meant("--reference", reference, files) if reference else []
     if len(held_against) > 1:
         several = listed([file.label for file in held_against])
@@ -84,12 +84,7 @@ def dataset_report(
     columns = [named("--columns", each.strip(), [*known, SECONDS]) for each in columns]
     modes = [named("--average", each.strip(), MODES) for each in average]
     before = read_folders([baseline]) if baseline is not None else []
-    old = [file for folder in before for file in folder.files]
-    if models is not None:
-        names = {file.name for file in files}
-        old = [file for file in old if file.name in names]
-    if users is not None:
-        old = [part for file in old if (part := _of_users(file, taken))]
+    old = _files(before, None if models is None else {file.name for file in files}, taken)
     metrics = [each for each in columns if each != SECONDS]
     comparisons = compare(
         files,
@@ -130,13 +125,22 @@ def dataset_report(
 
 def leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[Section]:
     """The first table on each set of evaluated reviews, of some configurations and users."""
-    read = (file for found in read_folders([folder]) for file in found.files)
-    files = [found for file in read if file.name in names and (found := _of_users(file, users))]
     return [
         replace(found, blocks=(*found.blocks, *_left_out(each)))
-        for each in compare(files)
+        for each in compare(_files(read_folders([folder]), names, users))
         for found in [leaderboard(each)]
     ]
+
+
+def _files(
+    folders: Sequence[ResultFolder],
+    names: Set[str] | None = None,
+    users: Iterable[int] | None = None,
+) -> list[ResultFile]:
+    """The files of some folders; perhaps only of these names, and what they hold of these users."""
+    read = (file for folder in folders for file in folder.files)
+    kept = [file for file in read if names is None or file.name in names]
+    return kept if users is None else [each for file in kept if (each := _of_users(file, users))]
 
 
 def _left_out(comparison: Comparison) -> Iterator[str]:
@@ -283,11 +287,10 @@ def _lead(comparison: Comparison) -> list[str]:
             f"models are compared on the same reviews: {why}."
         )
     said.append(_best_by(comparison))
-    moved = comparison.moved
-    if moved:
+    if moved := comparison.moved:
         said.append(
             "The order depends on whether reviews or users count the same: "
-            f"{listed([label for label, *_ in moved])} change places."
+            f"{listed(moved)} change places."
         )
     return said
 

@@ -146,6 +146,7 @@ def written(cell: Cell, column: Column) -> str:
     if column.in_words is not None:
         return column.in_words(cell)
     scale, unit = (100, " %") if column.percent else (1, "")
+    value, width = scale * cell.value, scale * cell.half_width
     if cell.ends is not None and all(map(math.isfinite, cell.ends)):
         low, high = (scale * end for end in cell.ends)
         shown = column.decimals or _decimals((high - low) / 2)
@@ -153,14 +154,12 @@ def written(cell: Cell, column: Column) -> str:
         while digits < _MOST_DIGITS and any(end and not round(end, digits) for end in (low, high)):
             digits += 1  # on which side of 0 an end lies is what a verdict rests on
         middle, low_end, high_end = (
-            with_sign(f"{each:.{digits}f}", column.signed)
-            for each in (scale * cell.value, low, high)
+            with_sign(f"{each:.{digits}f}", column.signed) for each in (value, low, high)
         )
         return f"{middle} [{low_end}, {high_end}]{unit}"
-    text, width = f"{scale * cell.value:.{column.digits}f}", scale * cell.half_width
-    around = half(width, column.digits)
+    text, around = f"{value:.{column.digits}f}", half(width, column.digits)
     if column.by_half_width and not math.isnan(width):
-        text, around = _rounded(scale * cell.value, width, column.decimals)
+        text, around = _rounded(value, width, column.decimals)
         around = f"±{around}"
     return f"{with_sign(text, column.signed)}{around}{unit}"
 

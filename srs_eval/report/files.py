@@ -16,6 +16,7 @@ from html import escape
 from importlib import resources
 from itertools import groupby
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from srs_eval.advice.tables import Bar, ByMonth, FirstScreen, Heading, Item, Line, Pane, Row
@@ -37,10 +38,7 @@ _WIDEST = 14  # columns of a table that stands for a picture in Markdown
 _DENSE = 900  # points from which a picture is read at its full width only
 _LONG = 60  # characters from which a cell of a page is wrapped
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-_OF_MODELS = {
-    "model": ("configuration", "file"),
-    "other": ("other_configuration", "other_file"),
-}
+_OF_MODELS = {"model": ("configuration", "file"), "other": ("other_configuration", "other_file")}
 """What stands beside columns of labels in files for programs."""
 _LOWEST_MONTH = 50  # of 100: an empty column of a month
 FOLDERS = ("csv", "tex", "png", "svg", "pdf")
@@ -49,15 +47,11 @@ FOLDERS = ("csv", "tex", "png", "svg", "pdf")
 
 def as_text(document: Document, form: str) -> str:
     """A document as a page ("html"), as Markdown ("md", "short") or as JSON ("json")."""
-    if form == "html":
-        return harmless(page(document))
-    if form == "short":
-        return harmless(_in_brief(document))
-    if form == "md":
-        return harmless(_markdown(document))
-    from srs_eval.report.export import to_json
+    if form == "json":
+        from srs_eval.report.export import to_json
 
-    return to_json(_as_json(document))
+        return to_json(_as_json(document))
+    return harmless({"html": page, "short": _in_brief, "md": _markdown}[form](document))
 
 
 def write_as(document: Document, form: str, path: Path, inches: Sequence[float] = ()) -> list[Path]:
@@ -292,33 +286,21 @@ def page(document: Document) -> str:
     links = "".join(
         f'<li><a href="#{place}">{escape(section.title)}</a></li>' for place, section in numbered
     )
-    parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en">',
-        "<head>",
-        GENERATOR,
-        '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(document.title)}</title>",
-        '<link rel="icon" href="data:,">',
-        f"<style>\n{_beside('page.css')}</style>",
-        "</head>",
-        "<body>",
-        "<main>",
-        f"<h1>{escape(document.title)}</h1>",
-        f'<div class="lead">{"".join(map(_paragraph, document.lead))}</div>'
-        if document.panes is None
-        else _cards(document.panes),
-        f"<nav><ul>{links}</ul></nav>" if len(numbered) > 2 else "",
+    lead = "".join(map(_paragraph, document.lead))
+    body = [
+        f'<div class="lead">{lead}</div>' if document.panes is None else _cards(document.panes),
+        *([f"<nav><ul>{links}</ul></nav>"] if len(numbered) > 2 else []),
         *(_html(section, 1, place) for place, section in numbered),
-        f"<footer>{MADE_BY}</footer>",
-        "</main>",
-        f"<script>\n{_beside('page.js')}</script>",
-        "</body>",
-        "</html>",
     ]
-    return "\n".join(part for part in parts if part) + "\n"
+    return Template(_beside("page.html")).substitute(
+        generator=GENERATOR,
+        policy=_POLICY,
+        title=escape(document.title),
+        style=_beside("page.css"),
+        body="\n".join(body),
+        made_by=MADE_BY,
+        script=_beside("page.js"),
+    )
 
 
 def _beside(name: str) -> str:

@@ -117,11 +117,7 @@ def learner_report(
     predictor = next(iter(chosen), "")
     if chosen:
         of_months = questions.months_of(log, protocol, chosen[predictor])
-    drawn = (
-        *_calibration(chosen),
-        *_recall_by_month(predictor, of_months),
-        *_curve(costs_or_why),
-    )
+    drawn = (*_calibration(chosen), *_recall_by_month(predictor, of_months), *_curve(costs_or_why))
     return Document(
         _title(log, narrowed_to or {}, anonymous),
         tuple(f"{each.title} {each.short.text}" for each in screen.panes),
