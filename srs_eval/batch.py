@@ -85,7 +85,7 @@ def run_batch(
     context: Context | None = None,
     names: Names = "2025",
     publish_seconds: float = _PUBLISH_SECONDS,
-    session: _SessionMaker | Others = Session,
+    session: _SessionMaker | _Others = Session,
 ) -> Generator[BatchEvent, None, None]:
     """Evaluate what is missing in `out` of users x configurations.
 
@@ -100,10 +100,13 @@ def run_batch(
     what others predicted. Raises InputError for an unusable set-up or device.
     """
     context, makers, happenings = context or Context(), keep or {}, TaskEvents()
-    _refuse_unusable(out, dataset, context)
+    refuse_audits(out)
+    refuse_nested(out, dataset.folder)
+    if context.features is not None:
+        read_features(context.features, -1, of_users=True)
     jobs = cores() if jobs is None else max(1, jobs)
     fingerprint, sizes = survey(dataset)
-    given = session.digests(configurations) if isinstance(session, Others) else {}
+    given = session.digests(configurations) if isinstance(session, _Others) else {}
     setup = {**make_setup(dataset, fingerprint, configurations, context, given), "names": names}
     on_device = _on_device(configurations, context)
     with (
@@ -149,13 +152,6 @@ def run_batch(
             yield Ended(**todo.counts)
         finally:
             store.publish(everything=True)
-
-
-def _refuse_unusable(out: Path, dataset: Dataset, context: Context) -> None:
-    refuse_audits(out)
-    refuse_nested(out, dataset.folder)
-    if context.features is not None:
-        read_features(context.features, -1, of_users=True)
 
 
 def _on_device(configurations: Sequence[Configuration], context: Context) -> frozenset[str]:
@@ -400,7 +396,7 @@ def _peak_mb() -> float:
 
 
 @dataclass(frozen=True)
-class Others:
+class _Others:
     """Predictions of a file under a name; makes the sessions of a batch that know them."""
 
     path: Path
@@ -431,7 +427,7 @@ class Others:
         return configuration.model.name == OF_FILE or on_theirs
 
 
-def others_in(path: Path | None, name: str, of_file: Configuration) -> Others:
+def others_in(path: Path | None, name: str, of_file: Configuration) -> _Others:
     """What a file holds; `of_file` is the configuration of OF_FILE. Raises InputError."""
     if path is None or not name:
         raise InputError("--predictions FILE and --name NAME, what they are called, go together.")
@@ -440,11 +436,11 @@ def others_in(path: Path | None, name: str, of_file: Configuration) -> Others:
         raise InputError(f"--name {name}: {meant_by(name)} is computed here; take another name.")
     refuse_unusable(path)
     named = of_file.name.replace(OF_FILE, name, 1)
-    return Others(path.absolute(), name, file_digest(path), replace(of_file, name=named))
+    return _Others(path.absolute(), name, file_digest(path), replace(of_file, name=named))
 
 
 class _WithOthers(Session):
-    def __init__(self, log: ReviewLog, others: Others) -> None:
+    def __init__(self, log: ReviewLog, others: _Others) -> None:
         super().__init__(log)
         self._others = others
         self._last: tuple[str, Result] | None = None  # it is wanted once more, as a rule next

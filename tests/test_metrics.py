@@ -381,8 +381,6 @@ def test_edges_of_a_calibration_graph() -> None:
     graph = calibration_graph(np.ones(11), edges, bins=10)
     assert graph.count.tolist() == [1] * 9 + [2]
     assert (graph.high == 1).all()
-    with pytest.raises(ValueError, match="one bin"):
-        calibration_graph([1, 0], [0.9, 0.9], bins=0)
 
 
 @given(st.integers(0, 500), st.integers(1, 500))

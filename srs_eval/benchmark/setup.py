@@ -20,7 +20,6 @@ from srs_eval.data.errors import InputError, cut, harmless
 from srs_eval.data.paths import VERSION, write_atomically
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.doubts import doubts, in_words
-from srs_eval.models import Model
 from srs_eval.models.configurations import Configuration, Names, meant_by, resolve, untuned
 from srs_eval.models.published import spelled
 from srs_eval.training.compile import program_digest
@@ -59,12 +58,8 @@ def make_setup(
                 "model_version": each.model.version,
                 **(_of_own(each, each.model.file.digest) if each.model.file else {}),
                 **({"weights": each.model.weights(context)} if each.model.weights else {}),
-                **_pretrained(each.model, context),
                 "fit": each.fit,
-                **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
-                **({"ledger": each.ledger} if each.ledger else {}),
-                **({"label": each.label} if each.label else {}),
-                **({"predictions": predictions[each.name]} if each.name in predictions else {}),
+                **_more(each, context, predictions),
                 "protocol": asdict(each.protocol),
                 **({"check": found[each.model.name]} if each.model.file else {}),
             }
@@ -80,9 +75,17 @@ def _of_own(configuration: Configuration, digest: str) -> dict[str, Any]:
     return {"model_file": digest, "shown": {each: getattr(configuration, each) for each in shown}}
 
 
-def _pretrained(model: Model, context: Context) -> dict[str, str]:
-    named = names_of_pretrained(model.name, context) if model.pretrain else ""
-    return {"pretrained": named} if named else {}
+def _more(each: Configuration, context: Context, predictions: Mapping[str, str]) -> dict[str, Any]:
+    """What only some have."""
+    model = each.model
+    more = {
+        "pretrained": model.pretrain and names_of_pretrained(model.name, context),
+        "hyperparameters": dict(each.hyperparameters),
+        "ledger": each.ledger,
+        "label": each.label,
+        "predictions": predictions.get(each.name),
+    }
+    return {key: value for key, value in more.items() if value}
 
 
 @cache

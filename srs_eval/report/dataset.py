@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,14 +29,15 @@ from srs_eval.report.comparison import (
     title_of,
 )
 from srs_eval.report.document import (
+    Block,
     Column,
     Document,
     Figure,
+    Picture,
     Section,
     Table,
     figure,
     table_of,
-    with_tables,
 )
 from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, MODES, RESAMPLES, SEED
 
@@ -101,11 +102,11 @@ def dataset_report(
         own = means == "each"
         section = comparison_section(comparison, columns, name, own, averages, shown)
         over = "" if own else f"n = {counted(len(comparison.users), 'user')}; "
-        sections.append(with_tables(section, partial(_with_caption, over)))
+        sections.append(_with_tables(section, partial(_with_caption, over)))
     if before:
         sections.insert(0, changes_section(files, old, metric, metrics))
     if digits:
-        sections = [with_tables(each, partial(_with_digits, digits)) for each in sections]
+        sections = [_with_tables(each, partial(_with_digits, digits)) for each in sections]
     most = max(len(comparison.users) for comparison in comparisons)
     return Document(
         title=f"{counted(len(files), 'configuration')}, {counted(most, 'user')}",
@@ -192,6 +193,22 @@ def _meant(option: str, names: str, files: Sequence[ResultFile]) -> list[ResultF
     if not found:
         raise InputError(f"{option} names no configuration.")
     return list(found.values())
+
+
+def _with_tables(section: Section, change: Callable[[Table], Table]) -> Section:
+    """A section with all its tables changed, those of pictures and of sections in it too."""
+
+    def changed(block: Block) -> Block:
+        match block:
+            case Table():
+                return change(block)
+            case Picture():
+                return replace(block, table=block.table and change(block.table))
+            case Section():
+                return _with_tables(block, change)
+        return block
+
+    return replace(section, blocks=tuple(map(changed, section.blocks)))
 
 
 def _with_digits(digits: int, table: Table) -> Table:
@@ -390,29 +407,20 @@ def _card(
 
 def _long(comparisons: Sequence[Comparison]) -> Table:
     """A row for each set of reviews, weighting, configuration and metric; for files only."""
-    return table_of(
-        "results",
-        "All means",
+    about = ("model", "evaluated on", "weighted by", "metric")
+    rows = (
         (
-            (each, table.weighting, line, metric)
-            for each in comparisons
-            for table in each.tables
-            for line in table.lines
-            for metric in line.means
-        ),
-        (
-            ("model", lambda of: of[2].file.label),
-            ("evaluated on", lambda of: title_of(of[0])),
-            ("weighted by", lambda of: of[1]),
-            ("metric", lambda of: of[3]),
-            ("mean", lambda of: figure(of[2].means[of[3]])),
-            ("low", lambda of: Figure(of[2].means[of[3]].low)),
-            ("high", lambda of: Figure(of[2].means[of[3]].high)),
-            ("place", lambda of: of[2].place),
-            ("users", lambda of: of[2].users - of[2].undefined[of[3]]),
-        ),
-        shown=False,
+            *(line.file.label, title_of(each), table.weighting, metric),
+            *(figure(mean), Figure(mean.low), Figure(mean.high)),
+            *(line.place, line.users - line.undefined[metric]),
+        )
+        for each in comparisons
+        for table in each.tables
+        for line in table.lines
+        for metric, mean in line.means.items()
     )
+    heads = (*about, "mean", "low", "high", "place", "users")
+    return Table.of("results", "All means", heads, rows, shown=False)
 
 
 def _undefined(lines: Sequence[Standing], columns: Sequence[str]) -> str:

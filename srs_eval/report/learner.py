@@ -34,6 +34,7 @@ from srs_eval.report import formats as words
 from srs_eval.report import pictures
 from srs_eval.report.document import (
     Block,
+    Cell,
     Code,
     Column,
     Document,
@@ -415,20 +416,17 @@ def _evidence(answer: Finding, name: str) -> Section:
 
 def figures(table: AnswerTable, name: str) -> Table:
     """An answer's table as a report's."""
-    return Table(
-        name,
-        table.heading,
-        tuple(
-            Column(title, 1, by_half_width=False, percent=True)
-            if title in SHARES
-            else Column(title, by_half_width=False, signed=is_difference(title))
-            for title in table.columns
-        ),
-        tuple(
-            tuple(figure(c) if isinstance(c, float | Interval) else c for c in row)
-            for row in table.rows
-        ),
-    )
+
+    def column(title: str) -> Column:
+        share = title in SHARES
+        signed = is_difference(title)
+        return Column(title, 1 if share else 4, by_half_width=False, percent=share, signed=signed)
+
+    def cell(of: Any) -> Cell:
+        return figure(of) if isinstance(of, float | Interval) else of
+
+    rows = (map(cell, row) for row in table.rows)
+    return Table.of(name, table.heading, map(column, table.columns), rows)
 
 
 def _costs(found: Workload | str) -> list[Section | str]:
