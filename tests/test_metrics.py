@@ -277,9 +277,8 @@ def test_lines_from_moments_are_those_from_points(pair: Pair, frac: float) -> No
     x, outcome = p[order], y[order]
     n = len(x)
     k = max(int(frac * n), min(2, n))
-    blocks = metrics._Blocks(x, outcome)
     left = np.clip(np.arange(n) - k // 2, 0, n - k)
-    found = blocks.lines(x, left, left + k)
+    found = metrics._window_lines(x, outcome, x, left, k)
     for at, begin, line in zip(x.tolist(), left.tolist(), found.tolist(), strict=True):
         window = slice(begin, begin + k)
         direct = metrics._local_line(x[window], outcome[window], at)
