@@ -19,7 +19,7 @@ from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, cut, harmless
 from srs_eval.data.paths import VERSION, write_atomically
 from srs_eval.data.protocol import Protocol
-from srs_eval.engine.doubts import doubts, in_words
+from srs_eval.engine.own_models import doubts, in_words
 from srs_eval.models.configurations import Configuration, Names, meant_by, resolve, untuned
 from srs_eval.models.published import spelled
 from srs_eval.training.compile import program_digest

@@ -275,7 +275,7 @@ COLUMNS = {"deck": "deck_id", "card": "card_id"}  # that groups have in parquet 
 
 
 @dataclass(frozen=True, eq=False)
-class _Predictions:
+class Predictions:
     """k evaluated reviews with one model's predictions."""
 
     p: FloatArray  # (k,)
@@ -291,11 +291,11 @@ class _Predictions:
         alike = [here.get(user) == size for user, size in zip(users, sizes, strict=True)]
         return users[np.array(alike, dtype=bool)]
 
-    def of(self, users: IntArray) -> _Predictions:
+    def of(self, users: IntArray) -> Predictions:
         """Those of some users."""
         inside = np.isin(self.groups["user"], users)
         groups = {mode: group[inside] for mode, group in self.groups.items()}
-        return _Predictions(self.p[inside], self.y[inside], groups)
+        return Predictions(self.p[inside], self.y[inside], groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,7 +310,7 @@ class Averages:
 
 
 def averages(
-    label: str, found: _Predictions, modes: Sequence[str] = MODES, *, is_baseline: bool = False
+    label: str, found: Predictions, modes: Sequence[str] = MODES, *, is_baseline: bool = False
 ) -> Averages:
     """Means of LogLoss, RMSE and AUC over groups, each group counting the same."""
     means: dict[str, dict[str, float]] = {}
@@ -376,7 +376,7 @@ def places(found: Sequence[Averages], mode: str, metric: str) -> list[int | None
 # Files
 
 
-def read_predictions(folder: Path, name: str) -> _Predictions | None:
+def read_predictions(folder: Path, name: str) -> Predictions | None:
     """A configuration's predictions in a folder's `raw/`; None where there are none.
 
     Parquet as `srs-eval batch --raw` writes it, or in any arrangement with `user`,
@@ -392,7 +392,7 @@ def read_predictions(folder: Path, name: str) -> _Predictions | None:
     return _from_parquet(raw, tables, name) if tables else None
 
 
-def _from_parquet(raw: Path, tables: Sequence[Path], name: str) -> _Predictions | None:
+def _from_parquet(raw: Path, tables: Sequence[Path], name: str) -> Predictions | None:
     require("pyarrow", printable(raw))
     import pyarrow
     import pyarrow.compute
@@ -418,7 +418,7 @@ def _from_parquet(raw: Path, tables: Sequence[Path], name: str) -> _Predictions 
     for mode, column in COLUMNS.items():
         if column in values:
             groups[mode] = _within(values["user"], values[column])
-    return _Predictions(_checked(values["p"], raw), _checked(values["y"], raw), groups)
+    return Predictions(_checked(values["p"], raw), _checked(values["y"], raw), groups)
 
 
 def _within(user: IntArray, group: IntArray) -> IntArray:
@@ -428,7 +428,7 @@ def _within(user: IntArray, group: IntArray) -> IntArray:
     return user * (int(inner.max(initial=0)) + 1) + inner
 
 
-def _from_lists(path: Path) -> _Predictions:
+def _from_lists(path: Path) -> Predictions:
     of_users: dict[int, tuple[FloatArray, FloatArray]] = {}  # of a repeated user the last counts
     count = 0  # lines read
     try:
@@ -448,7 +448,7 @@ def _from_lists(path: Path) -> _Predictions:
         raise InputError(f'"{path}" is empty: take it away, or evaluate again.')
     user = np.repeat(np.array(list(of_users)), [len(p) for p, _ in of_users.values()])
     whole_p, whole_y = map(np.concatenate, zip(*of_users.values(), strict=True))
-    return _Predictions(_checked(whole_p, path), _checked(whole_y, path), {"user": user})
+    return Predictions(_checked(whole_p, path), _checked(whole_y, path), {"user": user})
 
 
 def _checked(values: FloatArray, path: Path) -> FloatArray:
