@@ -12,7 +12,7 @@ from typing import Any
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Model, facts
 from srs_eval.training.elementwise import Value, clamp, exp, power, where
 from srs_eval.training.initial_stability import InitialStability, fit_initial_stability
 from srs_eval.training.recurrent import START, RecurrentModel, Trainable
@@ -111,12 +111,12 @@ def s0_fit(
 
 
 def early_version(
-    number: str,
+    name: str,
     recurrent: RecurrentModel,
     fit_s0: Callable[..., list[float]] | None = None,
     **more: Any,
 ) -> Model:
-    """FSRS before v5, as srs-benchmark's class of that number trains it; `more` of its `Model`."""
+    """FSRS before v5; `more` of its `Model`."""
 
     def of_trials(trials: Trials, context: Context) -> RecurrentModel:
         return replace(recurrent, constants=(least_stability(trials),))
@@ -124,10 +124,7 @@ def early_version(
     trainable = Trainable(of_trials, fit_s0)
     start = (START,) if fit_s0 else ()
     return Model(
-        family="fsrs",
-        inputs="IL, G",
-        parameters=len(recurrent.default),
-        source=f"srs-benchmark other.py, class FSRS{number} ({2023 if number > '3' else 2022})",
+        **facts(name),
         predict=trainable.predict,
         fit=trainable.fit,
         default=lambda context: list(recurrent.default),

@@ -158,13 +158,8 @@ V45 = _v4(
 fit_s0_v45 = s0_fit(_DEFAULT_V45, decay=0.5, default_secs=_DEFAULT_V45_SECS)
 
 MODELS = (
-    early_version("4", V4, fit_s0_v4, name="FSRSv4", seconds_per_10k=0.0085),
+    early_version("FSRSv4", V4, fit_s0_v4),
     early_version(
-        "4dot5",
-        V45,
-        fit_s0_v45,
-        name="FSRS-4.5",
-        default_secs=lambda context: list(_DEFAULT_V45_SECS),
-        seconds_per_10k=0.0085,
+        "FSRS-4.5", V45, fit_s0_v45, default_secs=lambda context: list(_DEFAULT_V45_SECS)
     ),
 )

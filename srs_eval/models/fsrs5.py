@@ -25,7 +25,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models import ANY_FLAG, Context, Model, facts
 from srs_eval.models._fsrs import (
     S_MAX,
     init_d,
@@ -177,11 +177,7 @@ def _predict(
 
 MODELS = (
     Model(
-        name="FSRS-5",
-        family="fsrs",
-        inputs="IL, G, SR",
-        parameters=19,
-        source="fsrs-optimizer 5.7.0 (2024), src/fsrs_optimizer/fsrs_optimizer.py",
+        **facts("FSRS-5"),
         predict=_predict,
         fit=_fit,
         fit_s0=_fit_s0,
@@ -201,7 +197,5 @@ MODELS = (
         flags=ANY_FLAG | {"disable_short_term"},
         parameters_with={"pretrain": 4, "two_buttons": 15, "disable_short_term": 17},
         hyperparameters=(*RECURRENT.hyperparameters, START),
-        seconds_per_10k=0.013,
-        note="Trained with gamma 1; the published FSRS-5 figures used 2 (--gamma).",
     ),
 )

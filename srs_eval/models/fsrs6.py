@@ -23,7 +23,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials, first_interval_outliers, recency_weights
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Model, facts
 from srs_eval.models._fsrs import (
     LOG_09,
     S_MAX,
@@ -224,11 +224,7 @@ def _without_outliers(trials: Trials, train: IntArray) -> IntArray:
 
 MODELS = (
     Model(
-        name="FSRS-6",
-        family="fsrs",
-        inputs="IL, G, SR",
-        parameters=21,
-        source="fsrs-optimizer 6.1.3 (2025), src/fsrs_optimizer/fsrs_optimizer.py",
+        **facts("FSRS-6"),
         predict=predict,
         fit=fit,
         fit_s0=fit_s0,
@@ -246,7 +242,5 @@ MODELS = (
         always_short=True,
         parameters_with={"pretrain": 4, "two_buttons": 17},
         hyperparameters=(*recurrent(0.001).hyperparameters, START),
-        seconds_per_10k=0.0105,
-        seconds_to_compile=6.0,
     ),
 )

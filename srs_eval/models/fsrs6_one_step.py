@@ -22,7 +22,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models import ANY_FLAG, Context, Model, facts
 from srs_eval.models._fsrs import (
     init_d,
     next_d,
@@ -160,11 +160,7 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
 
 MODELS = (
     Model(
-        name="FSRS-6-one-step",
-        family="fsrs",
-        inputs="IL, G, SR",
-        parameters=21,
-        source="srs-benchmark models/fsrs_v6_one_step.py (2025), commit 1d517ddcf823",
+        **facts("FSRS-6-one-step"),
         predict=predict,
         fit=_fit,
         default=lambda context: list(DEFAULT),
@@ -172,7 +168,5 @@ MODELS = (
         flags=ANY_FLAG - {"recency"},
         parameters_with={"two_buttons": 17},
         hyperparameters=(_LEARNING_RATE,),
-        seconds_per_10k=0.015,
-        note="Weights each review alike and only once; made for updates on the fly.",
     ),
 )

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from srs_eval.models import Model
+from srs_eval.models import Model, facts
 from srs_eval.training.networks import Network, functions
 
 GRU = Network(name="GRU", cell=0, head=1, hidden=2)
@@ -38,9 +38,7 @@ LSTM_489 = Network(
 def _model(network: Network, **more: Any) -> Model:
     fit, predict = functions(network)
     return Model(
-        name=network.name,
-        family="neural",
-        inputs="IL, G",
+        **facts(network.name),
         parameters=network.parameters,
         fit=fit,
         predict=predict,
@@ -49,41 +47,9 @@ def _model(network: Network, **more: Any) -> Model:
     )
 
 
-_FROM_RANDOM = "Starts from random weights where no pretrained ones are found."
-
 MODELS = (
-    _model(
-        GRU,
-        source="srs-benchmark other.py, class RNN (2023)",
-        aliases={"GRU-39": "GRU"},
-        seconds_per_10k=0.03,
-        seconds_to_compile=6.0,
-        note="Retired upstream in 2026, where GRU is another network since then.",
-    ),
-    _model(
-        RNN,
-        source="srs-benchmark other.py, class RNN (2023)",
-        seconds_per_10k=0.03,
-        seconds_to_compile=6.0,
-        kernels_of="GRU",
-        note=_FROM_RANDOM,
-        extra=True,
-    ),
-    _model(
-        GRU_P,
-        source="srs-benchmark other.py, class GRU_P (2024)",
-        configurations=("GRU-P", "GRU-P-short"),
-        seconds_per_10k=0.1,
-        seconds_to_compile=6.0,
-        kernels_of="GRU",
-        note="Predicts the probability itself, without a forgetting curve: a longer interval "
-        "need not mean a lower one. Retired upstream in 2026.",
-    ),
-    _model(
-        LSTM_489,
-        source="srs-benchmark commit a17baa24c66 (2023), other.py class RNN",
-        seconds_per_10k=0.2,
-        note=_FROM_RANDOM,
-        extra=True,
-    ),
+    _model(GRU, aliases={"GRU-39": "GRU"}),
+    _model(RNN, extra=True),
+    _model(GRU_P, configurations=("GRU-P", "GRU-P-short")),
+    _model(LSTM_489, extra=True),
 )

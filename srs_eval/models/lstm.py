@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models import ANY_FLAG, Context, Model, facts
 from srs_eval.training import hyperparameters
 from srs_eval.training.networks import (
     Fit,
@@ -373,11 +373,7 @@ _fit_fixed, _predict_fixed = _functions(fixed=True)
 _FLAGS = ANY_FLAG - {"recency", "no_train_same_day"}
 
 _LSTM = Model(
-    name="LSTM",
-    family="neural",
-    inputs="FIL, G, SR, AT",
-    parameters=8869,
-    source="srs-benchmark branch lstm (2025), other.py class LSTM and reptile_trainer.py",
+    **facts("LSTM"),
     fit=_fit,
     predict=_predict,
     standard=_UPSTREAM_NAME,
@@ -388,21 +384,16 @@ _LSTM = Model(
     compiles="never",
     needs="torch",
     uses_device=True,
-    seconds_per_10k=3.5,
-    seconds_besides=1.7,
-    note="As published: the answer time is normalised with the interval's mean and "
-    "deviation, by mistake; LSTM-fixed mends it.",
 )
 
 MODELS = (
     _LSTM,
     replace(
         _LSTM,
-        name="LSTM-fixed",
+        **facts("LSTM-fixed"),
         fit=_fit_fixed,
         predict=_predict_fixed,
         standard=_UPSTREAM_NAME.replace("LSTM", "LSTM-fixed"),
         aliases={},
-        note="LSTM with the answer time normalised as it should be; no published figures.",
     ),
 )

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Model, facts
 from srs_eval.models.fsrs7 import recency_weights
 from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, compiled, specialised
@@ -268,16 +268,11 @@ def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context)
 
 MODELS = (
     Model(
-        name="SBD",
-        family="history",
-        inputs="FIL, G, SR",
-        parameters=7,
-        source="srs-benchmark 28e255f4b3ff (by 2026), models/sbd.py",
+        **facts("SBD"),
         fit=_fit,
         predict=_predict,
         default=lambda context: list(_START),
         standard="SBD-short-secs-recency",
         hyperparameters=(_PULL, _ITERATIONS),
-        seconds_per_10k=0.08,
     ),
 )

@@ -23,7 +23,7 @@ import numpy as np
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import UNTRAINED_FLAGS, Context, Model
+from srs_eval.models import UNTRAINED_FLAGS, Context, Model, facts
 from srs_eval.training.elementwise import State, Value, clamp, exp, where
 from srs_eval.training.networks import Predict
 from srs_eval.training.recurrent import RecurrentModel, Trainable
@@ -169,51 +169,24 @@ _TRAINABLE = Trainable(
 
 MODELS = (
     Model(
-        name="SM2",
-        family="sm2",
-        inputs="IL, G",
-        parameters=0,
-        source=(
-            "P. A. Wozniak, SuperMemo 2 (1987); "
-            "open-spaced-repetition/srs-benchmark other.py `sm2`, `process_untrainable`"
-        ),
+        **facts("SM2"),
         predict=_by(_sm2_intervals),
         configurations=("SM2", "SM2-short"),
         known_decks_only=True,
         flags=UNTRAINED_FLAGS,
         compiles="never",
-        seconds_per_10k=0.004,
-        note=(
-            "SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %. "
-            "On data sets, reviews of missing cards or decks are left out, as in srs-benchmark."
-        ),
     ),
     Model(
-        name="Memrise",
-        family="sm2",
-        inputs="IL, G",
-        parameters=0,
-        source="SSP-MMC-FSRS (by 2026) src/ssp_mmc_fsrs/policies.py `memrise_policy`",
+        **facts("Memrise"),
         predict=_by(_memrise_intervals),
         flags=UNTRAINED_FLAGS,
         compiles="never",
-        seconds_per_10k=0.004,
-        note="Memrise predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
     ),
     Model(
-        name="SM2-trainable",
-        family="sm2",
-        inputs="IL, G",
-        parameters=6,
-        source=(
-            "P. A. Wozniak, SuperMemo 2 (1987); "
-            "open-spaced-repetition/srs-benchmark other.py, class SM2"
-        ),
+        **facts("SM2-trainable"),
         predict=_TRAINABLE.predict,
         fit=_TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         hyperparameters=recurrent(0.01).hyperparameters,
-        seconds_per_10k=0.008,
-        note="SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
     ),
 )
