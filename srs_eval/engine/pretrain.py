@@ -17,7 +17,7 @@ from srs_eval.engine.session import Session
 from srs_eval.models import Model
 from srs_eval.models.configurations import resolve
 from srs_eval.training.hyperparameters import Context
-from srs_eval.training.pretrained import Arrays
+from srs_eval.training.networks import Arrays
 
 _KEPT = 64  # users in memory
 

@@ -39,7 +39,7 @@ from srs_eval.models._fsrs import (
 )
 from srs_eval.models.fsrs4 import forgetting_curve, recall
 from srs_eval.training.elementwise import State, Value, clamp, exp, minimum
-from srs_eval.training.optimisers import quicksort_order
+from srs_eval.training.optimisers import length_order, training_rows
 from srs_eval.training.recurrent import START, RecurrentModel, fit_recurrent, predict_recurrent
 
 
@@ -132,15 +132,6 @@ def _in_whole_days(trials: Trials) -> Trials:
     return replace(trials, history_delta_t=np.floor(trials.history_delta_t))
 
 
-def _shortest(trials: Trials, train: IntArray) -> int:
-    """The training row that comes first when they are sorted by length."""
-    lengths = trials.sequence_length[train]
-    short = np.flatnonzero(lengths <= trials.protocol.max_seq_len)
-    if not len(short):
-        return int(train[0])
-    return int(train[short[quicksort_order(lengths[short])[0]]])
-
-
 def _without_short_term(parameters: list[float]) -> list[float]:
     return [*parameters[:17], 0.0, 0.0]
 
@@ -156,8 +147,9 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     start = list(_DEFAULT)
     if START.of(context) == "fitted":
         start = _fit_s0(trials, train, weights, context)
-    padded = _as_padded(trials, _shortest(trials, train))
     try:
+        shortest = length_order(trials, training_rows(trials, train))[0]
+        padded = _as_padded(trials, int(shortest))
         return fit_recurrent(_recurrent(trials), padded, train, weights, start, context)
     except NotEnoughData:
         return start

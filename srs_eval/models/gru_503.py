@@ -38,10 +38,9 @@ from srs_eval.training.networks import (
     load_weights,
     no_weights,
     optimiser_state,
-    recency,
     require_finite,
-    shuffled_rows,
 )
+from srs_eval.training.optimisers import recency, shuffled_rows
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
 _PASSES = hyperparameters.epochs(21)

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -39,16 +39,8 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import ANY_FLAG, Context, Model, facts
 from srs_eval.training import hyperparameters
-from srs_eval.training.networks import (
-    Fit,
-    Predict,
-    Tensors,
-    load_weights,
-    no_weights,
-    recency,
-    require_finite,
-    shuffled_rows,
-)
+from srs_eval.training.networks import Tensors, load_weights, no_weights, require_finite
+from srs_eval.training.optimisers import recency, shuffled_rows
 from srs_eval.training.torch_networks import build, layer, on_device, previous_rows
 
 INPUTS, HIDDEN, CURVES = 6, 20, 3
@@ -354,20 +346,24 @@ def recall(weights: Weights, trials: Trials, rows: IntArray, context: Context) -
     return result
 
 
-def _functions(fixed: bool) -> tuple[Fit, Predict]:
-    def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> Weights:
-        return tune(_start(fixed, context), trials, train, context, _at_once(context))
+def _fit(
+    trials: Trials,
+    train: IntArray,
+    weights: FloatArray,
+    context: Context,
+    *,
+    fixed: bool = False,
+) -> Weights:
+    return tune(_start(fixed, context), trials, train, context, _at_once(context))
 
-    def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-        """`parameters` empty: the pretrained ones."""
-        weights = parameters if isinstance(parameters, Weights) else _start(fixed, context)
-        return recall(weights, trials, index, context)
 
-    return fit, predict
+def _predict(
+    trials: Trials, parameters: Any, index: IntArray, context: Context, *, fixed: bool = False
+) -> FloatArray:
+    """`parameters` empty: the pretrained ones."""
+    weights = parameters if isinstance(parameters, Weights) else _start(fixed, context)
+    return recall(weights, trials, index, context)
 
-
-_fit, _predict = _functions(fixed=False)
-_fit_fixed, _predict_fixed = _functions(fixed=True)
 
 # It has recency weights of its own and, with `secs`, trains on later days only anyway.
 _FLAGS = ANY_FLAG - {"recency", "no_train_same_day"}
@@ -391,8 +387,8 @@ MODELS = (
     replace(
         _LSTM,
         **facts("LSTM-fixed"),
-        fit=_fit_fixed,
-        predict=_predict_fixed,
+        fit=partial(_fit, fixed=True),
+        predict=partial(_predict, fixed=True),
         standard=_UPSTREAM_NAME.replace("LSTM", "LSTM-fixed"),
         aliases={},
     ),

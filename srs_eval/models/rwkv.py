@@ -28,10 +28,10 @@ from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir, file_digest
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model, facts
-from srs_eval.training.pretrained import is_pretrained
+from srs_eval.training.networks import is_pretrained, read_tensors
 from srs_eval.training.rwkv_inputs import SEED, inputs, lacking, reviews_of
 from srs_eval.training.rwkv_network import predictions
-from srs_eval.training.rwkv_weights import Network, network, read_tensors
+from srs_eval.training.rwkv_weights import Network, network
 
 NEEDED = "weights of your own: `srs-eval models weights` tells where to get them"
 _OWN_FILE = "SRS_EVAL_RWKV_WEIGHTS"

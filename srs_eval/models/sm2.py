@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import UNTRAINED_FLAGS, Context, Model, facts
 from srs_eval.training.elementwise import State, Value, clamp, exp, where
-from srs_eval.training.networks import Predict
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 from srs_eval.training.trie import before, card_steps
 
@@ -102,13 +102,16 @@ def _memrise_intervals(trials: Trials) -> FloatArray:
     return after
 
 
-def _by(intervals: Callable[[Trials], FloatArray]) -> Predict:
-    def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-        """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
-        interval = before(trials, trials.derived(intervals), index)
-        return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
-
-    return predict
+def _predict(
+    intervals: Callable[[Trials], FloatArray],
+    trials: Trials,
+    parameters: Any,
+    index: IntArray,
+    context: Context,
+) -> FloatArray:
+    """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
+    interval = before(trials, trials.derived(intervals), index)
+    return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
 
 
 # SM2-trainable
@@ -170,7 +173,7 @@ _TRAINABLE = Trainable(
 MODELS = (
     Model(
         **facts("SM2"),
-        predict=_by(_sm2_intervals),
+        predict=partial(_predict, _sm2_intervals),
         configurations=("SM2", "SM2-short"),
         known_decks_only=True,
         flags=UNTRAINED_FLAGS,
@@ -178,7 +181,7 @@ MODELS = (
     ),
     Model(
         **facts("Memrise"),
-        predict=_by(_memrise_intervals),
+        predict=partial(_predict, _memrise_intervals),
         flags=UNTRAINED_FLAGS,
         compiles="never",
     ),

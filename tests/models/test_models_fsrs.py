@@ -446,14 +446,6 @@ def test_older_rule_of_fractional_intervals_cuts_histories_to_days() -> None:
     assert fsrs5._as_padded(newer, only) is newer
 
 
-def test_shortest_is_the_first_of_numpys_plain_sort() -> None:
-    trials = simulated_trials(1, 1500, Protocol(short=True))
-    train = trials.folds[-1].train
-    first = fsrs5._shortest(trials, train)
-    assert first in train
-    assert trials.sequence_length[first] == trials.sequence_length[train].min()
-
-
 @pytest.mark.parametrize("name", ["FSRSv1", "FSRSv4", "FSRS-4.5", "FSRS-5"])
 def test_fractional_intervals_have_a_smaller_least_stability(name: str) -> None:
     (configuration,) = resolve(name, Protocol(secs=True))
