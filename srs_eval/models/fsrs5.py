@@ -26,38 +26,11 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import ANY_FLAG, Context, Model, facts
-from srs_eval.models._fsrs import (
-    S_MAX,
-    init_d,
-    init_s,
-    least_stability,
-    longest_after_failure,
-    next_d,
-    s0_fit,
-    stability_after_failure,
-    stability_after_success,
-)
-from srs_eval.models.fsrs4 import forgetting_curve, recall
-from srs_eval.training.elementwise import State, Value, clamp, exp, minimum
+from srs_eval.models._fsrs import S_MAX, least_stability, limit_of_v5, next_d, s0_fit, steps
+from srs_eval.models.fsrs4 import forgetting_curve
+from srs_eval.training.elementwise import State, Value, clamp, exp
 from srs_eval.training.optimisers import length_order, training_rows
 from srs_eval.training.recurrent import START, RecurrentModel, fit_recurrent, predict_recurrent
-
-
-def _first(rating: Value, w: Value) -> State:
-    return clamp(init_s(rating, w), w[19], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
-
-
-def _success(state: State, t: Value, rating: Value, w: Value) -> State:
-    s, d = state
-    new_s = stability_after_success(s, d, forgetting_curve(t, s), rating, w)
-    return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
-
-
-def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
-    s, d = state
-    new_s = stability_after_failure(s, d, forgetting_curve(t, s), w)
-    new_s = minimum(new_s, longest_after_failure(s, w))
-    return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
 
 
 def _same_day(state: State, t: Value, rating: Value, w: Value) -> State:
@@ -95,15 +68,11 @@ def _lower_bounds(least: float) -> tuple[float, ...]:
 
 RECURRENT = RecurrentModel(
     name="FSRS_5",
-    states=2,
     default=_DEFAULT,
     lower=_lower_bounds(0.01),
     upper=_UPPER,
-    first=_first,
-    success=_success,
-    failure=_failure,
+    **steps(19, forgetting_curve, limit=limit_of_v5),
     same_day=_same_day,
-    recall=recall,
     constants=(0.01,),
     deviation=_DEVIATION,
     tie_order="quicksort",
