@@ -27,7 +27,7 @@ from srs_eval.benchmark.setup import named_by, read_setup
 from srs_eval.data.errors import InputError, counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.engine.doubts import mark
+from srs_eval.engine.own_models import mark
 from srs_eval.engine.ranking import rows_of
 from srs_eval.engine.session import Result, Session
 from srs_eval.models.configurations import (

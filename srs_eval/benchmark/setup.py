@@ -18,7 +18,7 @@ import msgspec
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.paths import VERSION, write_atomically
-from srs_eval.engine.doubts import doubts, in_words
+from srs_eval.engine.own_models import doubts, in_words
 from srs_eval.models import Model
 from srs_eval.models.configurations import Configuration, Names, meant_by, resolve
 from srs_eval.models.published import spelled

@@ -232,7 +232,7 @@ def pretrain(model: Model, dataset: str, users: str, out: Path, context: Context
     """Train a model across users, and write its weights; raises InputError."""
     from srs_eval.data.datasets import open_dataset
     from srs_eval.data.readers.features import read_features
-    from srs_eval.engine.pretrain import pretrained_on
+    from srs_eval.engine.own_models import pretrained_on
     from srs_eval.training.networks import save_pretrained
 
     opened = open_dataset(dataset)
@@ -423,7 +423,7 @@ def _make(
 ) -> int:
     """Make a data set of participants' files, without names, dates and contents."""
     from srs_eval.anki_import import load_log
-    from srs_eval.data.dataset_making import make_dataset
+    from srs_eval.data.datasets import make_dataset
 
     require("pyarrow", "A data set")
     logs = ((path, load_log(path, timezone=timezone, rollover=rollover)) for path in files)

@@ -1,8 +1,15 @@
 """The baseline: what one gets without a model of memory, and how to game a metric.
 
-AVG and 90% are constants, MOVING-AVG follows the last outcomes, RMSE-BINS-EXPLOIT
-knows how RMSE(bins) is computed. A memory model that is not better than these
-has learned nothing.
+    AVG:         p = share of successes among the reviews before the fold's test part
+    90%:         p = 0.9
+    MOVING-AVG:  p = 1 / (1 + e^-x),  x <- x + 0.3 (y - p) after each outcome y,  x_0 = 1.2
+
+RMSE-BINS-EXPLOIT knows how RMSE(bins) is computed and evens out each bin's error, with sums
+over the evaluated reviews before:
+
+    p = clip(sum of y in the bin + share of successes - sum of p in the bin, 0, 1)
+
+A memory model that is not better than these has learned nothing.
 """
 
 from __future__ import annotations
@@ -48,8 +55,6 @@ _MOVING_AVERAGE_RATE = 0.3
 def _moving_average(trials: Trials, context: Context) -> FloatArray:
     """Logistic regression with nothing but an intercept, one gradient step a review.
 
-        p = 1 / (1 + e^-x),  x <- x + 0.3 (y - p),  x_0 = 1.2
-
     It follows the outcomes of all reviews in order, those before the first evaluated
     one too, and sees neither cards nor intervals. Returns (k,) for `trials.test_index`.
     """
@@ -65,12 +70,9 @@ def _moving_average(trials: Trials, context: Context) -> FloatArray:
 def _rmse_bins_exploit(trials: Trials, context: Context) -> FloatArray:
     """In each bin of RMSE(bins), say what evens out the bin's error so far.
 
-        p = clip(sum of y in the bin + share of successes - sum of p in the bin, 0, 1)
-
-    Sums are over the evaluated reviews before, so it learns from the outcomes it is
-    evaluated on, one by one: RMSE(bins) is next to nothing, log loss is ruinous. The
-    very first prediction is 0.5 and, as upstream, never enters its bin's sum.
-    Returns (k,) for `trials.test_index`.
+    It learns from the outcomes it is evaluated on, one by one: RMSE(bins) is next to nothing,
+    log loss is ruinous. The very first prediction is 0.5 and, as upstream, never enters its
+    bin's sum. Returns (k,) for `trials.test_index`.
     """
     evaluated = trials.test_index
     outcomes = trials.y[evaluated].tolist()

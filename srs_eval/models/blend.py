@@ -1,9 +1,13 @@
 """BLEND: the mean of what differently made models say.
 
-Models that are wrong in different ways are together less wrong. BLEND is the mean of the logits of
-FSRS-6, FSRS-7 and a small network; the weights are equal, for none that were fitted to other people
+    p = 1 / (1 + e^-z),  z = mean over its members of ln(p_i / (1 - p_i))
+
+with p_i, what a member says, held within 1e-6 ... 1 - 1e-6.
+
+Models that are wrong in different ways are together less wrong. The members of BLEND are FSRS-6,
+FSRS-7 and a small network; the weights are equal, for none that were fitted to other people
 did better. It knows nothing of today, so a scheduler could go by it. With weights of RWKV there
-is BLEND with RWKV-Curve, half of each.
+is BLEND+RWKV-Curve, whose two members are BLEND and RWKV-Curve.
 
 The engine runs the members, once for all who ask. docs/models/blend.md.
 

@@ -14,10 +14,13 @@ parameters agree with Anki's to four decimals. Not followed is what more than on
 does to the bounds of w17 and w18.
 
 FSRS-6-one-step learns online: one gradient step after each review, in one pass over the past.
-S0 is fitted first, as for FSRS-6. Then, review after review, the state before it is
-computed with the current parameters, and these move against the gradient of its log
-loss. The gradient looks back through the last transition only, holding the state before
-that, and S0 moves 100 times as fast as the rest. Predictions are those of FSRS-6.
+
+    w <- w - 0.0001 dl/dw,  l = -ln R if recalled, else -ln (1 - R)
+
+S0 is fitted first, as for FSRS-6. Then, review after review, the state before it is computed with
+the current parameters, and these move. The gradient looks back through the last transition only,
+holding the state before that, and S0 moves 100 times as fast as the rest. Predictions are those
+of FSRS-6.
 Source: srs-benchmark models/fsrs_v6_one_step.py (commit 1d517ddcf823) and
 model_processors.py `fsrs_one_step` (commit 8a8a329c902f). Its quirks are part of it: S
 has no upper bound and no limit after a failure, D changes before S, gradients pass

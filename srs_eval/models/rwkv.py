@@ -5,6 +5,11 @@ learner. RWKV-Instant is asked just before a review and knows all earlier review
 as STATE does. RWKV-Curve is the forgetting curve that the network drew when the card was last
 answered: a scheduler could go by it. srs-benchmark called them RWKV-P and RWKV in 2025.
 
+    RWKV-Instant: p = 1 - P(Again) of the four grades
+    RWKV-Curve:   p(t) = sigmoid(logit(sum of a_i 0.9^(t / s_i)) + c(t))
+
+with shares a_i and c(t), linear between points, from the network, and fixed s_i.
+
 The weights are the person's own file: none are shipped, nor fetched. docs/models/rwkv.md.
 
 Source: srs-benchmark rwkv/; github.com/Expertium/rwkv-state-quant, gpu_train/rwkv/run_as_rnn.py.

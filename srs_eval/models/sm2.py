@@ -5,6 +5,15 @@ aim at a retention of 90 % (`Context.sm2_target`) along an exponential curve:
 
     R(t) = 0.9^(t / interval)
 
+SM-2, with grade q = rating + 1 and EF = 2.5, n = 0 at first, gives after each answer the interval
+
+    success (q > 2): n <- n + 1;  I = 1 if n = 1, 6 if n = 2, else I * EF
+    failure:         n <- 0;      I = 1
+    EF <- max(1.3, EF + (0.1 - (5 - q) (0.08 + (5 - q) 0.02)))
+    I <- round(I + 0.01), between 1 and 36,500 days
+
+Memrise has 1, 6, 12, 48, 96, 180 days, one after another; a failure begins anew.
+
 SM2-trainable: SM-2 with its constants trained. Formulas, defaults and training: srs-benchmark
 other.py `class SM2` (January 2025). A state is (interval, ef, reps): days, ease factor, successes
 in a row. Parameters are w[0] ... w[5] as there. w[6] is no parameter but the least interval, w[7]
@@ -31,7 +40,6 @@ from srs_eval.training.trie import before, card_steps
 
 MAXIMUM_INTERVAL = 36_500.0  # days
 
-# EF' = EF + (0.1 - (5 - q) (0.08 + (5 - q) 0.02)), q = 2 ... 5 for Again ... Easy.
 _EASE_CHANGE = np.array(
     [0.0] + [0.1 - (5 - q) * (0.08 + (5 - q) * 0.02) for q in range(2, 6)]
 )  # by rating
@@ -56,13 +64,6 @@ def recall_by_interval(delta_t: FloatArray, interval: FloatArray, target: float)
 
 def _sm2_intervals(trials: Trials) -> FloatArray:
     """The interval in days that SM-2 gives after each history row (m,).
-
-    Starting from EF = 2.5, n = 0, with q = rating + 1:
-
-        success (q > 2): n <- n + 1;  I = 1 if n = 1, 6 if n = 2, else I * EF
-        failure:         n <- 0;      I = 1
-        EF <- max(1.3, EF + (0.1 - (5 - q) (0.08 + (5 - q) 0.02)))
-        I <- round(I + 0.01), between 1 and 36,500
 
     The rounding, half to even after adding 0.01, is srs-benchmark's (other.py `sm2`);
     so is that EF changes after a failure too.

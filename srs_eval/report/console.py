@@ -486,8 +486,8 @@ def model_stories(listed: Iterable[Mapping[str, Any]]) -> RenderableType:
         said = [(what, fact) for what, fact in facts.items() if fact]
         for each in (first, *others):
             said.append(("names" if each is first else "", each["title"]))
-            if each["aliases"]:
-                said.append(("", f"  also {', '.join(each['aliases'])}"))
+            if more := [name for name in each["aliases"] if name != each["words"]]:
+                said.append(("", f"  also {', '.join(more)}"))
         stories += [Text(first["model"], "bold"), Padding(facts_text(said), (0, 0, 1, 2))]
     return Group(*stories)
 
