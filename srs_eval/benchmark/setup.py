@@ -24,7 +24,7 @@ from srs_eval.models.configurations import Configuration, Names, meant_by, resol
 from srs_eval.models.published import spelled
 from srs_eval.training.compile import program_digest
 from srs_eval.training.hyperparameters import Context, Value, setup_in_words
-from srs_eval.training.pretrained import names_of_pretrained
+from srs_eval.training.networks import names_of_pretrained
 
 SETUP = "setup.json"
 _LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")

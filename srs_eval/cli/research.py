@@ -79,7 +79,7 @@ def batch(
     from srs_eval.models.given import OF_FILE
     from srs_eval.models.rwkv import with_rwkv
     from srs_eval.report.pictures import calibration_png
-    from srs_eval.training.pretrained import refuse_unused
+    from srs_eval.training.networks import refuse_unused
 
     models = with_rwkv(models or ("" if predictions else "all"), context)
     flags = flags.set_up_by(setup, models)
@@ -232,7 +232,7 @@ def pretrain(model: Model, dataset: str, users: str, out: Path, context: Context
     from srs_eval.data.datasets import open_dataset
     from srs_eval.data.readers.features import read_features
     from srs_eval.engine.own_models import pretrained_on
-    from srs_eval.training.pretrained import save_pretrained
+    from srs_eval.training.networks import save_pretrained
 
     opened = open_dataset(dataset)
     chosen = _users_chosen(opened, users)
