@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.workload.memories import Memory
+from srs_eval.advice.workload.simulator import Memory
 from srs_eval.advice.workload.today import Today, memory_state, todays_cards
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FILTERED, REVIEW, FloatArray, IntArray, Preset, Rows

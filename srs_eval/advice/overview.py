@@ -5,17 +5,20 @@ The questions are answered in worker processes, those whose answers share fits i
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.candidates import evaluated_by_preset, has_no_cards, knows_presets, too_few
 from srs_eval.advice.checks import together
-from srs_eval.advice.findings import Finding, unanswered
+from srs_eval.advice.findings import Evidence, Finding, unanswered
 from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import (
     COSTS,
@@ -27,10 +30,10 @@ from srs_eval.advice.questions import (
     ask,
     tasks_of,
 )
-from srs_eval.advice.sentences import month_in_words
+from srs_eval.advice.sentences import FirstScreen, month_in_words
 from srs_eval.advice.shown.first_screen import first_screen
-from srs_eval.advice.tables import FirstScreen
 from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.paths import content_of, state_dir, write_atomically
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of
 from srs_eval.engine.session import must_compile
@@ -319,3 +322,95 @@ def answers_to(question: str, asked: Asked) -> Iterator[Finding]:
     except NotEnoughData as reason:
         why = too_few(asked.log, reason) if evaluated_by_preset(asked.log) else str(reason)
         yield unanswered(question, f"too little data, {why}")
+
+
+# The last findings about a file, by its path
+
+_MOST = 20  # files whose findings are kept
+_MOST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Findings of an earlier day.
+
+    A file opens with them while new ones are worked out: as they were where neither the reviews,
+    the presets nor the program has changed, and as of their day otherwise.
+    """
+
+    findings: tuple[Finding, ...]
+    basis: str  # `basis` of what they rest on
+    entries: int  # that the file held
+    at: float  # Unix seconds
+
+
+def basis(log: ReviewLog, context: Context, equivalence: float) -> str:
+    """A digest of everything that findings depend on: reviews, settings, program."""
+    from srs_eval.training.compile import program_digest
+
+    parts = [
+        log.fingerprint(),
+        program_digest(),
+        repr(sorted(log.presets.items())),
+        repr(sorted(log.decks.items())),
+        repr((log.optimized_before_s, log.import_summary.fsrs_enabled, log.day_grid)),
+        repr(sorted(context.settings().items())),
+        repr(equivalence),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def keep(path: str, kept: Kept, folder: Path | None = None) -> None:
+    """Write atomically; where that is not possible nothing is kept."""
+    import msgspec
+
+    place = _place(path, folder)
+    findings = [_tagged(each) for each in kept.findings]
+    content = msgspec.msgpack.encode(
+        {**vars(kept), "findings": findings},
+        enc_hook=lambda value: value.item(),  # numpy's numbers
+    )
+    with suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(place, hashlib.sha256(content).digest() + content)
+        files = sorted(place.parent.iterdir(), key=lambda each: -each.stat().st_mtime)
+        for old in files[_MOST:]:
+            old.unlink(missing_ok=True)
+
+
+def last(path: str, folder: Path | None = None) -> Kept | None:
+    """What was kept for a path; None where nothing is, or not a byte is as it was written."""
+    import msgspec
+
+    try:
+        found = content_of(_place(path, folder), _MOST_BYTES)
+        digest, content = found[:32], found[32:]
+        if digest != hashlib.sha256(content).digest():
+            return None
+        kept = msgspec.msgpack.decode(content, type=Kept, dec_hook=_untagged)
+    except (OSError, InputError, msgspec.MsgspecError):  # damaged: as good as none
+        return None
+    return replace(kept, at=min(kept.at, time.time()))
+
+
+def _tagged(finding: Finding) -> dict[str, Any]:
+    """Its evidence with the name of its kind."""
+    return {**vars(finding), "evidence": (type(finding.evidence).__name__, finding.evidence)}
+
+
+def _untagged(expected: type, found: tuple[str, Any]) -> Evidence | None:
+    """The evidence; ValueError for a kind that there is not."""
+    import msgspec
+
+    kinds = {each.__name__: each for each in Evidence.__subclasses__()}
+    name, content = found
+    if content is None:
+        return None
+    if expected is not Evidence or name not in kinds:
+        raise ValueError(name)
+    return msgspec.convert(content, kinds[name])
+
+
+def _place(path: str, folder: Path | None) -> Path:
+    name = hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()[:32]
+    return (folder or state_dir()) / "answers" / name

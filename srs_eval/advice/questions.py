@@ -20,7 +20,13 @@ from srs_eval.advice.candidates import WHOLE, Learner, evaluated_by_preset, refu
 from srs_eval.advice.candidates import knows_presets as knows_presets  # asked by views
 from srs_eval.advice.checks import is_anything_wrong
 from srs_eval.advice.findings import Finding, Missing, Month
-from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me
+from srs_eval.advice.fsrs import (
+    brought_along,
+    given_to,
+    how_well,
+    is_fsrs_right_for_me,
+    which_predicts_best,
+)
 from srs_eval.advice.model_evidence import model_evidence as model_evidence  # so is this
 from srs_eval.advice.over_time import (
     dates,
@@ -37,7 +43,6 @@ from srs_eval.advice.parameters import (
     which_numbers_are_noise,
 )
 from srs_eval.advice.population import where_do_i_stand
-from srs_eval.advice.predictions import brought_along, given_to, which_predicts_best
 from srs_eval.advice.split import split_or_merge
 from srs_eval.advice.workload.estimate import COSTS, at_a_glance, workload
 from srs_eval.data.errors import InputError, NotEnoughData

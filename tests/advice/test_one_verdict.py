@@ -11,10 +11,9 @@ import pytest
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import Fit, Health, Models, OfAll, OfPreset
-from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me
+from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me, which_predicts_best
 from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.parameters import are_my_parameters_good
-from srs_eval.advice.predictions import which_predicts_best
 from srs_eval.data.reviews import ReviewLog
 
 

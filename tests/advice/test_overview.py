@@ -34,7 +34,15 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.fsrs import how_well
 from srs_eval.advice.over_time import do_i_remember_enough, does_it_mean_it, was_i_predictable
-from srs_eval.advice.overview import CANT_TELL, Overview, _to_compile_side_by_side, overview
+from srs_eval.advice.overview import (
+    CANT_TELL,
+    Kept,
+    Overview,
+    _to_compile_side_by_side,
+    keep,
+    last,
+    overview,
+)
 from srs_eval.advice.questions import (
     OF_PRESETS,
     REGISTRY,
@@ -42,14 +50,13 @@ from srs_eval.advice.questions import (
     TASKS_WITHOUT_PRESETS,
     WRONG,
 )
-from srs_eval.advice.saved import Kept, keep, last
 from srs_eval.advice.sentences import (
+    Table,
     difference_in_words,
     month_in_words,
     parameter_line,
     parsed_parameters,
 )
-from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.estimate import at_a_glance
 from srs_eval.app import Options
 from srs_eval.data.errors import NotEnoughData

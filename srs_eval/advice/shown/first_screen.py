@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from srs_eval.advice import findings as f
-from srs_eval.advice.sentences import by_when, capital, dots, listed, quoted, sureness, whole_of_100
-from srs_eval.advice.shown.checks import MARKS, check_line
+from srs_eval.advice import sentences as say
+from srs_eval.advice.sentences import FirstScreen, Item, Level, Line, Pane, Row
 from srs_eval.advice.shown.costs import minutes
+from srs_eval.advice.shown.habits import MARKS, check_line
 from srs_eval.advice.shown.memory import remembered
 from srs_eval.advice.shown.parameters import DO, is_unjudged, what_to_do
 from srs_eval.advice.shown.predicted import standing_line
-from srs_eval.advice.tables import FirstScreen, Item, Level, Line, Pane, Row
 from srs_eval.advice.workload.estimate import TooFew, Workload
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import FEWEST_REVIEWS
@@ -121,7 +121,7 @@ def _what_to_do(known: _Known) -> tuple[Pane, f.Finding | None]:
         return _pane(1, [Line(f"Nothing can be told{why}.", "not yet")], *questions), None
     off = fit is not None and fit.act in ("turn on", "SM-2")
     chosen, about = _worth_most(presets), presets[0]
-    name = quoted(chosen.subject) if chosen is not None and len(presets) > 1 else ""
+    name = say.quoted(chosen.subject) if chosen is not None and len(presets) > 1 else ""
     if fit is not None and fit.act == "SM-2":
         chosen, items = None, [_sure("Leave FSRS off.", fit.probability)]
     elif fit is not None and off:
@@ -132,7 +132,7 @@ def _what_to_do(known: _Known) -> tuple[Pane, f.Finding | None]:
     elif chosen is not None:
         do = _do(chosen.act, name)
         is_known = isinstance(chosen.evidence, f.OfPreset) and chosen.evidence.known
-        do = capital(do) if is_known else f"With FSRS on in Anki, {do}"
+        do = say.capital(do) if is_known else f"With FSRS on in Anki, {do}"
         items = [_sure(f"{do}.", chosen.probability)]
     elif all(map(is_unjudged, presets)):
         said = "Too few reviews to judge your numbers by. Go on reviewing."
@@ -174,7 +174,7 @@ def _of_another_program(
 def _sure(act: str, chance: float | None) -> Line:
     probability = chance or 0.0
     level: Level = "fine" if probability >= f.LIKELY else ""
-    return Line(act, level, "●", f"{sureness(probability)} {dots(probability)}")
+    return Line(act, level, "●", f"{say.sureness(probability)} {say.dots(probability)}")
 
 
 def _worth_most(presets: Sequence[f.Finding]) -> f.Finding | None:
@@ -197,11 +197,11 @@ def _same(chosen: f.Finding, presets: Sequence[f.Finding]) -> Iterator[Line]:
     by_act: dict[str, list[str]] = {}
     for each in presets:
         if each is not chosen and each.parameters:
-            by_act.setdefault(each.act, []).append(quoted(each.subject))
+            by_act.setdefault(each.act, []).append(say.quoted(each.subject))
     said = [
-        f"The same for {listed(names)}."
+        f"The same for {say.listed(names)}."
         if act == chosen.act != "pooled"
-        else f"{capital(_do(act, listed(names)))}."
+        else f"{say.capital(_do(act, say.listed(names)))}."
         for act, names in sorted(by_act.items(), key=lambda each: each[0] != chosen.act)
     ]
     if said:
@@ -267,7 +267,7 @@ def _no_costs(known: _Known) -> str:
         return _FEW if _is_unanswered(known, "parameters") else unknown
     said = f"You have {counted(few.reviews, 'usable review')}; this needs {FEWEST_REVIEWS:,}"
     if few.missing is not None and few.missing.date is not None:
-        when = by_when(few.missing).removeprefix("by ").removesuffix(" at your pace")
+        when = say.by_when(few.missing).removeprefix("by ").removesuffix(" at your pace")
         said = f"{few.reviews:,} of {FEWEST_REVIEWS:,} usable reviews; come back {when}"
     return f"{said}."
 
@@ -316,9 +316,9 @@ def _row(finding: f.Finding, known: _Known) -> Row:
     said = ""
     if retention is not None and isinstance(retention.evidence, f.Retention):
         part, desired = retention.evidence.parts[0], retention.evidence.desired
-        said = whole_of_100(part.recalled.estimate)
+        said = say.whole_of_100(part.recalled.estimate)
         aim = "expected" if desired is None else "asked"
-        said += f", {aim} {whole_of_100(part.expected if desired is None else desired)}"
+        said += f", {aim} {say.whole_of_100(part.expected if desired is None else desired)}"
     stays_off = known.fit is not None and known.fit.act == "SM-2"
     act = "leave" if stays_off else what_to_do(finding)
     return Row((finding.subject, said, act), "" if act == "leave" else "fine")

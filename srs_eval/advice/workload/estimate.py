@@ -27,7 +27,6 @@ import numpy as np
 
 from srs_eval.advice.candidates import Learner, refuse_without_presets, too_few
 from srs_eval.advice.findings import ALL_REVIEWS, OPEN, Evidence, Finding, Missing
-from srs_eval.advice.workload.memories import FITTED, SM2, Memory
 from srs_eval.advice.workload.presets import (
     COURSES,
     PresetCards,
@@ -37,7 +36,7 @@ from srs_eval.advice.workload.presets import (
     fits,
     held_back,
 )
-from srs_eval.advice.workload.simulator import Simulated
+from srs_eval.advice.workload.simulator import FITTED, SM2, Memory, Simulated
 from srs_eval.advice.workload.today import (
     Overdue,
     States,

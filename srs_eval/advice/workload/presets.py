@@ -10,8 +10,18 @@ from itertools import repeat
 import numpy as np
 
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.workload.memories import MODELS, SM2, Memory, draws, fitted
-from srs_eval.advice.workload.simulator import Costs, Deck, Settings, Simulated, simulate
+from srs_eval.advice.workload.simulator import (
+    MODELS,
+    SM2,
+    Costs,
+    Deck,
+    Memory,
+    Settings,
+    Simulated,
+    draws,
+    fitted,
+    simulate,
+)
 from srs_eval.advice.workload.today import (
     States,
     Today,

@@ -40,8 +40,7 @@ import numpy as np
 
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.over_time import months_of
-from srs_eval.advice.workload.memories import SM2, Memory, loops_of
-from srs_eval.advice.workload.simulator import Costs, Deck, Order, Settings
+from srs_eval.advice.workload.simulator import SM2, Costs, Deck, Memory, Order, Settings, loops_of
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import (
     LEARNING,

@@ -10,10 +10,18 @@ from rich.text import Text
 
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.questions import page_of
-from srs_eval.advice.sentences import parameter_line, percent, where_to_paste
+from srs_eval.advice.sentences import (
+    SHARES,
+    Cell,
+    Pane,
+    Table,
+    is_difference,
+    parameter_line,
+    percent,
+    where_to_paste,
+)
 from srs_eval.advice.shown import sentences, tables
 from srs_eval.advice.shown.first_screen import first_screen
-from srs_eval.advice.tables import SHARES, Cell, Pane, Table, is_difference
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.report.formats import count, cut, difference, loss
 from srs_eval.report.panes import drawn
