@@ -33,7 +33,7 @@ from srs_eval.data.trials import prepare_trials
 from srs_eval.engine.session import fit_and_predict
 from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import as_anki_runs
-from srs_eval.stats.intervals import FEWEST_DAYS, Interval, Verdict, mean_interval, verdict
+from srs_eval.stats.intervals import FEWEST_DAYS, Interval, Verdict, mean_interval
 
 _BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
 _AGAIN, _HARD, _GOOD = 1, 2, 3
@@ -41,30 +41,18 @@ _REVIEW = (REVIEW + 1, FILTERED + 1)  # states of a card
 _SELDOM = 0.01  # of all answers to reviews; below it nothing can go wrong with Hard
 
 
-def am_i_misusing_hard(
-    learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[f.Finding]:
+def am_i_misusing_hard(learner: Learner) -> f.Finding:
     """One finding over all presets, for buttons are a habit of the person."""
-    del groups
     ratings = review_ratings(learner)
     share = float((ratings == _HARD).mean()) if len(ratings) else 0.0
+    found = f.Finding("hard", "all presets", reviews=len(ratings))
     if share < _SELDOM:
-        yield f.Finding(
-            "hard", "all presets", reviews=len(ratings), evidence=f.Hard("seldom", share)
-        )
-        return
+        return replace(found, evidence=f.Hard("seldom", share))
     difference = _what_if_again(learner)
-    evidence = f.Hard(
-        _SAYS[verdict(difference, equivalence=equivalence)], share, expected_after(learner)
-    )
-    lacks = f.missing(difference, equivalence) if evidence.says == f.OPEN else None
-    yield f.Finding(
-        *("hard", "all presets"),
-        interval=difference,
-        reviews=difference.reviews,
-        missing=lacks,
-        evidence=evidence,
-    )
+    evidence = f.Hard(_SAYS[learner.verdict(difference)], share, expected_after(learner))
+    lacks = learner.missing(difference) if evidence.says == f.OPEN else None
+    found = replace(found, interval=difference, reviews=difference.reviews, missing=lacks)
+    return replace(found, evidence=evidence)
 
 
 def review_ratings(learner: Learner) -> IntArray:
@@ -165,9 +153,8 @@ class _Forgetting:
         return estimate, low, high
 
 
-def which_steps(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[f.Finding]:
+def which_steps(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """One finding for each preset."""
-    del equivalence
     rows = learner.session.rows(learner.trials.protocol)
     answers = _next_answers(rows, learner.log.preset_of(learner.log.deck_of(rows.card_id)))
     for group in groups:

@@ -28,7 +28,16 @@ from srs_eval.metrics import log_losses
 from srs_eval.models import all_models, fsrs6
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out, younger_than_s
-from srs_eval.stats.intervals import FEWEST_DAYS, FEWEST_REVIEWS, Interval, mean_interval, verdict
+from srs_eval.stats.intervals import (
+    EQUIVALENT,
+    FEWEST_DAYS,
+    FEWEST_REVIEWS,
+    Interval,
+    Verdict,
+    mean_interval,
+    verdict,
+    verdicts,
+)
 from srs_eval.training.hyperparameters import Context
 
 # Candidates and the engine's configurations that they are.
@@ -131,6 +140,7 @@ class Learner:
     session: Session
     trials: Trials  # n reviews of later days; the partition is the preset
     context: Context
+    equivalence: float = EQUIVALENT  # differences in log loss within it count as none
     _known: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False)
     """What several questions ask for, by function and arguments: computed once."""
 
@@ -139,6 +149,7 @@ class Learner:
         log: ReviewLog,
         context: Context | None = None,
         protocol: Protocol = BY_PRESET,
+        equivalence: float = EQUIVALENT,
     ) -> Learner:
         """Without presets whose parameters Anki does not run, where it is asked of presets.
 
@@ -149,7 +160,8 @@ class Learner:
             log = without_presets(log, said)
         session = Session(replace(log, user=None))  # all models are evaluated on the same reviews
         try:
-            return Learner(log, session, session.trials(protocol), context or Context())
+            trials = session.trials(protocol)
+            return Learner(log, session, trials, context or Context(), equivalence)
         except NotEnoughData as reason:
             if not said:
                 raise
@@ -174,13 +186,11 @@ class Learner:
         if group not in self.log.presets:
             return None
 
-        def narrowed() -> Learner | None:
-            try:
-                return Learner.of(only_preset(self.log, str(group)), self.context, _BY_DECK)
-            except NotEnoughData:
-                return None
-
-        return self.once(("by deck", group), narrowed)
+        try:
+            of_preset = only_preset(self.log, str(group))
+            return Learner.of(of_preset, self.context, _BY_DECK, self.equivalence)
+        except NotEnoughData:
+            return None
 
     def name_of(self, group: int) -> str:
         """No two groups have the same name."""
@@ -310,6 +320,24 @@ class Learner:
         found = mean_interval(values, self.trials.day[index])
         return found if found.days >= fewest_days else replace(found, half_width=math.nan)
 
+    def verdict(self, difference: Interval) -> Verdict:
+        """On one difference in log loss."""
+        return verdict(difference, equivalence=self.equivalence)
+
+    def verdicts(self, differences: Mapping[str, Interval]) -> dict[str, Verdict]:
+        """On the differences in log loss that are one question."""
+        return verdicts(differences, equivalence=self.equivalence)
+
+    def missing(self, difference: Interval) -> f.Missing:
+        """What has to be added to a difference in log loss of which nothing can be told."""
+        return f.missing(difference, self.equivalence)
+
+    def still_missing(self, difference: Interval) -> f.Missing | None:
+        """The same; None where it is told already, or where more reviews would not help."""
+        lacks = self.missing(difference)
+        is_open = self.verdict(difference) == "can't tell yet" and lacks != f.Missing()
+        return lacks if is_open else None
+
     def dated(self, lacks: f.Missing, subject: str) -> f.Missing:
         """With the date by which a preset (default: all) has so many more reviews and days.
 
@@ -421,12 +449,3 @@ class Learner:
             parameters = list(settings or model.default(self.context))
             p[positions] = model.predict(trials, parameters, positions, self.context)
         return p[index]
-
-
-def still_missing(difference: Interval, margin: float) -> f.Missing | None:
-    """What has to be added until it can be told; None where it is told already, or where more
-    reviews would not help."""
-    if verdict(difference, equivalence=margin) != "can't tell yet":
-        return None
-    found = f.missing(difference, margin)
-    return None if found == f.Missing() else found

@@ -112,8 +112,7 @@ class OfPreset(Evidence):
     known: bool  # whether the file says which parameters are in force
     fsrs_is_off: bool
     candidates: tuple[Candidate, ...]  # the current parameters first
-    held_out: tuple[Candidate, ...]  # candidates on all held-out reviews
-    reference: str  # that the differences of `held_out` are from
+    held_out: tuple[Candidate, ...]  # on all held-out reviews, beside OPTIMIZED
     about: str = RECENCY  # the act, or what the current parameters were kept against
     search: str | None = None  # what Anki optimizes the preset on, where that is not all of it
     gone: str = ""  # "suspended" or "deleted": most of what was reviewed, where nothing is left
@@ -126,7 +125,6 @@ class OfAll(Evidence):
 
     by_act: tuple[tuple[str, tuple[str, ...]], ...]
     held_out: tuple[Candidate, ...]
-    reference: str
     says: str = "see each preset"
 
 

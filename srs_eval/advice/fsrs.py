@@ -13,6 +13,7 @@ and parameters of one's own. All are evaluated on the same held-out reviews.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -32,13 +33,13 @@ from srs_eval.models import all_models, fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.models.fsrs6 import fit_as_anki as anki_fit
 from srs_eval.models.rwkv import found_weights
-from srs_eval.stats.intervals import Interval, Verdict, relative, verdict, verdicts
+from srs_eval.stats.intervals import Interval, Verdict, relative
 
 _Kind = Literal["older scheduler", "average", "brought along", "FSRS"]
 _WELL = 0.05  # so much below the average's log loss is called well
 
 
-def how_well(learner: Learner, equivalence: float) -> f.Finding:
+def how_well(learner: Learner) -> f.Finding:
     """One finding over all reviews: the share of log loss that FSRS-6 saves, with its interval.
 
     With the learner's own parameters, where these are known, and fitted to earlier reviews. Who
@@ -72,41 +73,32 @@ def how_well(learner: Learner, equivalence: float) -> f.Finding:
     }
     difference = {name: minus(f.OPTIMIZED, name) for name in known if name != f.OPTIMIZED}
     asked = {name: each for name, each in difference.items() if name not in beside}
-    verdicts_ = verdicts(asked, equivalence=equivalence)
+    verdicts_ = learner.verdicts(asked)
     kinds: dict[str, _Kind] = {"average": "average", f.SM2: "older scheduler"}
     kinds |= dict.fromkeys(brought, "brought along")
-    against = {
-        name: f.Against(
-            name,
-            kinds.get(name, "FSRS"),
-            log_loss[name],
-            each,
-            verdicts_.get(name, ""),
-            saves(f.OPTIMIZED, name),
-        )
-        for name, each in difference.items()
-    }
+
+    def rival(name: str, difference: Interval) -> f.Against:
+        says: Verdict | Literal[""] = verdicts_.get(name, "")
+        kind, saved = kinds.get(name, "FSRS"), saves(f.OPTIMIZED, name)
+        return f.Against(name, kind, log_loss[name], difference, says, saved)
+
+    against = {name: rival(name, each) for name, each in difference.items()}
     shown = f.OPTIMIZED if by == "optimized" else f.NOW
     baseline, saved = minus(shown, "average"), saves(shown, "average")
-    found = (
-        verdict(baseline, equivalence=equivalence) if by != "optimized" else verdicts_["average"]
-    )
+    found = learner.verdict(baseline) if by != "optimized" else verdicts_["average"]
     says = _well(found, saved)
     open_ = [baseline] if says == f.OPEN else []
     if now is not None and verdicts_[now] == "can't tell yet":
         open_ = [difference[now]]
-    of_defaults = now and verdict(minus(f.DEFAULTS, now), equivalence=equivalence)
-    instead = against[now] if now else None
-    others = tuple(against.values())
-    evidence = f.Fit(
-        says, by, saved, log_loss[f.OPTIMIZED], others, is_off, instead, of_defaults or None
-    )
+    instead = None if now is None else against[now]
+    of_defaults = None if now is None else learner.verdict(minus(f.DEFAULTS, now))
+    fsrs, others = log_loss[f.OPTIMIZED], tuple(against.values())
     finding = f.Finding(
         *("fit", f.ALL_REVIEWS),
         interval=difference["average"],
         reviews=len(index),
-        missing=f.missing(open_[0], equivalence) if open_ else None,
-        evidence=evidence,
+        missing=learner.missing(open_[0]) if open_ else None,
+        evidence=f.Fit(says, by, saved, fsrs, others, is_off, instead, of_defaults),
     )
     return _with_act(finding, difference[f.SM2], _TURN_ON) if now == f.SM2 else finding
 
@@ -195,9 +187,7 @@ def _check_health(learner: Learner, index: IntArray) -> f.HealthCheck | None:
         return None
 
 
-def is_fsrs_right_for_me(
-    learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[f.Finding]:
+def is_fsrs_right_for_me(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """One finding for each preset."""
     index = learner.trials.test_index
     partition = learner.trials.partition[index]
@@ -212,15 +202,12 @@ def is_fsrs_right_for_me(
                 *(f.SM2, "older scheduler"),
                 learner.interval(sm2[mine], here),
                 difference,
-                verdict(difference, equivalence=equivalence),
+                learner.verdict(difference),
                 relative(sm2[mine] - fsrs[mine], sm2[mine], learner.trials.day[here]),
             )
         check = _check_health(learner, np.flatnonzero(learner.trials.partition == group))
-        found = f.Finding(
-            *("health", learner.name_of(group)),
-            reviews=len(here),
-            evidence=f.Health(older, check),
-        )
+        evidence, name = f.Health(older, check), learner.name_of(group)
+        found = f.Finding("health", name, reviews=len(here), evidence=evidence)
         yield found if older is None else _with_act(found, older.difference, act)
 
 
@@ -233,7 +220,6 @@ def which_predicts_best(
     learner: Learner,
     lines: Mapping[str, Sequence[float]],
     given: Mapping[str, FloatArray],
-    equivalence: float,
 ) -> Iterator[f.Finding]:
     """A finding over all reviews, or one for each of the sets in which `given` share reviews.
 
@@ -247,24 +233,21 @@ def which_predicts_best(
     for number, (_, members) in enumerate(sets or [(None, [])]):
         here = {name: p for name, p in given.items() if name in everywhere or name in members}
         subject = f"reviews with {', '.join(members)}" if number else f.ALL_REVIEWS
-        yield _on_shared(learner, lines, here, equivalence, subject)
+        yield _on_shared(learner, lines, here, subject)
 
 
 def _on_shared(
     learner: Learner,
     lines: Mapping[str, Sequence[float]],
     given: Mapping[str, FloatArray],
-    equivalence: float,
     subject: str,
 ) -> f.Finding:
     everything = learner.trials.test_index
     given = {_in_words(name): each for name, each in {**given, **_by_rwkv(learner)}.items()}
     p = {}
     for name in (*learner.configurations, *learner.sm2):
-        try:
+        with suppress(NotEnoughData):
             p[name] = learner.held_out(name)
-        except NotEnoughData:
-            continue
     p |= {name: learner.with_parameters(values, everything) for name, values in lines.items()}
     p |= given
     evaluated = np.isfinite(np.stack(list(p.values()))).all(axis=0)
@@ -273,9 +256,7 @@ def _on_shared(
     index = everything[evaluated]
     losses = {name: learner.losses(each[evaluated], index) for name, each in p.items()}
     first = (*OTHER_MODELS, *brought_along(learner))
-    found = compared(
-        learner.interval, losses, index, f.OPTIMIZED, first=first, equivalence=equivalence
-    )
+    found = compared(learner, losses, index, first=first)
     trials = learner.trials
     bins = rmse_bin_ids(trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index])
     models = tuple(

@@ -42,6 +42,7 @@ from srs_eval.stats.intervals import (
 )
 from srs_eval.training.hyperparameters import Context
 
+_Says = Literal["below", "above", "no matter", "can't tell"]
 _DAYS_OF_A_MONTH = 30  # where the source has no dates
 
 
@@ -111,7 +112,7 @@ def was_i_predictable(learner: Learner) -> f.Finding:
     known = np.unique(day).tolist()
     first = next(each for each in known if _month_of(name_of(each), each) == latest.name)
     change, lacks = None, None
-    says: Literal["below", "above", "no matter", "can't tell"] = f.OPEN
+    says: _Says = f.OPEN
     for part in (day >= first, day < first):
         reviews, days = int(part.sum()), len(np.unique(day[part]))
         if lacks is None and (reviews < _FEWEST or days < f.FEWEST_DAYS_SHOWN):
@@ -123,15 +124,13 @@ def was_i_predictable(learner: Learner) -> f.Finding:
         half = math.hypot(max(latest.log_loss.half_width, of_before), before.half_width)
         gained = latest.log_loss.estimate - before.estimate
         change = replace(latest.log_loss, estimate=gained, half_width=half, errors=())
-        where = side(change, _NO_MATTER)
-        says = f.OPEN if where == "open" else where
-    evidence = f.Months(says, tuple(found))
+        says = _says(change, _NO_MATTER)
     return f.Finding(
         *("time", latest.name),
         interval=change,
         reviews=latest.recalled.reviews,
         missing=lacks,
-        evidence=evidence,
+        evidence=f.Months(says, tuple(found)),
     )
 
 
@@ -272,7 +271,6 @@ _MONTHS_SHOWN = 12  # shown, the latest
 _USUAL = 0.9  # the retention that Anki asks for, unless told otherwise
 _EDGES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.88, 0.92, 0.96, 1.0)
 _FEWEST_OF_A_BIN = 100
-_Says = Literal["below", "above", "no matter", "can't tell"]
 
 
 def _said_now(learner: Learner) -> FloatArray:
@@ -281,21 +279,16 @@ def _said_now(learner: Learner) -> FloatArray:
     return learner.predict(f.NOW, [Fold(everything[:0], everything)])
 
 
-def do_i_remember_enough(
-    learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[f.Finding]:
+def do_i_remember_enough(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """One finding for each preset, over all its reviews of later days."""
-    del equivalence
     p = _said_now(learner)
     for group in groups:
         yield _of_preset(learner, group, p)
 
 
 def _of_preset(learner: Learner, group: int, p: FloatArray) -> f.Finding:
-    preset, is_off = (
-        learner.log.presets.get(group),
-        learner.log.import_summary.fsrs_enabled is False,
-    )
+    preset = learner.log.presets.get(group)
+    is_off = learner.log.import_summary.fsrs_enabled is False
     desired = None if preset is None or is_off else preset.desired_retention
     mine = learner.trials.partition == group
     parts = tuple(
@@ -306,7 +299,7 @@ def _of_preset(learner: Learner, group: int, p: FloatArray) -> f.Finding:
     index, y = np.flatnonzero(mine), learner.trials.y
     recalled = learner.interval(y[index], index)
     off = replace(recalled, estimate=recalled.estimate - (desired or 0.0))
-    says: _Says = _says(off) if enough_to_tell(recalled) else f.OPEN
+    says = _says(off) if enough_to_tell(recalled) else f.OPEN
     timing = learner.interval(p[index] - (desired or 0.0), index)
     expecting = learner.interval(y[index] - p[index], index)
     evidence = f.Retention(
@@ -323,8 +316,8 @@ def _of_preset(learner: Learner, group: int, p: FloatArray) -> f.Finding:
     )
 
 
-def _says(difference: Interval) -> _Says:
-    where = side(difference, AS_ASKED)
+def _says(difference: Interval, margin: float = AS_ASKED) -> _Says:
+    where = side(difference, margin)
     return f.OPEN if where == "open" else where
 
 

@@ -56,12 +56,12 @@ class Asked:
     @cached_property
     def learner(self) -> Learner:
         """By preset. Raises NotEnoughData."""
-        return Learner.of(self.log, self.context)
+        return Learner.of(self.log, self.context, equivalence=self.equivalence)
 
     @cached_property
     def whole(self) -> Learner:
         """On the benchmark's rows, presets aside. Raises NotEnoughData."""
-        return Learner.of(self.log, self.context, WHOLE)
+        return Learner.of(self.log, self.context, WHOLE, self.equivalence)
 
     @property
     def over_all(self) -> Learner:
@@ -115,6 +115,9 @@ class Asked:
     def _standing(self) -> Iterator[Finding]:
         yield from population.where_do_i_stand(self.log, self.context or Context())
 
+    def _hard(self) -> Iterator[Finding]:
+        yield buttons.am_i_misusing_hard(self.learner)
+
     def _wrong(self) -> Iterator[Finding]:
         try:
             yield is_anything_wrong(self.log, self.over_all)
@@ -130,20 +133,19 @@ class Asked:
         }
         given = fsrs.brought_along(learner) | whole
         yield from presets.what_is_left_out(self.log)
-        yield from presets.are_my_parameters_good(
-            learner, self.presets, self.lines or {}, given, self.equivalence
-        )
+        lines = self.lines or {}
+        yield from presets.are_my_parameters_good(learner, self.presets, lines, given)
 
     def _models(self) -> Iterator[Finding]:
         given = fsrs.brought_along(self.whole) | fsrs.given_to(self.whole, self.lines or ())
-        yield from fsrs.which_predicts_best(self.whole, self.lines or {}, given, self.equivalence)
+        yield from fsrs.which_predicts_best(self.whole, self.lines or {}, given)
 
 
-_Of = Callable[[Learner, Sequence[int], float], Iterator[Finding]]
+_Of = Callable[[Learner, Sequence[int]], Iterator[Finding]]
 
 
 def _each(answers: _Of) -> Callable[[Asked], Iterator[Finding]]:
-    return lambda asked: answers(asked.learner, asked.presets, asked.equivalence)
+    return lambda asked: answers(asked.learner, asked.presets)
 
 
 def _whole(answer: Callable[[Learner], Finding]) -> Callable[[Asked], Iterator[Finding]]:
@@ -161,10 +163,7 @@ class Question:
 
 
 REGISTRY: Mapping[str, Question] = {
-    "fit": Question(
-        "How well does FSRS predict me?",
-        lambda asked: iter((fsrs.how_well(asked.over_all, asked.equivalence),)),
-    ),
+    "fit": Question("How well does FSRS predict me?", _whole(fsrs.how_well)),
     OF_PRESETS: Question("Are my parameters good?", Asked._parameters),
     "health": Question("Is FSRS right for me?", _each(fsrs.is_fsrs_right_for_me), "FSRS for you?"),
     MODELS: Question("Which model predicts best?", Asked._models, "FSRS for you?"),
@@ -191,15 +190,13 @@ REGISTRY: Mapping[str, Question] = {
     "today": Question("How are you doing?"),
     "hour": Question("Does the time of day matter?"),
     "session": Question("Does the length of a session matter?"),
-    "hard": Question("Am I misusing Hard?", _each(buttons.am_i_misusing_hard), "Hard"),
+    "hard": Question("Am I misusing Hard?", Asked._hard, "Hard"),
     "steps": Question("Which learning steps?", _each(buttons.which_steps)),
     "noise": Question(
         "Which numbers are noise?", _each(presets.which_numbers_are_noise), is_beside=True
     ),
     "buttons": Question(
-        "What the buttons would show",
-        lambda asked: buttons.what_buttons_show(asked.learner, asked.presets),
-        is_beside=True,
+        "What the buttons would show", _each(buttons.what_buttons_show), is_beside=True
     ),
     WRONG: Question("Anything wrong?", Asked._wrong, "Anything wrong?"),
     "workload": Question("What does a desired retention cost?", Asked._workload),

@@ -176,7 +176,7 @@ def _tables(finding: f.Finding) -> tuple[Table, ...]:
         columns = ("candidate", "log loss", "minus current", "verdict", "better, of 100")
         made.append(Table(f"{finding.subject}: {reviews}", columns, tuple(rows)))
         if not evidence.stored and finding.reviews:  # the held-out reviews are the same
-            told_above = {each.name for each in evidence.candidates} - {evidence.reference}
+            told_above = {each.name for each in evidence.candidates} - {f.OPTIMIZED}
     if isinstance(evidence, f.OfPreset | f.OfAll) and evidence.held_out:
         held_out = tuple(
             (named(each.name), each.log_loss, each.difference, each.verdict or "")
@@ -186,7 +186,7 @@ def _tables(finding: f.Finding) -> tuple[Table, ...]:
         log_loss = evidence.held_out[0].log_loss
         count = 0 if log_loss is None else log_loss.reviews
         title = f"{finding.subject}: all {counted(count, 'evaluated review')}"
-        minus = f"minus {evidence.reference}"
+        minus = f"minus {f.OPTIMIZED}"
         held_out_columns = ("candidate", "log loss", minus, "verdict")
         made.append(Table(say.capital(title), held_out_columns, held_out))
     return tuple(made)
