@@ -209,9 +209,7 @@ def _fitted_forgetting(answers: _NextAnswers, decay: float) -> _Forgetting:
     information = float((np.square(slope) / (r * (1 - r))).mean())
     influence = score / information if information > 0 else np.full(len(score), np.nan)
     spread = mean_interval(influence, answers.day)
-    return _Forgetting(
-        Interval(log_s, spread.half_width, spread.reviews, spread.days, spread.errors), decay
-    )
+    return _Forgetting(replace(spread, estimate=log_s), decay)
 
 
 def follows(curve: _Forgetting, answers: _NextAnswers) -> bool:
@@ -231,21 +229,20 @@ def follows(curve: _Forgetting, answers: _NextAnswers) -> bool:
 
 
 def _steps_now(preset: Preset | None) -> dict[str, float | None]:
-    """The delay in minutes that a preset's steps set in each situation; None: none within a day.
-
-    Hard on the first step waits for the mean of the first two, or half as long again as the only
-    one (ankitects/anki: rslib/src/scheduler/states/steps.rs).
-    """
+    """The delay in minutes that a preset's steps set in each situation; None: none within a day."""
     if preset is None:
         return {}
     learning, relearning = preset.learning_steps, preset.relearning_steps
-    first = learning[0] if learning else None
+    first, hard = (learning[0], _hard_step(learning)) if learning else (None, None)
     second = learning[1] if len(learning) > 1 else None
-    hard = None if first is None else min(1.5 * first, first + 1440)
-    if first is not None and second is not None:
-        hard = (first + second) / 2
     lapse = relearning[0] if relearning else None
     return dict(zip(_SITUATIONS, (first, hard, second, second, lapse), strict=True))
+
+
+def _hard_step(steps: Sequence[float]) -> float:
+    """Minutes that Hard on the first step waits: for the mean of the first two, or half as long
+    again as the only one (ankitects/anki: rslib/src/scheduler/states/steps.rs)."""
+    return sum(steps[:2]) / 2 if len(steps) > 1 else min(1.5 * steps[0], steps[0] + 1440)
 
 
 def _of_preset(learner: Learner, group: int, answers: _NextAnswers) -> f.Finding:
@@ -317,11 +314,10 @@ def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[f.Fin
 
     None where the file does not tell what its cards are scheduled by, or FSRS is off.
     """
+    is_off = learner.log.import_summary.fsrs_enabled is False
     for group in groups:
         preset = learner.log.presets.get(group)
-        if preset is None or preset.desired_retention is None:
-            continue
-        if learner.log.import_summary.fsrs_enabled is False:
+        if is_off or preset is None or preset.desired_retention is None:
             continue
         try:
             today = todays_cards(learner.log, group)
@@ -371,14 +367,14 @@ def _new_card(memory: Memory, preset: Preset, retention: float) -> tuple[float, 
     first = [memory.recurrent.first(float(rating), w) for rating in range(1, 5)]
     days = [_whole(_interval(memory, float(s), retention), preset) for s, _ in first]
     easy = max(days[3], min(days[2] + 1, _longest(preset)))
-    steps = [60 * minutes for minutes in preset.learning_steps]
+    steps = preset.learning_steps
     if not steps:
         return (*(_DAY_S * each for each in days[:3]), _DAY_S * easy)
-    hard = (steps[0] + steps[1]) / 2 if len(steps) > 1 else min(1.5 * steps[0], steps[0] + _DAY_S)
+    hard = 60 * _hard_step(steps)
     if hard > _DAY_S:
         hard = _DAY_S * round(hard / _DAY_S)
-    good = steps[1] if len(steps) > 1 else _DAY_S * days[2]
-    return steps[0], hard, good, _DAY_S * easy
+    good = 60 * steps[1] if len(steps) > 1 else _DAY_S * days[2]
+    return 60 * steps[0], hard, good, _DAY_S * easy
 
 
 def _learned_card(

@@ -179,16 +179,9 @@ def _evaluate(log: ReviewLog, protocol: Protocol, context: Context) -> _Evaluate
     mark_compiled(configuration)  # all that the model runs
     index = np.sort(trials.test_index)
     y, expected = trials.y[index], 1 / (1 + np.exp(-z[index]))
-    return _Evaluated(
-        trials,
-        index,
-        features,
-        log_losses(y, expected),
-        log_losses(y, traced.p[index]),
-        traced.offset[index],
-        traced.offset_variance[index],
-        expected,
-    )
+    fsrs, state = log_losses(y, expected), log_losses(y, traced.p[index])
+    offset, variance = traced.offset[index], traced.offset_variance[index]
+    return _Evaluated(trials, index, features, fsrs, state, offset, variance, expected)
 
 
 # Questions
@@ -291,7 +284,7 @@ def _of_preset(learner: Learner, group: int, p: FloatArray) -> f.Finding:
     is_off = learner.log.import_summary.fsrs_enabled is False
     desired = None if preset is None or is_off else preset.desired_retention
     mine = learner.trials.partition == group
-    parts = tuple(
+    whole, *parts = (
         _part(learner, name, np.flatnonzero(here), p)
         for name, here in _parts(learner, mine).items()
         if here.any()
@@ -302,14 +295,9 @@ def _of_preset(learner: Learner, group: int, p: FloatArray) -> f.Finding:
     says = _says(off) if enough_to_tell(recalled) else f.OPEN
     timing = learner.interval(p[index] - (desired or 0.0), index)
     expecting = learner.interval(y[index] - p[index], index)
-    evidence = f.Retention(
-        "not asked for" if desired is None else says,
-        (replace(parts[0], recalled=recalled), *parts[1:]),
-        desired,
-        is_off,
-        timing,
-        expecting,
-    )
+    said = "not asked for" if desired is None else says
+    in_parts = replace(whole, recalled=recalled), *parts
+    evidence = f.Retention(said, in_parts, desired, is_off, timing, expecting)
     lacks = f.missing(off, AS_ASKED) if evidence.says == f.OPEN else None
     return f.Finding(
         "retention", learner.name_of(group), reviews=len(index), missing=lacks, evidence=evidence

@@ -22,7 +22,7 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.advice.findings import Belief, Finding, Standing, Standings
+from srs_eval.advice.findings import ALL_REVIEWS, Belief, Finding, Standing, Standings
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.engine.session import Session, log_loss_interval
@@ -154,15 +154,9 @@ def standings(figures: Mapping[str, float | None], average: float, reviews: int)
         weight = weight[order] / weight.sum()
         worse = values[order] < figure if metric == "AUC" else values[order] > figure
         place = np.searchsorted(np.cumsum(weight), _LEVELS)
-        quantiles = values[order][np.minimum(place, len(order) - 1)]
-        found.append(
-            Standing(
-                metric,
-                figure,
-                float(weight[worse].sum()),
-                tuple(zip(_LEVELS, quantiles.tolist(), strict=True)),
-            )
-        )
+        theirs = values[order][np.minimum(place, len(order) - 1)].tolist()
+        share_worse, quantiles = float(weight[worse].sum()), zip(_LEVELS, theirs, strict=True)
+        found.append(Standing(metric, figure, share_worse, tuple(quantiles)))
     return found
 
 
@@ -201,6 +195,5 @@ def where_do_i_stand(log: ReviewLog, context: Context) -> Iterator[Finding]:
     figures = own.metrics.to_upstream()
     found = standings(figures, log_loss_interval(average).estimate, own.size)
     says = f"better than {found[0].of_100} of 100"
-    yield Finding(
-        "standing", "all reviews", reviews=own.size, evidence=Standings(says, tuple(found))
-    )
+    evidence = Standings(says, tuple(found))
+    yield Finding("standing", ALL_REVIEWS, reviews=own.size, evidence=evidence)

@@ -7,7 +7,7 @@ same ones out. Numbers are "of 100" or minutes; what a pane leads to tells log l
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
@@ -44,17 +44,16 @@ _UNTOLD: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class _Known:
-    """Findings by question, and which questions are still open."""
+    """Findings, and which questions are still open."""
 
     answers: Sequence[f.Finding]
     waiting: Collection[str]
     checks: Sequence[f.Check]
     rows: str
     gone: str
-    by_question: dict[str, list[f.Finding]] = field(default_factory=dict)
 
     def of(self, question: str) -> list[f.Finding]:
-        return self.by_question.get(question, [])
+        return [each for each in self.answers if each.question == question]
 
     def open(self, question: str) -> bool:
         """Whether an answer is to come; that of one preset is none yet of all."""
@@ -87,8 +86,6 @@ def first_screen(
     "benchmark"; `gone`: what is said of nearly all cards, where they are no longer there.
     """
     known = _Known(answers, waiting, checks, rows, gone)
-    for each in answers:
-        known.by_question.setdefault(each.question, []).append(each)
     what_to_do, copied = _what_to_do(known)
     panes = (what_to_do, _remembered(known), _costs(known), _presets(known), _wrong(known))
     return FirstScreen(panes, tuple(_below(known)), copied)

@@ -330,19 +330,11 @@ def _figures(each: Errors) -> tuple[Cell, ...]:
 
 
 def _curves(errors: Sequence[Errors]) -> tuple[Curve, ...]:
-    drawn: dict[str, list[Errors]] = {}
+    drawn: dict[str, list[tuple[float, Interval, float]]] = {}
     for each in errors:
         if each.is_enough:
-            drawn.setdefault(each.of, []).append(each)
-    return tuple(
-        Curve(
-            name,
-            tuple(each.days for each in points),
-            tuple(each.recalled for each in points),
-            tuple(each.expected for each in points),
-        )
-        for name, points in drawn.items()
-    )
+            drawn.setdefault(each.of, []).append((each.days, each.recalled, each.expected))
+    return tuple(Curve(name, *zip(*points, strict=True)) for name, points in drawn.items())
 
 
 def _parameters(where: Where) -> list[Table]:

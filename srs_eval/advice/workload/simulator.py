@@ -338,13 +338,7 @@ def simulate(
     tables = [packed(table) for table in (question, cards, queue, day, work, happened)]
     random = np.array([seed], np.uint64)
     _kernel(scheduler.model, None if memory is None else memory.model)(*tables, random)
-    return Simulated(
-        reviews=happened.reviews,
-        recalled=happened.recalled,
-        new=happened.new,
-        seconds=happened.seconds,
-        known=float(happened.known[0]),
-    )
+    return Simulated(**{**happened._asdict(), "known": float(happened.known[0])})
 
 
 def _question(
@@ -355,16 +349,7 @@ def _question(
 
     steps = np.cumsum((costs.learning_steps, costs.relearning_steps), axis=2)
     return kernel.Question(
-        days=settings.days,
-        retention=settings.desired_retention,
-        new_a_day=settings.new_a_day,
-        reviews_a_day=settings.reviews_a_day,
-        new_ignore_review_limit=int(settings.new_ignore_review_limit),
-        maximum_interval=float(settings.maximum_interval),
-        learning_steps=settings.learning_steps,
-        relearning_steps=settings.relearning_steps,
-        order=ORDERS.index(settings.order),
-        balanced=int(settings.balanced),
+        **{**vars(settings), "order": ORDERS.index(settings.order)},
         learned=len(deck),
         new=min(deck.new, settings.new_a_day * settings.days),
         parameters=answering.values,
