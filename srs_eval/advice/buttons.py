@@ -180,13 +180,9 @@ def _next_answers(rows: Rows, preset: IntArray) -> _NextAnswers:
     of_next[1:] = situation[:-1]
     same_day = ~first & (rows.elapsed_days[order] == 0) & (rows.elapsed_seconds[order] > 0)
     kept = np.flatnonzero(same_day & (of_next >= 0))
-    return _NextAnswers(
-        situation=of_next[kept],
-        minutes=rows.elapsed_seconds[order][kept] / 60,
-        recalled=(rating[kept] > 1).astype(np.float64),
-        day=rows.day_offset[order][kept],
-        preset=preset[order][kept],
-    )
+    minutes, recalled = rows.elapsed_seconds[order][kept] / 60, (rating[kept] > 1).astype(float)
+    day, preset = rows.day_offset[order][kept], preset[order][kept]
+    return _NextAnswers(of_next[kept], minutes, recalled, day, preset)
 
 
 def _fitted_forgetting(answers: _NextAnswers, decay: float) -> _Forgetting:
@@ -324,18 +320,12 @@ def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[f.Fin
         except InputError:
             continue
         stored = preset.parameters_in_force
-        made = {
-            "the parameters in force": as_anki_runs(stored) if stored else None,
-            "optimized ones": learner.fitted(f.RECENCY, group),
-            "the defaults": as_anki_runs(()),
-        }
-        retention = preset.desired_retention
-        by_candidate = tuple(
-            (candidate, tuple(cards_by(parameters, today, preset, retention)))
-            for candidate, parameters in made.items()
-            if parameters is not None
-        )
-        evidence = f.Buttons(retention, by_candidate)
+        made = {"the parameters in force": as_anki_runs(stored)} if stored else {}
+        fitted, retention = learner.fitted(f.RECENCY, group), preset.desired_retention
+        made |= {"optimized ones": fitted} if fitted else {}
+        made |= {"the defaults": as_anki_runs(())}
+        cards = (tuple(cards_by(each, today, preset, retention)) for each in made.values())
+        evidence = f.Buttons(retention, tuple(zip(made, cards, strict=True)))
         yield f.Finding("buttons", learner.name_of(group), evidence=evidence)
 
 

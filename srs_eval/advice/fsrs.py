@@ -93,13 +93,10 @@ def how_well(learner: Learner) -> f.Finding:
     instead = None if now is None else against[now]
     of_defaults = None if now is None else learner.verdict(minus(f.DEFAULTS, now))
     fsrs, others = log_loss[f.OPTIMIZED], tuple(against.values())
-    finding = f.Finding(
-        *("fit", f.ALL_REVIEWS),
-        interval=difference["average"],
-        reviews=len(index),
-        missing=learner.missing(open_[0]) if open_ else None,
-        evidence=f.Fit(says, by, saved, fsrs, others, is_off, instead, of_defaults),
-    )
+    evidence = f.Fit(says, by, saved, fsrs, others, is_off, instead, of_defaults)
+    lacks = learner.missing(open_[0]) if open_ else None
+    finding = f.Finding("fit", f.ALL_REVIEWS, missing=lacks, evidence=evidence)
+    finding = replace(finding, interval=difference["average"], reviews=len(index))
     return _with_act(finding, difference[f.SM2], _TURN_ON) if now == f.SM2 else finding
 
 
@@ -107,14 +104,9 @@ def _with_act(finding: f.Finding, minus_sm2: Interval, act: str) -> f.Finding:
     """Whether FSRS is to schedule, with what other people gained by that."""
     prior = population.published("optimized", "sm2", max(minus_sm2.reviews, 1))
     belief = population.belief(minus_sm2, prior)
-    better = belief.gain > 0
-    return replace(
-        finding,
-        act=act if better else "SM-2",
-        probability=belief.probability if better else 1 - belief.probability,
-        gain=abs(belief.gain),
-        interval=minus_sm2,
-    )
+    chance = belief.probability
+    act, chance = (act, chance) if belief.gain > 0 else ("SM-2", 1 - chance)
+    return replace(finding, act=act, probability=chance, gain=abs(belief.gain), interval=minus_sm2)
 
 
 def _well(

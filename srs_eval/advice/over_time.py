@@ -125,13 +125,8 @@ def was_i_predictable(learner: Learner) -> f.Finding:
         gained = latest.log_loss.estimate - before.estimate
         change = replace(latest.log_loss, estimate=gained, half_width=half, errors=())
         says = _says(change, _NO_MATTER)
-    return f.Finding(
-        *("time", latest.name),
-        interval=change,
-        reviews=latest.recalled.reviews,
-        missing=lacks,
-        evidence=f.Months(says, tuple(found)),
-    )
+    evidence, known = f.Months(says, tuple(found)), f.Finding("time", latest.name, missing=lacks)
+    return replace(known, interval=change, reviews=latest.reviews, evidence=evidence)
 
 
 # The learner's day
@@ -213,13 +208,10 @@ def _matters(
     worth = evaluated.without(*groups) - evaluated.state
     difference = mean_interval(-worth, evaluated.day)
     says = _SAYS[verdict(difference, equivalence=equivalence)]
-    return f.Finding(
-        *(question, subject),
-        interval=difference,
-        reviews=difference.reviews,
-        missing=f.missing(difference, equivalence) if says == f.OPEN else None,
-        evidence=f.Habit(says, relative(worth, evaluated.fsrs, evaluated.day)),
-    )
+    evidence = f.Habit(says, relative(worth, evaluated.fsrs, evaluated.day))
+    lacks = f.missing(difference, equivalence) if says == f.OPEN else None
+    found = f.Finding(question, subject, missing=lacks, evidence=evidence)
+    return replace(found, interval=difference, reviews=difference.reviews)
 
 
 _SAYS: Mapping[Verdict, Literal["matters", "hardly matters", "does not matter", "can't tell"]] = {

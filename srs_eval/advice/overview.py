@@ -81,11 +81,8 @@ class Overview:
             gone = "This collection has no cards left."
         elif knows_presets(log) and not by_preset:
             gone = "Nearly all your cards are suspended or deleted."
-        return Overview(
-            "anki" if by_preset else "benchmark",
-            gone=gone,
-            waiting=[each for task in tasks_of(log) for each in task],
-        )
+        waiting = [each for task in tasks_of(log) for each in task]
+        return Overview("anki" if by_preset else "benchmark", gone=gone, waiting=waiting)
 
     @staticmethod
     def answered(log: ReviewLog, answers: Sequence[Finding]) -> Overview:
@@ -169,22 +166,14 @@ def _about(finding: Finding) -> tuple[str, str, str]:
 
 def _open_at_the_end(lines: Sequence[Line]) -> list[Line]:
     """Those of which nothing can be told are one line, the last: no act hangs on them."""
-    open_ = [
-        line
-        for line in lines
-        if line.answers and all(each.says == f.OPEN for each in _of(line.question, line.answers))
-    ]
-    if not open_:
-        return list(lines)
-    answers = tuple(each for line in open_ for each in _of(line.question, line.answers))
-    return [
-        *(line for line in lines if line not in open_),
-        Line(CANT_TELL, "Can't tell yet", answers),
-    ]
-
-
-def _of(question: str, findings: Sequence[Finding]) -> list[Finding]:
-    return [each for each in findings if each.question == question]
+    told: list[Line] = []
+    untold: list[Finding] = []
+    for line in lines:
+        own = [each for each in line.answers if each.question == line.question]
+        is_told = not line.answers or any(each.says != f.OPEN for each in own)
+        told += [line] * is_told
+        untold += [] if is_told else own
+    return told + [Line(CANT_TELL, "Can't tell yet", tuple(untold))] * bool(untold)
 
 
 def _month(answer: Finding) -> str:
@@ -218,11 +207,9 @@ def overview(
         yield from _in_this_process(log, tasks, context, cancel, equivalence)
         return
     events = TaskEvents()
+    shared = log, replace(context, tick=Context().tick), equivalence
     pool = WorkerPool(
-        min(jobs, len(tasks)),
-        initializer=_share,
-        initargs=(log, replace(context, tick=Context().tick), equivalence),
-        on_message=events.put,
+        min(jobs, len(tasks)), initializer=_share, initargs=shared, on_message=events.put
     )
     working: dict[Future[list[Finding]], tuple[str, ...]] = {}
     try:
@@ -348,15 +335,9 @@ def basis(log: ReviewLog, context: Context, equivalence: float) -> str:
     """A digest of everything that findings depend on: reviews, settings, program."""
     from srs_eval.training.compile import program_digest
 
-    parts = [
-        log.fingerprint(),
-        program_digest(),
-        repr(sorted(log.presets.items())),
-        repr(sorted(log.decks.items())),
-        repr((log.optimized_before_s, log.import_summary.fsrs_enabled, log.day_grid)),
-        repr(sorted(context.settings().items())),
-        repr(equivalence),
-    ]
+    known = log.optimized_before_s, log.import_summary.fsrs_enabled, log.day_grid
+    maps = (sorted(each.items()) for each in (log.presets, log.decks, context.settings()))
+    parts = [log.fingerprint(), program_digest(), *map(repr, (*maps, known, equivalence))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

@@ -371,12 +371,11 @@ def which_numbers_are_noise(learner: Learner, groups: Sequence[int]) -> Iterator
             evidence = f.Noise(f.OPEN)
             yield f.Finding("noise", name, reviews=len(index), missing=lacks, evidence=evidence)
             continue
-        fitted, over_days = _fitted(learner, index), _by_days(learner, index).std(axis=0, ddof=1)
+        over_days = _by_days(learner, index).std(axis=0, ddof=1).tolist()
+        columns = _fitted(learner, index), over_days, fsrs6.DEVIATION
         spreads = tuple(
             f.Spread(value, spread, usual, spread > _NOISE * usual)
-            for value, spread, usual in zip(
-                fitted, over_days.tolist(), fsrs6.DEVIATION, strict=True
-            )
+            for value, spread, usual in zip(*columns, strict=True)
         )
         says = f"{sum(each.is_noise for each in spreads)} of {len(spreads)}"
         yield f.Finding("noise", name, reviews=len(index), evidence=f.Noise(says, spreads))

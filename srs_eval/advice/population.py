@@ -65,12 +65,8 @@ def published(candidate: Published, reference: Published, reviews: int) -> Prior
     users = _users()
     difference = users[candidate] - users[reference]
     few, many = _SIZES
-    models = {"sm2", "average"} & {candidate, reference}
-    return Prior(
-        difference,
-        _near(users["reviews"], min(max(reviews, few), many)),
-        _SHIFT_OF_MODELS if models else _SHIFT,
-    )
+    shift = _SHIFT_OF_MODELS if {"sm2", "average"} & {candidate, reference} else _SHIFT
+    return Prior(difference, _near(users["reviews"], min(max(reviews, few), many)), shift)
 
 
 def refit(growth: float | None) -> Prior:
@@ -119,12 +115,8 @@ def belief(own: Interval | None, prior: Prior, margin: float = 0.0) -> Belief:
     place = np.searchsorted(np.cumsum(weight[order]), (0.025, 0.975))
     low, high = difference[order[np.minimum(place, len(order) - 1)]]
     better = float(weight[difference < margin].sum())
-    return Belief(
-        probability=_LAPSE + (1 - 2 * _LAPSE) * better,
-        gain=-float(weight @ difference),
-        low=-float(high),
-        high=-float(low),
-    )
+    probability, gain = _LAPSE + (1 - 2 * _LAPSE) * better, -float(weight @ difference)
+    return Belief(probability, gain, low=-float(high), high=-float(low))
 
 
 # Where do I stand? Like with like: FSRS-5 on the benchmark's reviews, as all were published.
@@ -172,11 +164,8 @@ def _users() -> dict[str, FloatArray]:
     with np.load(TABLE) as table:
         raw = {name: table[name] for name in table.files}
     unknown = np.iinfo(np.uint32).max
-    return {
-        name: np.where(values == unknown, np.nan, values.astype(np.float64))
-        / (1 if name == "reviews" else _SCALE)
-        for name, values in raw.items()
-    }
+    known = {name: np.where(each == unknown, np.nan, each / _SCALE) for name, each in raw.items()}
+    return known | {"reviews": raw["reviews"].astype(np.float64)}
 
 
 FEWEST = 300  # evaluated reviews: below these, a figure is mostly chance

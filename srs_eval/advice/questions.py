@@ -126,15 +126,11 @@ class Asked:
 
     def _parameters(self) -> Iterator[Finding]:
         learner = self.over_all
-        whole = {
-            name: p
-            for name, p in fsrs.given_to(learner, self.lines or ()).items()
-            if np.isfinite(p).all()
-        }
-        given = fsrs.brought_along(learner) | whole
+        given = fsrs.given_to(learner, self.lines or ()).items()
+        whole = {name: p for name, p in given if np.isfinite(p).all()}
         yield from presets.what_is_left_out(self.log)
-        lines = self.lines or {}
-        yield from presets.are_my_parameters_good(learner, self.presets, lines, given)
+        lines, predicted = self.lines or {}, fsrs.brought_along(learner) | whole
+        yield from presets.are_my_parameters_good(learner, self.presets, lines, predicted)
 
     def _models(self) -> Iterator[Finding]:
         given = fsrs.brought_along(self.whole) | fsrs.given_to(self.whole, self.lines or ())

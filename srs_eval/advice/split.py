@@ -121,12 +121,11 @@ def _found(subject: str, learner: Learner, part: str) -> f.Finding:
     """Over all presets, or over the decks of one; a learner's reviews are by these."""
     parts, count = len(learner.groups), len(learner.trials.test_index)
     if count < f.FEWEST_SHOWN:
-        return f.Finding(
-            *("split", subject),
-            reviews=count,
-            missing=f.missing_of(count, 0, FEWEST_REVIEWS, FEWEST_DAYS),
-            evidence=f.Sharing(part, parts),
+        lacks, evidence = (
+            f.missing_of(count, 0, FEWEST_REVIEWS, FEWEST_DAYS),
+            f.Sharing(part, parts),
         )
+        return f.Finding("split", subject, reviews=count, missing=lacks, evidence=evidence)
     overall, decisions = over_all_presets(learner)
     act = recommended(overall, decisions)
     if part == "deck" and decisions["split"] != "split":

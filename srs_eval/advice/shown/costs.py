@@ -193,16 +193,10 @@ def _tables(finding: Finding) -> tuple[Table]:
         is_guess = found.seen is None or not found.seen[0] <= retention <= found.seen[1]
         is_now = retention == found.desired and found.as_now is None
         passed = f"{100 * figures[k, RECALLED]:.0f} %"
-        rows.append(
-            (
-                f"{retention:.2f}",
-                f"{'now' * is_now}{'?' * is_guess}",
-                _within(found, k, REVIEWS),
-                _within(found, k, MINUTES),
-                f"{figures[k, KNOWN]:,.0f}",
-                passed if budget is None else _within(found, k, OVER),
-            )
-        )
+        passed = passed if budget is None else _within(found, k, OVER)
+        cells = (_within(found, k, each) for each in (REVIEWS, MINUTES))
+        note, known = f"{'now' * is_now}{'?' * is_guess}", f"{figures[k, KNOWN]:,.0f}"
+        rows.append((f"{retention:.2f}", note, *cells, known, passed))
     if found.as_now is not None:
         now = found.as_now
         passed = f"{100 * now[RECALLED]:.0f} %" if budget is None else f"{now[OVER]:.0f}"

@@ -141,21 +141,15 @@ def _until(step: f.Step) -> str:
 def _steps_tables(finding: Finding) -> list[Table]:
     """Each situation."""
     found = of(finding, f.Steps)
-    rows = tuple(
-        (
-            each.situation,
-            each.answers,
-            _duration(each.usual),
-            percent(each.recalled.estimate, 0),
-            _until(each) if each.delay else _UNKNOWN[each.unknown],
-            each.says,
-        )
-        for each in found.steps
-    )
+    rows = []
+    for each in found.steps:
+        until = _until(each) if each.delay else _UNKNOWN[each.unknown]
+        recalled, usual = percent(each.recalled.estimate, 0), _duration(each.usual)
+        rows.append((each.situation, each.answers, usual, recalled, until, each.says))
     desired = percent(found.desired, 0)
     columns = ("after", "answers", "usual delay", "recalled", f"{desired} until", "step")
     title = f"{finding.subject}: when recall meets {desired} within the day"
-    return [Table(title, columns, rows)] if rows else []
+    return [Table(title, columns, tuple(rows))] if rows else []
 
 
 def _article(step: f.Step) -> str:
@@ -184,22 +178,18 @@ def _preview_sentences(finding: Finding) -> tuple[str]:
     )
 
 
-def _preview_tables(finding: Finding) -> tuple[Table, ...]:
+def _preview_tables(finding: Finding) -> list[Table]:
     found = of(finding, f.Buttons)
-    return tuple(
-        Table(
-            f"Buttons by {candidate} at {found.retention:.2f}; Anki fuzzes 3 days and more",
-            ("card", "Again", "Hard", "Good", "Easy"),
-            tuple(
-                (
-                    f"{card.kind}, {card.interval} d" if card.interval else card.kind,
-                    *map(_as_anki_writes, card.seconds),
-                )
-                for card in cards
-            ),
+    made, columns = [], ("card", "Again", "Hard", "Good", "Easy")
+    for candidate, cards in found.by_candidate:
+        names = (
+            f"{each.kind}, {each.interval} d" if each.interval else each.kind for each in cards
         )
-        for candidate, cards in found.by_candidate
-    )
+        shown = (map(_as_anki_writes, each.seconds) for each in cards)
+        rows = tuple((name, *cells) for name, cells in zip(names, shown, strict=True))
+        title = f"Buttons by {candidate} at {found.retention:.2f}; Anki fuzzes 3 days and more"
+        made.append(Table(title, columns, tuple(rows)))
+    return made
 
 
 def _as_anki_writes(seconds: float) -> str:
@@ -238,20 +228,13 @@ def _checks_sentences(finding: Finding) -> list[str]:
 def _checks_tables(finding: Finding) -> list[Table]:
     """All checks, and the worst leeches."""
     checks = of(finding, f.Checks).checks
-    rows = tuple(
-        (
-            each.name,
-            each.level,
-            each.count,
-            each.of or None,
-            each.recalled and each.recalled.estimate,
-            each.expected,
-            each.minutes if each.name == "overdue" else None,
-        )
-        for each in checks
-    )
+    rows = []
+    for each in checks:
+        minutes = each.minutes if each.name == "overdue" else None
+        figures = each.recalled and each.recalled.estimate, each.expected, minutes
+        rows.append((each.name, each.level, each.count, each.of or None, *figures))
     columns = ("check", "", "count", "of", "recalled", "expected", "minutes")
-    found = [Table("What was looked at", columns, rows)]
+    found = [Table("What was looked at", columns, tuple(rows))]
     worst = tuple(
         (str(leech.card_id), leech.reviews, leech.lapses, round(leech.usual, 1), leech.chance)
         for each in checks

@@ -14,13 +14,6 @@ from srs_eval.advice.shown.parameters import named
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import Interval, enough_to_tell
 
-_THAN = {
-    "better": "better than",
-    "worse": "worse than",
-    "as good": "as good as",
-    "can't tell yet": "can't tell yet whether better than",
-}
-
 
 def _name(other: f.Against) -> str:
     return {"older scheduler": "SM-2", "average": "your average"}.get(other.kind, other.name)
@@ -125,9 +118,7 @@ def _fit_tables(finding: f.Finding) -> list[Table]:
     """Log loss of everything else, against FSRS-6."""
     found = f.of(finding, f.Fit)
     rows: list[tuple[Cell, ...]] = [("FSRS-6, optimized", found.log_loss, None, "")]
-    rows += [
-        (named(each.name), each.log_loss, each.difference, each.verdict) for each in found.against
-    ]
+    rows += [(named(e.name), e.log_loss, e.difference, e.verdict) for e in found.against]
     columns = ("predicted by", "log loss", "minus it", "verdict")
     return [Table("FSRS-6, fitted to earlier reviews, against", columns, tuple(rows))]
 
@@ -193,10 +184,11 @@ def _models_sentences(finding: f.Finding) -> list[str]:
     for each in found.models:
         if each.is_own and each.difference is not None and each.verdict is not None:
             by = say.figures(each.difference, "evaluated review")
-            says = f"“{each.name}” predicts {_THAN[each.verdict]} FSRS-6 fitted to these reviews"
-            if each.verdict == "can't tell yet":
-                says = f"Can't tell yet whether {says.replace(_THAN[each.verdict], 'better than')}"
-            said.append(f"{says}: {by}.")
+            is_open = each.verdict == "can't tell yet"
+            than = f"{'better' if is_open else each.verdict} than"
+            than = "as good as" if each.verdict == "as good" else than
+            says = f"“{each.name}” predicts {than} FSRS-6 fitted to these reviews: {by}."
+            said.append(f"Can't tell yet whether {says}" if is_open else says)
     best = found.models[0].log_loss
     assert best is not None
     said.append(f"“{found.says}” has the lowest log loss on the {reviews}, {best.estimate:.4f}.")
@@ -217,8 +209,6 @@ def _models_tables(finding: f.Finding) -> list[Table]:
 
 
 # Where do I stand?
-
-_WORDS = {"LogLoss": "log loss"}
 
 
 def standing_line(findings: Sequence[f.Finding]) -> str:
@@ -241,17 +231,13 @@ def _standing_tables(finding: f.Finding) -> tuple[Table, ...]:
     """Each metric among those of the others."""
     metrics = f.of(finding, f.Standings).metrics
     levels = (f"{100 * level:.0f} %" for level, _ in metrics[0].quantiles)
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (
-            _WORDS.get(each.metric, each.metric),
-            each.figure,
-            *(value for _, value in each.quantiles),
-            each.of_100,
-        )
-        for each in metrics
-    )
+    rows: list[tuple[Cell, ...]] = []
+    for each in metrics:
+        name, theirs = each.metric, (value for _, value in each.quantiles)
+        name = "log loss" if name == "LogLoss" else name
+        rows.append((name, each.figure, *theirs, each.of_100))
     title = "So many of theirs lie below; less well: how many of 100 are"
-    return (Table(title, ("metric", "yours", *levels, "less well"), rows),)
+    return (Table(title, ("metric", "yours", *levels, "less well"), tuple(rows)),)
 
 
 # Where a model errs
