@@ -182,11 +182,10 @@ def _preview_tables(finding: Finding) -> list[Table]:
     found = of(finding, f.Buttons)
     made, columns = [], ("card", "Again", "Hard", "Good", "Easy")
     for candidate, cards in found.by_candidate:
-        names = (
-            f"{each.kind}, {each.interval} d" if each.interval else each.kind for each in cards
-        )
-        shown = (map(_as_anki_writes, each.seconds) for each in cards)
-        rows = tuple((name, *cells) for name, cells in zip(names, shown, strict=True))
+        rows = []
+        for each in cards:
+            name = f"{each.kind}, {each.interval} d" if each.interval else each.kind
+            rows.append((name, *map(_as_anki_writes, each.seconds)))
         title = f"Buttons by {candidate} at {found.retention:.2f}; Anki fuzzes 3 days and more"
         made.append(Table(title, columns, tuple(rows)))
     return made
