@@ -466,10 +466,10 @@ class Checks(Evidence):
     checks: tuple[Check, ...]
 
 
-_E = TypeVar("_E", bound=Evidence)
+E = TypeVar("E", bound=Evidence)
 
 
-def of(finding: Finding, kind: type[_E]) -> _E:
+def of(finding: Finding, kind: type[E]) -> E:
     """Its evidence, which is of that kind."""
     assert isinstance(finding.evidence, kind)
     return finding.evidence

@@ -23,11 +23,8 @@ from srs_eval.stats.intervals import FEWEST_REVIEWS
 
 WAITING = Line("…", "not yet")
 TITLES = (
-    "What to do",
-    "Do I remember what I asked for?",
-    "What would it cost?",
-    "One preset or several?",
-    "Anything wrong?",
+    *("What to do", "Do I remember what I asked for?", "What would it cost?"),
+    *("One preset or several?", "Anything wrong?"),
 )
 _EXPECTED = "Do I remember what Anki expects?"
 _BY_FSRS = "Do I remember what FSRS expects?"  # of a file that may be another program's
@@ -62,14 +59,18 @@ class _Known:
         subjects = {each.subject for each in self.of(question)}
         return not subjects & {f.ALL_REVIEWS, "all presets"}
 
+    def told(self, kind: type[f.E]) -> list[tuple[f.Finding, f.E]]:
+        """Those with evidence of a kind, which it stands beside."""
+        return [(e, e.evidence) for e in self.answers if isinstance(e.evidence, kind)]
+
     @property
     def presets(self) -> list[f.Finding]:
         """What to do with each, those with the most reviews first."""
-        return [each for each in self.of("parameters") if isinstance(each.evidence, f.OfPreset)]
+        return [each for each, _ in self.told(f.OfPreset)]
 
     @property
     def fit(self) -> f.Finding | None:
-        return next((each for each in self.of("fit") if isinstance(each.evidence, f.Fit)), None)
+        return next((each for each, _ in self.told(f.Fit)), None)
 
 
 def first_screen(
@@ -103,18 +104,17 @@ def _what_to_do(known: _Known) -> tuple[Pane, f.Finding | None]:
     questions = ("parameters", "health", "fit")
     if known.open("fit") or (known.open("parameters") and not known.of("split")):
         return _pane(1, [WAITING], *questions), None
-    for each in known.of("parameters"):
-        if isinstance(each.evidence, f.LeftOut):
-            line = Line(each.evidence.sentence, "look", "●")
-            return _pane(1, [line], *questions, subject=each.subject), None
+    for each, left_out in known.told(f.LeftOut):
+        line = Line(left_out.sentence, "look", "●")
+        return _pane(1, [line], *questions, subject=each.subject), None
+    items: list[Item]
     if known.gone:
-        items: list[Item] = [Line("Nothing to do.", "look", "●")]
-        items.append(Line(f"  {known.gone} This is about how it was."))
-        return _pane(1, items, *questions), None
+        was = Line(f"  {known.gone} This is about how it was.")
+        return _pane(1, [Line("Nothing to do.", "look", "●"), was], *questions), None
     presets, fit = known.presets, known.fit
     if not presets:
-        reasons = [e.evidence for e in known.answers if isinstance(e.evidence, f.Unanswered)]
-        why = f": {reasons[0].reason}" if reasons else ""
+        reasons = known.told(f.Unanswered)
+        why = f": {reasons[0][1].reason}" if reasons else ""
         return _pane(1, [Line(f"Nothing can be told{why}.", "not yet")], *questions), None
     off = fit is not None and fit.act in ("turn on", "SM-2")
     chosen, about = _worth_most(presets), presets[0]
@@ -154,15 +154,14 @@ def _of_another_program(
     chosen: f.Finding, fit: f.Finding, questions: Sequence[str]
 ) -> tuple[Pane, f.Finding | None]:
     """FSRS against what schedules now."""
-    evidence = f.of(fit, f.Fit)
-    now = evidence.now
+    now = f.of(fit, f.Fit).now
     assert now is not None
     if now.verdict == "worse":
         return _pane(1, [_sure(f"Stay with {now.name}.", f.SURE)], *questions), None
     items: list[Item] = [
         _sure("If you use FSRS, give it numbers fitted to you.", chosen.probability)
     ]
-    if now.verdict == "better" and evidence.says not in ("no better", "worse"):
+    if now.verdict == "better" and f.of(fit, f.Fit).says not in ("no better", "worse"):
         items = [_sure(f"Change from {now.name} to FSRS, with numbers fitted to you.", f.SURE)]
     items.append(Line("  They go into its field for FSRS parameters", key="y copies the line"))
     return _pane(1, items, *questions, subject=chosen.subject), chosen
@@ -195,14 +194,13 @@ def _same(chosen: f.Finding, presets: Sequence[f.Finding]) -> Iterator[Line]:
     for each in presets:
         if each is not chosen and each.parameters:
             by_act.setdefault(each.act, []).append(say.quoted(each.subject))
-    said = [
-        f"The same for {say.listed(names)}."
-        if act == chosen.act != "pooled"
-        else f"{say.capital(_do(act, say.listed(names)))}."
-        for act, names in sorted(by_act.items(), key=lambda each: each[0] != chosen.act)
-    ]
+    said = ""
+    for act in sorted(by_act, key=lambda act: act != chosen.act):
+        names = say.listed(by_act[act])
+        same = act == chosen.act != "pooled"
+        said += f" The same for {names}." if same else f" {say.capital(_do(act, names))}."
     if said:
-        yield Line(f"  {' '.join(said)}", spare=1)
+        yield Line(f" {said}", spare=1)
 
 
 def _where(finding: f.Finding, presets: int) -> Line:
@@ -219,18 +217,13 @@ def _where(finding: f.Finding, presets: int) -> Line:
 
 def _remembered(known: _Known) -> Pane:
     """Of all presets; without any against FSRS fitted to the time before, by months."""
-    found = {
-        each.subject: each.evidence
-        for each in known.of("retention")
-        if isinstance(each.evidence, f.Retention)
-    }
+    found = {each.subject: evidence for each, evidence in known.told(f.Retention)}
     is_asked = any(each.desired is not None for each in found.values())
     question, title = "retention", TITLES[1] if is_asked or known.open("retention") else _EXPECTED
     months = None
     if known.rows != "anki":
         question, title = "time", _BY_FSRS
-        found_in = (each.evidence for each in known.of("time"))
-        months = next((each for each in found_in if isinstance(each, f.Months)), None)
+        months = next((evidence for _, evidence in known.told(f.Months)), None)
     made = remembered(found, months, known.checks)
     if made is None:
         line = WAITING if known.open(question) else Line(_FEW, "not yet")
@@ -242,12 +235,11 @@ def _remembered(known: _Known) -> Pane:
 
 
 def _costs(known: _Known) -> Pane:
-    for each in known.of("costs"):
-        if isinstance(found := each.evidence, Workload):
-            is_part = len(found.presets) < len(known.presets)
-            short, items = minutes(found, is_one_of_several=is_part)
-            subject = found.preset if len(found.presets) == 1 else ""
-            return Pane(TITLES[2], short, items, ("costs",), subject)
+    for _, found in known.told(Workload):
+        is_part = len(found.presets) < len(known.presets)
+        short, items = minutes(found, is_one_of_several=is_part)
+        subject = found.preset if len(found.presets) == 1 else ""
+        return Pane(TITLES[2], short, items, ("costs",), subject)
     if known.open("costs"):
         return _pane(3, [WAITING], "costs")
     return _pane(3, [Line(_no_costs(known), "not yet")], "costs")
@@ -258,7 +250,7 @@ def _no_costs(known: _Known) -> str:
         return _NOTHING_LEFT
     if known.rows != "anki":
         return "Only an Anki collection tells that."
-    few = next((each for each in known.of("costs") if isinstance(each.evidence, TooFew)), None)
+    few = next((each for each, _ in known.told(TooFew)), None)
     if few is None:
         unknown = "Nobody knows how these cards are scheduled."
         return _FEW if _is_unanswered(known, "parameters") else unknown
@@ -278,16 +270,17 @@ def _is_unanswered(known: _Known, question: str) -> bool:
 
 def _presets(known: _Known) -> Pane:
     questions = ("split", "parameters")
-    split = next((e for e in known.of("split") if isinstance(e.evidence, f.Sharing)), None)
+    split = known.told(f.Sharing)
     if any(map(known.open, questions)):
         return _pane(4, [WAITING], *questions)
-    if split is None or not isinstance(split.evidence, f.Sharing):
+    if not split:
         why = _NOTHING_LEFT if known.gone else "This file names no presets."
         why = _FEW if _is_unanswered(known, "split") else why
         return _pane(4, [Line(why, "not yet")], *questions)
-    first = Line(_sharing(split, split.evidence))
+    finding, sharing = split[0]
+    first = Line(_sharing(finding, sharing))
     rows: list[Row] = []
-    if split.evidence.parts > 1:  # those to change stay longest
+    if sharing.parts > 1:  # those to change stay longest
         kept = sorted(known.presets, key=lambda each: not each.parameters)
         rows = [replace(_row(e, known), spare=kept.index(e) + 1) for e in known.presets]
     short = Line(first.text.partition(" Keeping")[0])
@@ -309,10 +302,9 @@ def _sharing(finding: f.Finding, evidence: f.Sharing) -> str:
 
 
 def _row(finding: f.Finding, known: _Known) -> Row:
-    retention = next((e for e in known.of("retention") if e.subject == finding.subject), None)
     said = ""
-    if retention is not None and isinstance(retention.evidence, f.Retention):
-        part, desired = retention.evidence.parts[0], retention.evidence.desired
+    for found in (e for each, e in known.told(f.Retention) if each.subject == finding.subject):
+        part, desired = found.parts[0], found.desired
         said = say.whole_of_100(part.recalled.estimate)
         aim = "expected" if desired is None else "asked"
         said += f", {aim} {say.whole_of_100(part.expected if desired is None else desired)}"
@@ -343,16 +335,12 @@ def _wrong(known: _Known) -> Pane:
 
 
 def _below(known: _Known) -> Iterable[Line]:
-    for each in known.of("standing"):
-        if isinstance(each.evidence, f.Standings):
-            yield Line(f"Where you stand: {standing_line([each])}.")
-    untold = [
-        words
-        for question, words in _UNTOLD.items()
-        if known.of(question)
-        and not known.open(question)
-        and all(map(_needs_reviews, known.of(question)))
-    ]
+    for each, _ in known.told(f.Standings):
+        yield Line(f"Where you stand: {standing_line([each])}.")
+    untold = []
+    for question, words in _UNTOLD.items():
+        found = [] if known.open(question) else known.of(question)
+        untold += [words] * bool(found and all(map(_needs_reviews, found)))
     if untold:
         yield Line(f"Too few reviews to say yet: {' · '.join(untold)}", "not yet")
 
