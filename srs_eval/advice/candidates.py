@@ -235,11 +235,8 @@ class Learner:
 
     def renewed(self, index: IntArray) -> tuple[Fold, ...]:
         """The positions `index` in five blocks, each after training on all reviews before it."""
-        return tuple(
-            Fold(train=np.arange(block[0]), test=block)
-            for block in np.array_split(index, _BLOCKS)
-            if len(block)
-        )
+        blocks = (each for each in np.array_split(index, _BLOCKS) if len(each))
+        return tuple(Fold(train=np.arange(block[0]), test=block) for block in blocks)
 
     @property
     def sm2(self) -> tuple[str, ...]:
@@ -254,21 +251,21 @@ class Learner:
         """
         folds = tuple(self.trials.folds if folds is None else folds)
         if candidate == f.NOW:
-            return self._by_preset(folds, self._parameters_now())
+            now = {group: as_anki_runs(self.stored(group)) for group in self.groups}
+            return self._by_preset(folds, now)
         if candidate in (f.POOLED, f.TOGETHER, f.ALONE):
-            return np.concatenate(
-                [self._by_preset([fold], self._drawn(candidate, fold)) for fold in folds]
-            )
+            parts = (self._by_preset([fold], self._drawn(candidate, fold)) for fold in folds)
+            return np.concatenate(list(parts))
         if candidate == f.SM2:
             return self._as_scheduled_by_sm2(folds)
         configuration = self.configuration(candidate)
         trials = self._trials_of(configuration)
         if configuration.protocol.partitions == "preset":
             # What other presets' reviews would be fitted to is not asked.
-            folds = tuple(
-                replace(fold, train=fold.train[self._of_groups(fold.train, fold.test)])
-                for fold in folds
-            )
+            partition = self.trials.partition
+            same = (np.isin(partition[fold.train], partition[fold.test]) for fold in folds)
+            pairs = zip(folds, same, strict=True)
+            folds = tuple(replace(fold, train=fold.train[mine]) for fold, mine in pairs)
         return fit_and_predict(configuration, replace(trials, folds=folds), self.context)[0]
 
     def configuration(self, candidate: str) -> Configuration:
@@ -367,16 +364,10 @@ class Learner:
             raise RuntimeError(f"{configuration.name} is evaluated on other reviews")
         return trials
 
-    def _of_groups(self, train: IntArray, test: IntArray) -> np.ndarray:
-        return np.isin(self.trials.partition[train], np.unique(self.trials.partition[test]))
-
     def _positions(self, index: IntArray) -> dict[int, IntArray]:
         """The positions `index` by preset."""
         partition = self.trials.partition[index]
         return {int(group): index[partition == group] for group in np.unique(partition)}
-
-    def _parameters_now(self) -> dict[int, list[float]]:
-        return {group: as_anki_runs(self.stored(group)) for group in self.groups}
 
     def _by_preset(
         self, folds: Sequence[Fold], parameters: Mapping[int, Sequence[float]]
@@ -403,7 +394,7 @@ class Learner:
         positions = self._positions(np.arange(count))
         return self.once(
             ("alone", count),
-            lambda: {group: fitted(self.trials, index) for group, index in positions.items()},
+            lambda: {k: fitted(self.trials, each) for k, each in positions.items()},
         )
 
     def _settled(self, count: int) -> int:
@@ -419,10 +410,8 @@ class Learner:
     def _pooled_fits(self, count: int) -> Pooled:
         """Of the first `count` reviews, by which it is also settled how much presets share."""
         self.context.tick(0.0)
-        return self.once(
-            ("pooled", count),
-            lambda: pooled_fits(self.trials, self._positions(np.arange(count))),
-        )
+        positions = self._positions(np.arange(count))
+        return self.once(("pooled", count), lambda: pooled_fits(self.trials, positions))
 
     def _pooled_before(self, count: int, wanted: tuple[int, ...]) -> Pooled:
         """Of the first `count` reviews, for the `wanted` presets at least."""
@@ -445,7 +434,6 @@ class Learner:
         p = np.empty(len(trials))
         for group, positions in self._positions(index).items():
             preset = self.log.presets.get(group)
-            settings = None if preset is None else preset.sm2_settings
-            parameters = list(settings or model.default(self.context))
+            parameters = list((preset and preset.sm2_settings) or model.default(self.context))
             p[positions] = model.predict(trials, parameters, positions, self.context)
         return p[index]

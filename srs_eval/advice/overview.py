@@ -154,7 +154,9 @@ class Overview:
             if answers and question in ("health", MODELS):  # "fit" tells it, too
                 answers = (*self.of("fit"), *answers)
             elif answers and question == "time" and isinstance(answers[0].evidence, f.Months):
-                title = _month(answers[0])
+                month = answers[0].subject  # "this" only while it lasts
+                is_now = month == time.strftime("%Y-%m")
+                title = "This month" if is_now else month_in_words(month)
             yield Line(question, title, answers)
 
 
@@ -174,13 +176,6 @@ def _open_at_the_end(lines: Sequence[Line]) -> list[Line]:
         told += [line] * is_told
         untold += [] if is_told else own
     return told + [Line(CANT_TELL, "Can't tell yet", tuple(untold))] * bool(untold)
-
-
-def _month(answer: Finding) -> str:
-    """ "This month" only while it lasts."""
-    return (
-        "This month" if answer.subject == time.strftime("%Y-%m") else month_in_words(answer.subject)
-    )
 
 
 # The work

@@ -213,7 +213,9 @@ def _of_preset(
         if prior is None or count < _FEWEST_TO_FIT:
             prior = population.refit(0.0)
         belief = population.belief(best.difference, prior, -learner.equivalence)
-    own, chance = best.difference, _surely(belief.probability, is_change, count)
+    own, chance = best.difference, belief.probability
+    if not is_change:  # of few reviews of one's own nothing but other people's experience is sure
+        chance = min(1 - chance, 1.0 if count >= f.FEWEST_SHOWN else _SURE_OF_FEW)
     gone = "" if evaluated_by_preset(learner.log) else mostly_gone(learner.log)[1]
     is_change = is_change and not gone
     is_off = learner.log.import_summary.fsrs_enabled is False
@@ -247,13 +249,6 @@ def _of_preset(
         },
         evidence=evidence,
     )
-
-
-def _surely(gains: float, is_change: bool, reviews: int) -> float:
-    """How sure the act is; of few reviews of one's own nothing but other people's experience is."""
-    if is_change:
-        return gains
-    return 1 - gains if reviews >= f.FEWEST_SHOWN else min(1 - gains, _SURE_OF_FEW)
 
 
 def _prior(

@@ -150,16 +150,11 @@ class _Penalised:
         return slope + z
 
 
-def _to_x(w: FloatArray) -> FloatArray:
-    x = w.copy()
-    x[_S0] = np.log(w[_S0])
-    return x
-
-
 def _to_w(x: FloatArray) -> FloatArray:
     w = x.copy()
     w[_S0] = np.exp(np.minimum(x[_S0], 20))
     return np.minimum(np.maximum(w, _LOWER), _UPPER)
 
 
-_DEFAULT = _to_x(np.array(fsrs6.DEFAULT))
+_DEFAULT = np.array(fsrs6.DEFAULT)
+_DEFAULT[_S0] = np.log(_DEFAULT[_S0])

@@ -111,7 +111,7 @@ def _by_others(probability: float) -> str:
 
 
 def _basis(finding: f.Finding, evidence: f.OfPreset) -> str:
-    chosen = _chosen_of(finding)
+    chosen = next(each for each in evidence.candidates if each.name == evidence.about)
     belief = chosen.belief
     assert belief is not None
     low, high = (say.signed(each, 3) for each in (belief.low, belief.high))
@@ -148,12 +148,6 @@ def _more(evidence: f.OfPreset) -> tuple[str, ...]:
             "the preset's cards count that are not suspended."
         )
     return tuple(said)
-
-
-def _chosen_of(finding: f.Finding) -> f.Candidate:
-    """The candidate that the act, or leaving it, is about."""
-    evidence = f.of(finding, f.OfPreset)
-    return next(each for each in evidence.candidates if each.name == evidence.about)
 
 
 def _tables(finding: f.Finding) -> tuple[Table, ...]:
