@@ -392,10 +392,11 @@ class Learner:
     def alone(self, count: int) -> dict[int, list[float]]:
         """Each preset's parameters, fitted as the shared ones are, on the first `count` reviews."""
         positions = self._positions(np.arange(count))
-        return self.once(
-            ("alone", count),
-            lambda: {k: fitted(self.trials, each) for k, each in positions.items()},
-        )
+
+        def fits() -> dict[int, list[float]]:
+            return {group: fitted(self.trials, index) for group, index in positions.items()}
+
+        return self.once(("alone", count), fits)
 
     def _settled(self, count: int) -> int:
         """The number of first reviews at which it was last settled how much presets share.

@@ -70,10 +70,9 @@ class _Reviews:
     def errors(
         self, chosen: IntArray, of: str = "", first: int = 0, last: int | None = None
     ) -> Errors:
-        y, p, day = (each[chosen] for each in (self.result.y, self.result.p, self.result.day))
-        days, expected, loss = (
-            float(x.mean()) for x in (self.days[chosen], p, self.losses[chosen])
-        )
+        y, p, day = self.result.y[chosen], self.result.p[chosen], self.result.day[chosen]
+        means = (float(each.mean()) for each in (self.days[chosen], p, self.losses[chosen]))
+        days, expected, loss = means
         bias = mean_interval(y - p, day)
         found = Errors(of, first, last, days, mean_interval(y, day), expected, bias, loss)
         without = replace(found.bias, half_width=math.nan)
