@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +18,7 @@ from srs_eval.data.days import StoredClock, day_grid
 from srs_eval.data.errors import InputError, printable
 from srs_eval.data.paths import anki_folders
 from srs_eval.data.readers import files
-from srs_eval.data.reviews import DayGrid, Entries, ImportSummary, ReviewLog, Rows, unnamed_presets
+from srs_eval.data.reviews import DayGrid, Entries, ImportSummary, ReviewLog
 
 if TYPE_CHECKING:
     from srs_eval.data.readers.table import Table
@@ -83,13 +82,14 @@ class _DayChoice:
 
 def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> ReviewLog:
     from srs_eval.data.readers import package, supermemo, table
+    from srs_eval.data.readers.collection import read_collection
 
     name = printable(path)
     if start.startswith(files.SQLITE_MAGIC[:15]) or (not start and _has_wal(real)):
         from srs_eval.data.readers.predictions import beside_collection
 
         with files.private_copy(path) as (database, notes):
-            log = _from_database(database, path, "Anki collection", days, notes)
+            log = read_collection(database, path, "Anki collection", days.grid, notes)
         assert log.entries is not None
         given = beside_collection(path, log.entries)
         told = (f"{name}: {each.about}." for name, each in given.items())
@@ -99,10 +99,10 @@ def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> Review
         raise InputError(f"{name} is an empty file (0 bytes); choose another or export it again.")
     if start.startswith((package.ZIP_MAGIC, b"PK\x05\x06")):
         with package.unpacked(real) as (database, words):
-            return _from_database(database, path, words, days)
+            return read_collection(database, path, words, days.grid)
     if start.startswith(package.ZSTD_MAGIC):
         with package.decompressed(real) as (database, words):
-            return _from_database(database, path, words, days)
+            return read_collection(database, path, words, days.grid)
     if supermemo.is_history(start):
         content = files.read_whole(real, table.MAX_BYTES)
         return _from_table(supermemo.read_history(content, name), path, days)
@@ -111,21 +111,7 @@ def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> Review
         content = files.read_whole(real, table.MAX_BYTES)
         return _from_table(table.read_table(content, *header, name), path, days)
     content = files.read_whole(real, package.MAX_EXPORT_BYTES)
-    entries, unreadable, cards, decks, next_day = package.read_research_export(content, name)
-    _refuse_empty(entries, name)
-    return ReviewLog(
-        import_summary=ImportSummary(
-            path=str(path),
-            format="Anki research export (.revlog)",
-            entries_read=len(entries) + unreadable,
-            notes=_odd_times(entries, unreadable),
-        ),
-        entries=entries,
-        cards=cards,
-        decks=decks,
-        presets=unnamed_presets(decks),
-        day_grid=days.grid(entries, StoredClock(next_day_at_s=next_day)),
-    )
+    return package.read_research_export(content, path, days.grid)
 
 
 def _has_wal(real: Path) -> bool:
@@ -134,61 +120,18 @@ def _has_wal(real: Path) -> bool:
     return wal.is_file() and wal.stat().st_size > 0
 
 
-def _from_database(
-    database: sqlite3.Connection,
-    path: Path,
-    words: str,
-    days: _DayChoice,
-    notes: tuple[str, ...] = (),
-) -> ReviewLog:
-    from srs_eval.data.readers.collection import read_collection, relative_to
-
-    name = printable(path)
-    found = read_collection(database, name)
-    if not len(found.entries) and len(found.cards.card_id):
-        raise InputError(
-            f"{name} holds {len(found.cards.card_id):,} cards but no reviews; if it was "
-            "exported without scheduling, export it again with 'Include scheduling "
-            "information' ticked."
-        )
-    if not len(found.entries):
-        raise InputError(f"{name} is an empty collection, without cards or reviews.")
-    grid = days.grid(found.entries, found.clock)
-    return ReviewLog(
-        import_summary=ImportSummary(
-            path=str(path),
-            format=f"{words}, schema {found.schema}",
-            entries_read=len(found.entries) + found.unreadable,
-            notes=(*notes, *_odd_times(found.entries, found.unreadable), *found.notes),
-            fsrs_enabled=_scheduled_by_fsrs(found.fsrs_enabled, path),
-        ),
-        entries=found.entries,
-        cards=found.cards,
-        schedule=relative_to(found.schedule, grid),
-        decks=found.decks,
-        presets=found.presets,
-        day_grid=grid,
-        optimized_before_s=found.optimized_before_s,
-    )
-
-
-def _scheduled_by_fsrs(stored: bool | None, path: Path) -> bool | None:
-    """Anki takes a missing setting for off (rslib/src/config/bool.rs); decks come without any."""
-    if stored is None and path.suffix.lower() != ".apkg":
-        return False
-    return stored
-
-
 def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
+    from srs_eval.data.readers.collection import odd_times
     from srs_eval.data.readers.table import with_inferred_kinds
 
     entries, grid, notes = found.entries, None, found.notes
-    _refuse_empty(found.rows if entries is None else entries, printable(path))
+    if not (found.rows or entries):
+        raise InputError(f"{printable(path)} holds no reviews; choose another file.")
     if entries is None:
         days.refuse(f"The days of {printable(path)}")
     else:
         grid = days.grid(entries, StoredClock())
-        notes += _odd_times(entries, found.left_out)
+        notes += odd_times(entries, found.left_out)
         if not found.has_kinds:
             entries = with_inferred_kinds(entries, grid.next_day_at_s)
             notes += ("Kinds of review are inferred: a card is learned on its first day.",)
@@ -206,27 +149,6 @@ def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
         predictions=found.predictions,
         first_day=found.first_day,
     )
-
-
-def _refuse_empty(reviews: Entries | Rows | None, name: str) -> None:
-    if not reviews:
-        raise InputError(f"{name} holds no reviews; choose another file.")
-
-
-def _odd_times(entries: Entries, unreadable: int) -> tuple[str, ...]:
-    """Notes about times that no review can have had."""
-    notes: list[str] = []
-    if unreadable:
-        notes.append(f"{unreadable:,} entries with an impossible time were left out.")
-    future = int((entries.time_ms > time.time() * 1000).sum())
-    if future:
-        one_or_many = "1 entry is" if future == 1 else f"{future:,} entries are"
-        newest = datetime.fromtimestamp(int(entries.time_ms[-1]) // 1000, UTC)
-        notes.append(
-            f"{one_or_many} dated in the future (up to {newest:%Y-%m-%d}): Anki counts "
-            "such entries as today's, here they keep their dates."
-        )
-    return tuple(notes)
 
 
 # Folders

@@ -18,7 +18,6 @@ from srs_eval import app, batch
 from srs_eval.cli.main import main
 from srs_eval.data import paths
 from srs_eval.data.errors import InputError
-from srs_eval.data.readers import files
 from srs_eval.engine import workers
 from srs_eval.tui import background
 from srs_eval.tui.widgets import plot
@@ -55,23 +54,6 @@ def test_memory_is_not_known_on_windows(windows: None, monkeypatch: pytest.Monke
     monkeypatch.setattr(builtins, "open", without_proc)
     batch._forget_peak()
     assert batch._peak_mb() == 0.0
-
-
-def test_old_private_copies_go_by_age_on_windows(
-    windows: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files.tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
-    own = files._make_folder()
-    old, young = (tmp_path / f"{files._FOLDER}{name}" for name in ("old", "young"))
-    for folder in (old, young):
-        folder.mkdir()
-        (folder / files._COLLECTION).touch()
-    os.utime(old, (0, 0))
-    files.sweep_abandoned_copies()
-    assert [own.exists(), old.exists(), young.exists()] == [True, False, True]
-    files._remove_folder(own)
-    assert not own.exists()
 
 
 @pytest.mark.parametrize("refusals", [2, 100])
@@ -156,9 +138,9 @@ def test_graphs_without_braille_are_drawn_in_blocks(
 ) -> None:
     _pretend(plot, platform, variables, monkeypatch)
     axis = plot.Axis(0.0, 1.0)
-    marks = (plot.Curve([0.0, 1.0], [0.0, 1.0], ""), plot.Points([0.5], [0.5], "", "●"))
+    marks = (plot.Mark([0.0, 1.0], [0.0, 1.0], ""), plot.Mark([0.5], [0.5], "", "●"))
     drawn = plot.draw(plot.Graph(marks, axis, axis, ""), 17, 7)
-    letters = {letter for line in drawn for letter, _ in line} - set(" │└─●")
+    letters = set(drawn.plain) - set("\n │└─●")
     assert letters
     assert all("\u2800" <= letter < "\u2900" for letter in letters) == has
     assert (letters <= set("▀▄█")) != has

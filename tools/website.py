@@ -31,7 +31,7 @@ models.Model data.trials.Trials data.protocol.Protocol"""
 SETTINGS = {
     **dict.fromkeys(("project", "html_title"), "srs-eval"),
     "html_theme": "furo",
-    "html_show_sourcelink": False,
+    **dict.fromkeys(("html_show_sourcelink", "html_show_copyright"), False),
     "extensions": ["myst_parser", "sphinx.ext.autodoc"],
     "myst_heading_anchors": 4,
     "autodoc_typehints": "none",
@@ -65,6 +65,8 @@ def reference(folder: Path) -> None:
     from srs_eval.cli.main import app
 
     group = typer.main.get_group(app)
+    for command in group.commands.values():
+        command.short_help = (command.help or "").partition("\n")[0]  # whole, not cut at 45
     said = {"ctx": typer.Context(group), "name": "srs-eval", "title": "Command line"}
     text = get_docs_for_click(obj=group, **said)
     (folder / "cli.md").write_text(text, "utf-8")
@@ -80,7 +82,8 @@ def published() -> dict[str, list[tuple[str, ...]]]:
     found: dict[str, list[tuple[str, ...]]] = {}
     for line in re.findall(r"^\|([A-Z].*)\|$", text.partition("\n## ")[0], re.M):
         name, later, bins, auc, _, whole, *_ = line.split("|")
-        model = re.split(r" (?!v\d|Reg)|,|-short", {"GRU": "GRU-503"}.get(name, name))[0]
+        name = {"GRU": "GRU-503", "LSTM": "(another network)"}.get(name, name)
+        model = re.split(r" (?!v\d|Reg)|,|-short", name)[0]
         found.setdefault(plain(model), []).append((name, later, bins, auc, whole))
     return found
 
@@ -101,8 +104,9 @@ def facts(name: str, of_model: list[dict[str, Any]], year: str) -> str:
         ("configurations", ", ".join(f"`{each['configuration']}`" for each in of_model)),
         ("code", f"[{first['file']}](../{first['file']})"),
     )
-    stems = {plain(Path(first["file"]).stem), plain(name), plain(name.split("-")[0])}
-    for note in (note for note in NOTES if plain(note) in stems):
+    stems = [plain(each) for each in (name, Path(first["file"]).stem, name.split("-")[0])]
+    notes = [note for stem in stems for note in NOTES if plain(note) == stem]
+    for note in notes[:1]:
         text += f"More: [docs/models/{note}.md](../docs/models/{note}.md)\n\n"
     functions = filter(inspect.isfunction, vars(module).values())
     steps = [step for step in map(inspect.getsource, functions) if "w: Value) ->" in step]
@@ -123,12 +127,12 @@ def models(folder: Path) -> None:
 
     more = [each.name for each in all_models().values() if each.extra and not each.given]
     results = srs_eval.evaluate(srs_eval.load(DEMO_FILE), models=["all", *more])
-    rows, means = [("model", "year", "parameters", "log loss")], published()
+    rows, means = [("model", "log loss", "year", "parameters")], published()
     listed = models_document(all_models())["models"]
     for name in all_models():
         of_model = [each for each in listed if each["model"] == name]
         page = re.sub(r"[^a-z0-9.+]+", "-", name.lower().replace("%", "-percent")).strip("-")
-        year = re.findall(r"(?:by )?\b(?:19|20)\d\d\b", of_model[0]["source"])[0]
+        year = re.findall(r"\b(?:19|20)\d\d\b", of_model[0]["source"])[0]
         text = facts(name, of_model, year) + "## How well it predicts\n\n"
         names = (each["configuration"] for each in of_model)
         done = {each: results[each] for each in names if each in results}
@@ -147,7 +151,7 @@ def models(folder: Path) -> None:
         text += "" if done or of_means else "It needs weights or predictions of your own.\n"
         (folder / f"{page}.md").write_text(text, "utf-8")
         loss = {plain(each[0]): each[1] for each in of_means}.get(plain(name), "")
-        rows.append((f"[{name}]({page}.md)", year, of_model[0]["parameters"], loss))
+        rows.append((f"[{name}]({page}.md)", loss, year, of_model[0]["parameters"]))
     text = "# Models\n\nLog loss: srs-benchmark's mean of 9,999 users, 2026.\n\n" + table(*rows)
     pages = [path.stem for path in sorted(folder.glob("*.md"))]
     text += toctree("Models", [*pages, *(f"{name}: notes </docs/models/{name}>" for name in NOTES)])

@@ -219,9 +219,9 @@ NOT_WAITED_FOR = {COSTS, *(name for name, each in REGISTRY.items() if each.is_be
 """Questions that models need not wait for: evidence, and what compiles for long on a first run."""
 
 
-def page_of(question: str) -> str:
-    """Where a question of REGISTRY is explained."""
-    return f"docs/findings.md#{question}"
+def heading_of(question: str) -> str:
+    """Under what docs/findings.md, the page Findings, explains a question of REGISTRY."""
+    return REGISTRY["day" if question in DAYS else question].title
 
 
 def ask(question: str, asked: Asked) -> Iterator[Finding]:

@@ -301,7 +301,8 @@ def models(
         if not names:
             say(
                 f"--models takes groups too: {', '.join(GROUPS)} (fast: all but neural). "
-                "SM2 is a model, sm2 is the group."
+                "SM2 is a model, sm2 is the group. Equalized: evaluated on reviews of later days "
+                "only, as most models are. Two buttons: Hard and Easy count as Good."
             )
     return FINE
 

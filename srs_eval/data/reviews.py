@@ -118,7 +118,7 @@ class Rows(ReadOnly):
     time_of_day_s: IntArray | None = None  # since the day's beginning; None where unknown
     elapsed_study_days: FloatArray | None = field(default=None, kw_only=True)
     """With fractions, -1 for a first row; None where all are taken to last 24 hours."""
-    # What `Trials.columns` gives, where entries do not tell it: of learners for `models check`.
+    # Before the answer, for `Trials.columns`; None where the source does not tell.
     scheduled_interval: FloatArray | None = field(default=None, kw_only=True)
     ease: IntArray | None = field(default=None, kw_only=True)
 

@@ -20,12 +20,13 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.data.days import study_days
+from srs_eval.data.days import DAY_S, study_days
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import (
     FILTERED,
     LEARNING,
     MANUAL,
+    MISSING,
     Cards,
     DayGrid,
     Deck,
@@ -225,7 +226,7 @@ def _rows(entries: Entries, kept: IntArray, grid: DayGrid, as_builder: bool) -> 
         day = np.sign(late) * (np.abs(late) // _DAY_MS)
     else:
         # Whole seconds; entries in the future belong to today.
-        day = -np.maximum((next_day_at_s - time_ms // 1000) // (_DAY_MS // 1000), 0)
+        day = -np.maximum((next_day_at_s - time_ms // 1000) // DAY_S, 0)
     first = run_begins(card_id)
     elapsed_days = np.diff(day, prepend=0)
     elapsed_seconds = np.diff(time_ms, prepend=0) // 1000
@@ -233,6 +234,8 @@ def _rows(entries: Entries, kept: IntArray, grid: DayGrid, as_builder: bool) -> 
     elapsed_seconds[first] = -1
     if study_day is not None:
         study_day = np.where(first, -1.0, np.diff(study_day, prepend=0.0))
+    days, factor = entries.interval, entries.factor
+    left = np.where(run_begins(entries.card_id), MISSING, np.roll(factor, 1))
     return Rows(
         card_id,
         day - (day.min() if len(day) else 0),
@@ -241,8 +244,10 @@ def _rows(entries: Entries, kept: IntArray, grid: DayGrid, as_builder: bool) -> 
         entries.duration_ms[kept],
         elapsed_days,
         elapsed_seconds,
-        (time_ms // 1000 - next_day_at_s) % (_DAY_MS // 1000),
+        (time_ms // 1000 - next_day_at_s) % DAY_S,
         elapsed_study_days=study_day,
+        scheduled_interval=None if days is None else np.where(days < 0, -days / DAY_S, days)[kept],
+        ease=left[kept] if factor.any() else None,
     )
 
 

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from srs_eval.data.columns import columns_of_history, features_of_trials
-from srs_eval.data.errors import NotEnoughData, counted
+from srs_eval.data.days import DAY_S
+from srs_eval.data.errors import InputError, NotEnoughData, counted, printable
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (
+    LEARNING,
     MISSING,
     FloatArray,
     IntArray,
@@ -29,7 +30,6 @@ from srs_eval.data.reviews import (
     run_begins,
 )
 
-_SECONDS_PER_DAY = 86_400
 MINIMUM_TRIALS = 6  # srs-benchmark refuses a user with fewer rows
 
 
@@ -116,7 +116,35 @@ class Trials(ReadOnly):
         --features. Raises ValueError for another name, and InputError for a column that the source
         does not have.
         """
-        return columns_of_history(self, names)
+        return tuple(map(self._column, names))
+
+    def _column(self, name: str) -> NDArray[Any]:
+        log, rows = self.source
+        cards, table = self.history_card_id, log.features.names if log.features else ()
+        of_rows = {
+            "state": rows.state,
+            "kind": np.maximum(rows.state - 1, LEARNING),
+            "scheduled_interval": rows.scheduled_interval,
+            "ease": rows.ease,
+        }
+        if name in of_rows:
+            if (column := of_rows[name]) is None:
+                source = printable(log.import_summary.format.partition(",")[0])
+                raise InputError(
+                    f"A model asks for the column {name}, which {source} does not tell."
+                )
+            return column[self.history_review_th - 1]
+        match name:
+            case "note_id":
+                return log.note_of(cards)
+            case "deck_id":
+                return log.deck_of(cards)
+            case "preset_id":
+                return log.preset_of(log.deck_of(cards))
+        if name not in table:
+            known = ", ".join((*table, "note_id", "deck_id", "preset_id", *of_rows))
+            raise ValueError(f"no column {name!r}; there are {known}")
+        return log.features_of(cards)[:, table.index(name)]
 
     @property
     def features(self) -> FloatArray:
@@ -124,7 +152,7 @@ class Trials(ReadOnly):
 
         NaN where it has no such card. Raises InputError where there is no table.
         """
-        return self.derived(features_of_trials)
+        return self.derived(_features)
 
     @property
     def sequence_length(self) -> IntArray:
@@ -146,6 +174,10 @@ class Trials(ReadOnly):
             self._derived[make] = read_only(make(self))
         result: T = self._derived[make]
         return result
+
+
+def _features(trials: Trials) -> FloatArray:
+    return trials.source[0].features_of(trials.card_id)
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,9 +279,7 @@ def _sorted_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _Columns:
     order = np.argsort(rows.card_id, kind="stable")
     button = rows.rating[order]
     card_id = rows.card_id[order]
-    rating = button
-    if protocol.two_buttons:
-        rating = np.where((button == 2) | (button == 4), 3, button)
+    rating = np.where((button == 2) | (button == 4), 3, button) if protocol.two_buttons else button
     known = np.ones(len(card_id), np.bool_)
     partition = np.zeros(len(card_id), np.int64)
     if protocol.known_decks_only or protocol.partitions != "none":
@@ -262,7 +292,7 @@ def _sorted_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _Columns:
             partition = deck
         elif protocol.partitions == "preset":
             partition = log.preset_of(deck)
-    time_of_day, fraction = rows.time_of_day_s, rows.elapsed_seconds / _SECONDS_PER_DAY
+    time_of_day, fraction = rows.time_of_day_s, rows.elapsed_seconds / DAY_S
     if protocol.clock == "days":
         fraction = rows.elapsed_days.astype(np.float64)
     elif protocol.clock == "study-days" and rows.elapsed_study_days is not None:
@@ -335,16 +365,6 @@ def _before_first_gap(
     return whole
 
 
-def _lapses_before(
-    columns: _Columns, first_of_card: IntArray, counted: NDArray[np.bool_]
-) -> IntArray:
-    """Number of counted failures in each row's history."""
-    lapse = ((columns.rating == 1) & counted).astype(np.int64)
-    before = np.cumsum(lapse) - lapse
-    result: IntArray = before - before[first_of_card]
-    return result
-
-
 def _assemble(
     columns: _Columns,
     first_of_card: IntArray,
@@ -369,7 +389,9 @@ def _assemble(
     else:
         history_delta_t = np.maximum(columns.elapsed_days, 0).astype(np.float64)
         of_lapses, bin_delta_t = columns.elapsed_days > 0, history_delta_t
-    lapses = _lapses_before(columns, first_of_card, of_lapses)
+    lapse = ((columns.rating == 1) & of_lapses).astype(np.int64)
+    before = np.cumsum(lapse) - lapse
+    lapses = before - before[first_of_card]
     elapsed_days = columns.elapsed_days[position]
 
     def part(begin: int, end: int, of_later_days: bool) -> IntArray:
@@ -454,13 +476,9 @@ def _equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
 # Bins of RMSE(bins)
 
 
-_DELTA_T, _REVIEWS, _LAPSES = 3.62, 1.89, 1.73  # a bin is floor(log_base of the value)
+_BASES = (3.62, 1.89, 1.73)  # of intervals, reviews and lapses: a bin is floor(log_base of one)
 _LEAST_K = -5  # of intervals: the reference rounds labels to 0.01 days, all below are one bin
 _PLACES = 64  # distinct k of review counts and of lapses
-
-
-def _exponent(values: NDArray[Any], base: float) -> FloatArray:
-    return np.floor(np.log(values) / np.log(base))
 
 
 def rmse_bin_ids(delta_t: ArrayLike, i: ArrayLike, lapses: ArrayLike) -> IntArray:
@@ -471,18 +489,11 @@ def rmse_bin_ids(delta_t: ArrayLike, i: ArrayLike, lapses: ArrayLike) -> IntArra
     earlier failures on later days. Bins are geometric: intervals by powers of 3.62,
     reviews of 1.89, lapses of 1.73, 0 lapses alone (fsrs-optimizer, `rmse_matrix`).
     """
-    interval = np.asarray(delta_t, np.float64)
-    number = np.asarray(i, np.float64)
-    failures = np.asarray(lapses, np.float64)
-    if not (interval.ndim == 1 and interval.shape == number.shape == failures.shape):
-        raise ValueError("delta_t, i and lapses must be vectors of equal length")
-    if not len(interval):
-        return np.empty(0, np.int64)
-    if not (interval.min() >= 0 and number.min() >= 1 and failures.min() >= 0):
-        raise ValueError("bins need delta_t >= 0, i >= 1 and lapses >= 0")
     with np.errstate(divide="ignore"):  # log 0 is -inf, which is the lowest bin
-        by_interval = np.maximum(_exponent(interval, _DELTA_T), _LEAST_K) - _LEAST_K
-        by_lapses = np.maximum(_exponent(failures, _LAPSES), -1) + 1
-    by_number = _exponent(number, _REVIEWS)
-    ids = (by_interval * _PLACES + by_number) * _PLACES + by_lapses
+        interval, number, failures = (
+            np.floor(np.log(np.asarray(values, np.float64)) / np.log(base))
+            for values, base in zip((delta_t, i, lapses), _BASES, strict=True)
+        )
+    by_interval = np.maximum(interval, _LEAST_K) - _LEAST_K
+    ids = (by_interval * _PLACES + number) * _PLACES + np.maximum(failures, -1) + 1
     return ids.astype(np.int64)

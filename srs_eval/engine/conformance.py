@@ -7,6 +7,7 @@ lists them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -14,19 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from srs_eval.data.errors import NotEnoughData, NotInstalled
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, arrays_in
+from srs_eval.data.readers.features import with_made_up_features
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows, arrays_in
 from srs_eval.data.trials import Trials
-from srs_eval.engine.checked_learner import (
-    TABLE,
-    checked_learner,
-    rows_of_learner,
-    with_other_outcomes,
-    with_ratings,
-)
-from srs_eval.engine.evaluate import evaluate, in_words
+from srs_eval.engine.evaluate import demo_learner, evaluate, in_words
 from srs_eval.engine.gradient_check import Wrong, wrong_gradient, wrong_gradients
 from srs_eval.engine.run import Finished
 from srs_eval.engine.session import Result, Session, fit_and_predict
@@ -73,6 +69,39 @@ class Finding:
 _Findings = Iterator[Finding]
 
 
+# The learner: the demo's, with a person's table of features if there is one
+
+_TABLE: ContextVar[Path | None] = ContextVar("_TABLE", default=None)
+
+
+def _learner(reviews: int = 300) -> ReviewLog:
+    return with_made_up_features(demo_learner(reviews), _TABLE.get())
+
+
+def _rows() -> Rows:
+    rows = _learner().rows
+    assert rows is not None
+    return rows
+
+
+def _answering(**changed: NDArray[Any]) -> ReviewLog:
+    return replace(_learner(), rows=replace(_rows(), **changed))
+
+
+def _with_other_outcomes(at: IntArray) -> ReviewLog:
+    """The learner with passes for failures and failures for passes in these rows.
+
+    What a scheduler makes of them is another before each later one of these on the same card.
+    """
+    rows, names = _rows(), ("rating", "state", "scheduled_interval", "ease")
+    changed = {name: getattr(rows, name).copy() for name in names}
+    rating, state, days, ease = changed.values()
+    rating[at] = np.where(rating[at] == 1, 3, 1)
+    follows = np.delete(at, np.unique(rows.card_id[at], return_index=True)[1])
+    state[follows], days[follows], ease[follows] = 5 - state[follows], 77.0, 1300
+    return _answering(**changed)
+
+
 # Trainings
 
 
@@ -100,9 +129,7 @@ def _train(configuration: Configuration, session: Session | None = None) -> _Tra
 
         return recorded
 
-    result = (session or Session(checked_learner())).run(
-        _with_fits(configuration, recording), _CONTEXT
-    )
+    result = (session or Session(_learner())).run(_with_fits(configuration, recording), _CONTEXT)
     return _Training(configuration, tuple(fits), result)
 
 
@@ -154,13 +181,13 @@ def _differing(
 
 def _late_review(result: Result) -> int:
     """Within the last fold, so that no fit has its outcome, of a card that comes again."""
-    late, card = np.sort(result.review_th)[result.size * 3 // 4 :], rows_of_learner().card_id
+    late, card = np.sort(result.review_th)[result.size * 3 // 4 :], _rows().card_id
     return int(next((each for each in late if card[each - 1] in card[each:]), late[0]))
 
 
 def _with_another_end(result: Result) -> ReviewLog:
     """The outcomes of the late review, and all later ones, changed."""
-    return with_other_outcomes(np.arange(_late_review(result) - 1, len(rows_of_learner())))
+    return _with_other_outcomes(np.arange(_late_review(result) - 1, len(_rows())))
 
 
 def _foresight(training: _Training) -> _Findings:
@@ -187,17 +214,14 @@ def _learning(training: _Training) -> _Findings:
     """Other cards' outcomes since the training part change no prediction of the last fold."""
     if training.configuration.model.online is not None:
         return
-    before, rows = training.result, rows_of_learner()
+    before, rows = training.result, _rows()
     last = before.fold == before.fold.max()
     card = rows.card_id[before.review_th - 1]
     others = np.isin(rows.card_id, np.unique(card[last])[::2])
     others[: int(before.review_th[last].min()) - 1] = False
-    after = _predicted_again(training, with_other_outcomes(np.flatnonzero(others)))
+    after = _predicted_again(training, _with_other_outcomes(np.flatnonzero(others)))
     kept = last & ~np.isin(card, rows.card_id[others])
     yield from _differing(training.configuration.name, "learns", after, before, kept)
-
-
-# The same figures every time
 
 
 def _repeats(training: _Training, again: _Training) -> _Findings:
@@ -220,7 +244,7 @@ def _order(training: _Training) -> _Findings:
                 p[part] = predict(trials, fitted, index[part], context)
         return p
 
-    after = _predicted_again(training, checked_learner(), predict=in_parts)
+    after = _predicted_again(training, _learner(), predict=in_parts)
     name, before = training.configuration.name, training.result
     yield from _differing(name, "order", after, before, within=_ROUNDED)
 
@@ -228,7 +252,7 @@ def _order(training: _Training) -> _Findings:
 def _workers(training: _Training) -> _Findings:
     """A process of its own, which nothing has run in, comes to the same."""
     configuration = training.configuration
-    events = evaluate(checked_learner(), [configuration], jobs=1, context=_CONTEXT, use_cache=False)
+    events = evaluate(_learner(), [configuration], jobs=1, context=_CONTEXT, use_cache=False)
     for event in events:
         if isinstance(event, Finished):
             name = configuration.name
@@ -241,7 +265,7 @@ def _writes(configuration: Configuration) -> _Findings:
     """What a model is given stays as it is, also where torch or compiled code writes."""
     if configuration.model.members:  # it is given predictions
         return
-    trials = Session(checked_learner()).trials(configuration.protocol)
+    trials = Session(_learner()).trials(configuration.protocol)
     arrays = list(arrays_in(trials))
     before = [array.copy() for array in arrays]
     within = replace(configuration, model=replace(configuration.model, file=None))  # not on a copy
@@ -250,15 +274,12 @@ def _writes(configuration: Configuration) -> _Findings:
         yield Finding(configuration.name, "writes")
 
 
-# Fits on next to nothing
-
-
 def _few_reviews(configuration: Configuration, reviews: int) -> _Findings:
     """A fit ends with usable parameters, or says that there is not enough data."""
     model = configuration.model
     if model.predict is None:
         return
-    trials = Session(checked_learner()).trials(configuration.protocol)
+    trials = Session(_learner()).trials(configuration.protocol)
     train, test = trials.folds[-1].train[:reviews], trials.folds[-1].test
     for fit in filter(None, (model.fit, model.fit_s0)):
         try:
@@ -276,14 +297,11 @@ def _few_reviews(configuration: Configuration, reviews: int) -> _Findings:
 
 def _one_outcome(configuration: Configuration, rating: int) -> _Findings:
     """All failed (1) or all passed (3)."""
-    log = with_ratings(np.full_like(rows_of_learner().rating, rating))
+    log = _answering(rating=np.full_like(_rows().rating, rating))
     try:
         Session(log).run(configuration, _CONTEXT)
     except Exception as error:
         yield Finding(configuration.name, "one outcome", in_words(error)[0], found=rating)
-
-
-# What a training can be set to
 
 
 def _other_value(each: Hyperparameter) -> Value:
@@ -302,7 +320,7 @@ def _hyperparameters(model: Model) -> _Findings:
     if not model.hyperparameters:
         return
     (plain,) = resolve(model.name, _SMALL_BATCHES)
-    session = Session(checked_learner(300 if model.needs else 600))
+    session = Session(_learner(300 if model.needs else 600))
     defaults = {each.name: each.default_under(_SMALL_BATCHES) for each in plain.tunable}
 
     @cache
@@ -332,15 +350,12 @@ def _hyperparameters(model: Model) -> _Findings:
             yield Finding(plain.name, "hyperparameter", each.name)
 
 
-# Gradients
-
-
 def _gradients(configuration: Configuration) -> _Findings:
     """Of the losses that `fit` gives to a trainer, and of `Model.loss`."""
     model, name = configuration.model, configuration.name
     if model.fit is None:
         return
-    trials = Session(checked_learner()).trials(configuration.protocol)
+    trials = Session(_learner()).trials(configuration.protocol)
     train = trials.folds[-1].train
     weights = np.ones(len(train))
     found: list[Wrong | None] = [*wrong_gradients(model.fit, trials, train, weights, _CONTEXT)]
@@ -365,7 +380,7 @@ def _convergence(configuration: Configuration) -> _Findings:
     model, name = configuration.model, configuration.name
     if model.predict is None or model.fit is None:
         return
-    session = Session(checked_learner(_MANY))
+    session = Session(_learner(_MANY))
     fits = _train(configuration, session).fits
     trials = session.trials(configuration.protocol)
     if len(fits) != len(trials.folds):  # of nothing, or of partitions
@@ -411,7 +426,7 @@ def _configurations_of(models: Iterable[Model]) -> list[Configuration]:
 
 def findings(models: Iterable[Model], features: Path | None = None) -> _Findings:
     """What is wrong with models, each alone, with a table of features. Raises NotInstalled."""
-    TABLE.set(features)
+    _TABLE.set(features)
     for model in models:
         seen = set[tuple[str, str, str, int]]()
         for finding in _of_model(_configurations_of([model])):
@@ -423,9 +438,9 @@ def findings(models: Iterable[Model], features: Path | None = None) -> _Findings
 
 def _of_model(configurations: Sequence[Configuration]) -> _Findings:
     trainings, again = dict[str, _Training](), dict[str, _Training]()
-    first, other = configurations[0], Session(checked_learner(_MANY // 4))
+    first, other = configurations[0], Session(_learner(_MANY // 4))
     for one_way, kept in ((configurations, trainings), (configurations[::-1], again)):
-        session = Session(checked_learner())
+        session = Session(_learner())
         for each in one_way:
             yield from _checked(each, _trained, each, session, kept)
         yield from _checked(first, _trained, first, other, {})  # an earlier run on somebody else
@@ -455,7 +470,7 @@ def _of_model(configurations: Sequence[Configuration]) -> _Findings:
 
 def first_mistake(model: Model, features: Path | None = None) -> Finding | None:
     """What a few trainings tell: foresight, a wrong gradient, NaN. Raises NotInstalled."""
-    TABLE.set(features)
+    _TABLE.set(features)
     configuration = _configurations_of([model])[0]
 
     def looked() -> _Findings:

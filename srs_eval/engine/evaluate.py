@@ -20,7 +20,6 @@ from functools import cache
 import numpy as np
 
 from srs_eval.anki_import import load_log
-from srs_eval.data.columns import BEFORE_ANSWERS, of_entries
 from srs_eval.data.errors import (
     InputError,
     NotEnoughData,
@@ -224,11 +223,7 @@ def warm_up(*names: str) -> WorkerPool | None:
 def demo_learner(reviews: int = 300) -> ReviewLog:
     """The demo's first cards: same-day reviews, several decks and all buttons."""
     log = load_log(DEMO_FILE)
-    selection = select_rows(log)
-    assert log.entries is not None
-    before = {name: of_entries(log.entries, name) for name in BEFORE_ANSWERS}
-    told = {name: column[selection.entry_index] for name, column in before.items()}
-    rows = replace(selection.rows, **told)
+    rows = select_rows(log).rows
     card, begins, count = np.unique(rows.card_id, return_index=True, return_counts=True)
     order = np.argsort(begins)
     chosen = card[order][np.cumsum(count[order]) <= reviews]
@@ -348,7 +343,7 @@ def _looked_at(final: Final, context: Context) -> Final:
     """Marked, if somebody's own model has predicted what it may not know."""
     if not isinstance(final, Finished) or final.configuration.model.file is None:
         return final
-    from srs_eval.engine.doubts import with_doubt
+    from srs_eval.engine.own_models import with_doubt
 
     return replace(
         final, result=with_doubt(final.result, final.configuration.model, context.features)

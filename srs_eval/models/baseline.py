@@ -1,8 +1,15 @@
 """The baseline: what one gets without a model of memory, and how to game a metric.
 
-AVG and 90% are constants, MOVING-AVG follows the last outcomes, RMSE-BINS-EXPLOIT
-knows how RMSE(bins) is computed. A memory model that is not better than these
-has learned nothing.
+    AVG:         p = share of successes among the reviews before the fold's test part
+    90%:         p = 0.9
+    MOVING-AVG:  p = 1 / (1 + e^-x),  x <- x + 0.3 (y - p) after each outcome y,  x_0 = 1.2
+
+RMSE-BINS-EXPLOIT knows how RMSE(bins) is computed and evens out each bin's error, with sums
+over the evaluated reviews before:
+
+    p = clip(sum of y in the bin + share of successes - sum of p in the bin, 0, 1)
+
+A memory model that is not better than these has learned nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +23,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials, rmse_bin_ids
-from srs_eval.models import UNTRAINED_FLAGS, Context, Model
+from srs_eval.models import UNTRAINED_FLAGS, Context, Model, facts
 
 
 def _average(trials: Trials, context: Context) -> FloatArray:
@@ -48,8 +55,6 @@ _MOVING_AVERAGE_RATE = 0.3
 def _moving_average(trials: Trials, context: Context) -> FloatArray:
     """Logistic regression with nothing but an intercept, one gradient step a review.
 
-        p = 1 / (1 + e^-x),  x <- x + 0.3 (y - p),  x_0 = 1.2
-
     It follows the outcomes of all reviews in order, those before the first evaluated
     one too, and sees neither cards nor intervals. Returns (k,) for `trials.test_index`.
     """
@@ -65,12 +70,9 @@ def _moving_average(trials: Trials, context: Context) -> FloatArray:
 def _rmse_bins_exploit(trials: Trials, context: Context) -> FloatArray:
     """In each bin of RMSE(bins), say what evens out the bin's error so far.
 
-        p = clip(sum of y in the bin + share of successes - sum of p in the bin, 0, 1)
-
-    Sums are over the evaluated reviews before, so it learns from the outcomes it is
-    evaluated on, one by one: RMSE(bins) is next to nothing, log loss is ruinous. The
-    very first prediction is 0.5 and, as upstream, never enters its bin's sum.
-    Returns (k,) for `trials.test_index`.
+    It learns from the outcomes it is evaluated on, one by one: RMSE(bins) is next to nothing,
+    log loss is ruinous. The very first prediction is 0.5 and, as upstream, never enters its
+    bin's sum. Returns (k,) for `trials.test_index`.
     """
     evaluated = trials.test_index
     outcomes = trials.y[evaluated].tolist()
@@ -97,40 +99,11 @@ _untrained = partial(Model, parameters=0, flags=UNTRAINED_FLAGS, compiles="never
 
 MODELS = (
     _untrained(
-        name="AVG",
-        family="baseline",
-        inputs="-",
-        source="open-spaced-repetition/srs-benchmark other.py `baseline` (2025)",
+        **facts("AVG"),
         online=_average,
         flags=UNTRAINED_FLAGS | {"train_equals_test", "no_train_same_day", "known_decks_only"},
-        seconds_per_10k=0.0025,
-        note="One number for all reviews of a fold: the retention of the reviews before it.",
     ),
-    _untrained(
-        name="90%",
-        family="baseline",
-        inputs="-",
-        source="open-spaced-repetition/srs-benchmark other.py `ConstantModel` (2025)",
-        predict=_ninety_percent,
-        seconds_per_10k=0.002,
-        note="Every review gets 0.9.",
-    ),
-    _untrained(
-        name="MOVING-AVG",
-        family="online",
-        inputs="-",
-        source="srs-benchmark model_processors.py `moving_avg`, commit 1e414b7497b6 (by 2026)",
-        online=_moving_average,
-        seconds_per_10k=0.0055,
-        note="Follows the outcomes of all cards and knows nothing about any of them.",
-    ),
-    _untrained(
-        name="RMSE-BINS-EXPLOIT",
-        family="other",
-        inputs="IL, G",
-        source="open-spaced-repetition/srs-benchmark other.py `RMSEBinsExploit` (2025)",
-        online=_rmse_bins_exploit,
-        seconds_per_10k=0.0065,
-        note="Shows that RMSE(bins) can be gamed: it learns from the outcomes it is evaluated on.",
-    ),
+    _untrained(**facts("90%"), predict=_ninety_percent),
+    _untrained(**facts("MOVING-AVG"), online=_moving_average),
+    _untrained(**facts("RMSE-BINS-EXPLOIT"), online=_rmse_bins_exploit),
 )

@@ -1,9 +1,13 @@
 """BLEND: the mean of what differently made models say.
 
-Models that are wrong in different ways are together less wrong. BLEND is the mean of the logits of
-FSRS-6, FSRS-7 and a small network; the weights are equal, for none that were fitted to other people
+    p = 1 / (1 + e^-z),  z = mean over its members of ln(p_i / (1 - p_i))
+
+with p_i, what a member says, held within 1e-6 ... 1 - 1e-6.
+
+Models that are wrong in different ways are together less wrong. The members of BLEND are FSRS-6,
+FSRS-7 and a small network; the weights are equal, for none that were fitted to other people
 did better. It knows nothing of today, so a scheduler could go by it. With weights of RWKV there
-is BLEND with RWKV-Curve, half of each.
+is BLEND+RWKV-Curve, whose two members are BLEND and RWKV-Curve.
 
 The engine runs the members, once for all who ask. docs/models/blend.md.
 
@@ -18,7 +22,7 @@ from functools import partial
 import numpy as np
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.models import Model
+from srs_eval.models import Model, facts
 from srs_eval.models.rwkv import NEEDED, digest_of_weights
 
 _SMALLEST = 1e-6  # probability
@@ -44,24 +48,19 @@ _blend = partial(
 
 MODELS = (
     _blend(
-        name="BLEND",
-        inputs="FIL, G, SR",
+        **facts("BLEND"),
         members=(
             "FSRS-6-recency",
             "FSRS-7-short-secs-recency-equalize_test_with_non_secs",
             "GRU-503-short-secs-equalize_test_with_non_secs",
         ),
         flags=frozenset({"two_buttons"}),
-        seconds_per_10k=0.6,
-        note="FSRS-6 recency, FSRS-7 recency and GRU-503: the mean of their logits.",
     ),
     _blend(
-        name="BLEND+RWKV-Curve",
-        inputs="FIL, G, SR, AT",
+        **facts("BLEND+RWKV-Curve"),
         members=("BLEND", "RWKV-Curve"),
         flags=frozenset(),
         weights=digest_of_weights,
-        seconds_per_10k=1.1,
         note=f"Half BLEND, half RWKV-Curve; needs {NEEDED}.",
     ),
 )

@@ -1,9 +1,16 @@
 """Gradient boosting of trees on what a card's history tells: what one gets without a theory.
 
-scikit-learn's `HistGradientBoostingClassifier`, fitted per learner on the ten features of
-`models/adapters.py`. A longer interval never raises the probability; the rest it finds by itself.
-Few and small trees, strongly regularised: a learner's first part has a thousand reviews or fewer.
-docs/models/gradient-boosting.md.
+    p = 1 / (1 + e^-F(x)),  F(x) = ln(m / (1 - m)) + 0.05 sum over 50 trees k of f_k(x)
+
+with m the share of successes and x ten features of a card's history (`models/adapters.py`). Tree
+k sorts the reviews into at most eight leaves of at least 50 reviews each, and says for a leaf
+
+    sum (y - p) / (sum p (1 - p) + 30)        p by the trees before k
+
+but a longer interval never raises the probability: leaves that would are held at the mean of the
+two sides. The rest it finds by itself. Few and small trees, strongly regularised: a learner's
+first part has a thousand reviews or fewer. They are those of scikit-learn's
+`HistGradientBoostingClassifier`, fitted to each learner alone. docs/models/gradient-boosting.md.
 """
 
 from __future__ import annotations

@@ -5,6 +5,11 @@ learner. RWKV-Instant is asked just before a review and knows all earlier review
 as STATE does. RWKV-Curve is the forgetting curve that the network drew when the card was last
 answered: a scheduler could go by it. srs-benchmark called them RWKV-P and RWKV in 2025.
 
+    RWKV-Instant: p = 1 - P(Again) of the four grades
+    RWKV-Curve:   p(t) = sigmoid(logit(sum of a_i 0.9^(t / s_i)) + c(t))
+
+with shares a_i and c(t), linear between points, from the network, and fixed s_i.
+
 The weights are the person's own file: none are shipped, nor fetched. docs/models/rwkv.md.
 
 Source: srs-benchmark rwkv/; github.com/Expertium/rwkv-state-quant, gpu_train/rwkv/run_as_rnn.py.
@@ -27,11 +32,11 @@ from srs_eval.data.errors import NotInstalled
 from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir, file_digest
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
-from srs_eval.training.pretrained import is_pretrained
+from srs_eval.models import Context, Model, facts
+from srs_eval.training.networks import is_pretrained, read_tensors
 from srs_eval.training.rwkv_inputs import SEED, inputs, lacking, reviews_of
 from srs_eval.training.rwkv_network import predictions
-from srs_eval.training.rwkv_weights import Network, network, read_tensors
+from srs_eval.training.rwkv_weights import Network, network
 
 NEEDED = "weights of your own: `srs-eval models weights` tells where to get them"
 _OWN_FILE = "SRS_EVAL_RWKV_WEIGHTS"
@@ -248,16 +253,13 @@ _rwkv = partial(
 
 MODELS = (
     _rwkv(
-        name="RWKV-Instant",
-        family="online",
+        **facts("RWKV-Instant"),
         online=_instant,
-        kernels_of="RWKV-Curve",
         aliases={"RWKV-P": "RWKV-Instant"},
         note=f"Frozen; needs {NEEDED}. Knows every answer before; a scheduler cannot.",
     ),
     _rwkv(
-        name="RWKV-Curve",
-        family="neural",
+        **facts("RWKV-Curve"),
         predict=_curve,
         aliases={"RWKV": "RWKV-Curve"},
         note=f"Frozen; needs {NEEDED}. Codes of cards are drawn with seed {SEED}: another one "

@@ -5,6 +5,15 @@ aim at a retention of 90 % (`Context.sm2_target`) along an exponential curve:
 
     R(t) = 0.9^(t / interval)
 
+SM-2, with grade q = rating + 1 and EF = 2.5, n = 0 at first, gives after each answer the interval
+
+    success (q > 2): n <- n + 1;  I = 1 if n = 1, 6 if n = 2, else I * EF
+    failure:         n <- 0;      I = 1
+    EF <- max(1.3, EF + (0.1 - (5 - q) (0.08 + (5 - q) 0.02)))
+    I <- round(I + 0.01), between 1 and 36,500 days
+
+Memrise has 1, 6, 12, 48, 96, 180 days, one after another; a failure begins anew.
+
 SM2-trainable: SM-2 with its constants trained. Formulas, defaults and training: srs-benchmark
 other.py `class SM2` (January 2025). A state is (interval, ef, reps): days, ease factor, successes
 in a row. Parameters are w[0] ... w[5] as there. w[6] is no parameter but the least interval, w[7]
@@ -16,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,15 +33,13 @@ import numpy as np
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import UNTRAINED_FLAGS, Context, Model
+from srs_eval.models import UNTRAINED_FLAGS, Context, Model, facts
 from srs_eval.training.elementwise import State, Value, clamp, exp, where
-from srs_eval.training.networks import Predict
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 from srs_eval.training.trie import before, card_steps
 
 MAXIMUM_INTERVAL = 36_500.0  # days
 
-# EF' = EF + (0.1 - (5 - q) (0.08 + (5 - q) 0.02)), q = 2 ... 5 for Again ... Easy.
 _EASE_CHANGE = np.array(
     [0.0] + [0.1 - (5 - q) * (0.08 + (5 - q) * 0.02) for q in range(2, 6)]
 )  # by rating
@@ -56,13 +64,6 @@ def recall_by_interval(delta_t: FloatArray, interval: FloatArray, target: float)
 
 def _sm2_intervals(trials: Trials) -> FloatArray:
     """The interval in days that SM-2 gives after each history row (m,).
-
-    Starting from EF = 2.5, n = 0, with q = rating + 1:
-
-        success (q > 2): n <- n + 1;  I = 1 if n = 1, 6 if n = 2, else I * EF
-        failure:         n <- 0;      I = 1
-        EF <- max(1.3, EF + (0.1 - (5 - q) (0.08 + (5 - q) 0.02)))
-        I <- round(I + 0.01), between 1 and 36,500
 
     The rounding, half to even after adding 0.01, is srs-benchmark's (other.py `sm2`);
     so is that EF changes after a failure too.
@@ -102,13 +103,16 @@ def _memrise_intervals(trials: Trials) -> FloatArray:
     return after
 
 
-def _by(intervals: Callable[[Trials], FloatArray]) -> Predict:
-    def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-        """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
-        interval = before(trials, trials.derived(intervals), index)
-        return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
-
-    return predict
+def _predict(
+    intervals: Callable[[Trials], FloatArray],
+    trials: Trials,
+    parameters: Any,
+    index: IntArray,
+    context: Context,
+) -> FloatArray:
+    """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
+    interval = before(trials, trials.derived(intervals), index)
+    return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
 
 
 # SM2-trainable
@@ -169,51 +173,24 @@ _TRAINABLE = Trainable(
 
 MODELS = (
     Model(
-        name="SM2",
-        family="sm2",
-        inputs="IL, G",
-        parameters=0,
-        source=(
-            "P. A. Wozniak, SuperMemo 2 (1987); "
-            "open-spaced-repetition/srs-benchmark other.py `sm2`, `process_untrainable`"
-        ),
-        predict=_by(_sm2_intervals),
+        **facts("SM2"),
+        predict=partial(_predict, _sm2_intervals),
         configurations=("SM2", "SM2-short"),
         known_decks_only=True,
         flags=UNTRAINED_FLAGS,
         compiles="never",
-        seconds_per_10k=0.004,
-        note=(
-            "SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %. "
-            "On data sets, reviews of missing cards or decks are left out, as in srs-benchmark."
-        ),
     ),
     Model(
-        name="Memrise",
-        family="sm2",
-        inputs="IL, G",
-        parameters=0,
-        source="SSP-MMC-FSRS (by 2026) src/ssp_mmc_fsrs/policies.py `memrise_policy`",
-        predict=_by(_memrise_intervals),
+        **facts("Memrise"),
+        predict=partial(_predict, _memrise_intervals),
         flags=UNTRAINED_FLAGS,
         compiles="never",
-        seconds_per_10k=0.004,
-        note="Memrise predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
     ),
     Model(
-        name="SM2-trainable",
-        family="sm2",
-        inputs="IL, G",
-        parameters=6,
-        source=(
-            "P. A. Wozniak, SuperMemo 2 (1987); "
-            "open-spaced-repetition/srs-benchmark other.py, class SM2"
-        ),
+        **facts("SM2-trainable"),
         predict=_TRAINABLE.predict,
         fit=_TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         hyperparameters=recurrent(0.01).hyperparameters,
-        seconds_per_10k=0.008,
-        note="SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
     ),
 )

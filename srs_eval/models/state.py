@@ -1,15 +1,29 @@
 """STATE: how the learner has been doing today and lately, on top of a model of the cards.
 
 People have days: a memory model that follows cards only misses what all cards of a day have in
-common. STATE-FSRS-6 takes FSRS-6's prediction and some 80 features of the answers given so far
-(`training/state_features.py`) into a logistic regression that learns after every evaluated review
-(`kalman_filter`, `_mixture`). Its prior, means and spreads of the weights over other people, is
-part of the package (`pretraining/state.py` made it). Two filters, of which one follows change
-faster, and FSRS-6 itself are mixed by how well each has done.
+common. STATE-FSRS-6 takes FSRS-6's logit and some 80 features of the answers given so far
+(`training/state_features.py`), together x, into a logistic regression that learns the outcome y of
+every evaluated review after it has predicted it (`kalman_filter`):
 
-STATE-1 is the same idea with one number, the running offset x of the logit: what a richer
-model has to be better than. STATE-FSRS-6+7 takes FSRS-7's logit as a feature too, and
-STATE-FSRS-6+7+RWKV that of RWKV-Instant, which needs its weights (`rwkv.py`).
+    p = sigmoid(w.x / sqrt(1 + pi s2 / 8)),  s2 = x'Px,  h = p (1 - p)
+    w += P x (y - p) / (1 + h s2),  P -= h / (1 + h s2) P x (P x)'
+    P += q V,  w -= q / 2 (w - w_0)
+
+w_0 and V, means and variances of the weights over other people, are part of the package
+(`tools/pretraining/state.py` made them). Two such filters, of which one follows change faster
+(q = 0.0001; q = 0.001 with 0.3 V), and FSRS-6 itself are mixed by how well each has done, with
+u = (1/4, 1/4, 1/2) before the first review (`_mixture`):
+
+    p = sum u_m p_m,  l_m = p_m if y = 1, else 1 - p_m
+    u_m <- 0.999 u_m l_m / sum u l + 0.001 u_m0
+
+STATE-1 is the same idea with one number, the running offset o of FSRS-6's logit z: what a richer
+model has to be better than.
+
+    p = sigmoid(z + o),  o <- 0.95 o + 0.5 (y - p),  o_0 = 0
+
+STATE-FSRS-6+7 takes FSRS-7's logit as a feature too, and STATE-FSRS-6+7+RWKV that of RWKV-Instant,
+which needs its weights (`rwkv.py`).
 
 These models know the answers up to the one before the review they predict, and so how today is
 going. A scheduler chooses a day long before it comes and cannot know that: they can't schedule.
@@ -42,7 +56,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import MINIMUM_TRIALS, Trials, recency_weights
-from srs_eval.models import Context, Model, fsrs6, fsrs7, rwkv
+from srs_eval.models import Context, Model, facts, fsrs6, fsrs7, rwkv
 from srs_eval.training.compile import compiled
 from srs_eval.training.state_features import COUNT, NAMES, state_features, timeline
 
@@ -184,7 +198,7 @@ def _state(model: str, trials: Trials, context: Context) -> FloatArray:
 
 
 def _state_1(trials: Trials, context: Context) -> FloatArray:
-    """STATE-1 for `trials.test_index` (k,): p = sigma(z + x), x the running offset."""
+    """STATE-1 for `trials.test_index` (k,): p = sigma(z + o), o the running offset."""
     z = base_logits(trials, fsrs6, context)
     p: FloatArray = compiled(running_offset)(z, trials.y, STATE_1_RATE)
     return p[trials.test_index]
@@ -201,15 +215,11 @@ def kalman_filter(
     drift: float,
     part: tuple[int, int],
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Predict each of n outcomes from k features, then learn from it.
+    """Predict each of n outcomes from k features, then learn from it: the formulas at the top.
 
-        s2 = x'Px,  p = sigma(w.x / sqrt(1 + pi s2 / 8)),  h = p (1 - p)
-        w += P x (y - p) / (1 + h s2),  P -= h / (1 + h s2) P x (P x)'
-        P += drift diag(variance),  w -= drift / 2 (w - mean)
-
-    `mean` and `variance` (k,) are the prior's. Returns the probabilities (n,), what the features
-    from `part[0]` up to `part[1]` add to the logit (n,) with its variance (n,), and the weights
-    after the last outcome with their variances (k,).
+    `mean` and `variance` (k,) are the prior's, `drift` is q. Returns the probabilities (n,), what
+    the features from `part[0]` up to `part[1]` add to the logit (n,) with its variance (n,), and
+    the weights after the last outcome with their variances (k,).
     """
     n, k = features.shape
     w = mean.copy()
@@ -304,42 +314,20 @@ _online = partial(
 )
 
 MODELS = (
+    _online(**facts("STATE-1"), online=_state_1),
+    _online(**facts("STATE-FSRS-6"), parameters=21 + COUNT, online=partial(_state, "STATE-FSRS-6")),
     _online(
-        name="STATE-1",
-        inputs="IL, G, SR",
-        parameters=22,
-        online=_state_1,
-        seconds_per_10k=0.02,
-        seconds_to_compile=0.2,
-    ),
-    _online(
-        name="STATE-FSRS-6",
-        inputs="IL, G, SR, AT",
-        parameters=21 + COUNT,
-        online=partial(_state, "STATE-FSRS-6"),
-        seconds_per_10k=0.08,
-        seconds_to_compile=7.0,
-    ),
-    _online(
-        name="STATE-FSRS-6+7",
-        inputs="IL, G, SR, AT",
+        **facts("STATE-FSRS-6+7"),
         parameters=21 + 34 + COUNT + 1,
         online=partial(_state, "STATE-FSRS-6+7"),
-        seconds_per_10k=0.12,
-        seconds_to_compile=3.0,
-        kernels_of="FSRS-7",
     ),
     _online(
-        name="STATE-FSRS-6+7+RWKV",
-        inputs="FIL, G, SR, AT",
+        **facts("STATE-FSRS-6+7+RWKV"),
         parameters=21 + 34 + COUNT + 2,
         online=partial(_state, "STATE-FSRS-6+7+RWKV"),
         flags=frozenset(),
         weights=rwkv.digest_of_weights,
         remarks=rwkv.remarks,
-        seconds_per_10k=0.7,
-        seconds_to_compile=3.0,
-        kernels_of="FSRS-7",
         note=f"RWKV-Instant's logit, too; needs {rwkv.NEEDED}. A scheduler cannot know it.",
     ),
 )

@@ -100,7 +100,8 @@ def make_collection(
     )
     connection.execute(
         "create table cards (id integer primary key, nid integer, did integer, ord integer, "
-        "queue integer, odid integer, data text)"
+        "queue integer, odid integer, data text, type integer, due integer, odue integer, "
+        "ivl integer, factor integer, lapses integer)"
     )
     connection.execute(
         "create table revlog (id integer primary key, cid integer, usn integer, ease integer, "
@@ -205,7 +206,7 @@ def make_collection(
             ],
         )
     connection.executemany(
-        "insert into cards values (?, ?, ?, 0, ?, ?, '')",
+        "insert into cards values (?, ?, ?, 0, ?, ?, '', 0, 0, 0, 0, 0, 0)",
         [(card, note, deck, queue, original) for card, note, deck, original, queue in cards],
     )
     connection.executemany(

@@ -80,7 +80,7 @@ def test_what_comes_later_changes_no_column(log: ReviewLog) -> None:
 @pytest.mark.parametrize("name", ["scheduled_interval", "ease"])
 def test_a_source_without_a_column_says_so(name: str) -> None:
     log = simulate_learner(3, 400).log()
-    rows = Session(log).rows(Protocol())
+    rows = replace(Session(log).rows(Protocol()), scheduled_interval=None, ease=None)
     told = replace(log.import_summary, format="anki-revlogs-10k, user 3")
     trials = trials_of(replace(log, entries=None, day_grid=None, rows=rows, import_summary=told))
     with pytest.raises(InputError, match=f"the column {name}, which anki-revlogs-10k does not"):

@@ -14,7 +14,7 @@ import pytest
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.readers.features import read_features, with_features
-from srs_eval.engine.doubts import doubt
+from srs_eval.engine.own_models import doubt
 from srs_eval.engine.session import Session
 from srs_eval.models import all_models, load_model_file
 from tests.cli.program import main_here
@@ -68,8 +68,8 @@ def test_a_table_is_joined_and_what_it_lacks_is_counted(
         ("card_id,n\n", "has no rows"),
         ("card_id,n\n1.5,2\n", "a card_id is no whole number"),
         ("card_id,n\n1,2\n1,3\n", "names a card_id twice"),
-        ("card_id,n\n1\n", "cannot be read"),
-        ("", "no column card_id"),
+        ("card_id,n\n1\n", "line 2 has not as many fields"),
+        ("", "has no rows"),
         (None, "No such file"),
     ],
 )

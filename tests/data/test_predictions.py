@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.data.readers import predictions
+from srs_eval.data.reviews import ImportSummary, ReviewLog, Rows
 from srs_eval.data.rows import only_deck
 from tests.conftest import made_collection
 from tests.data.anki_files import make_collection, plain_history
@@ -101,7 +103,7 @@ def _cut(collection: Path) -> None:
         (_of(f"create view {RWKV} as select 1 as revlog_id"), "has none of the tables"),
         (_of(f"create table {RWKV} (revlog_id, prediction, source)"), "no column fold_index, sam"),
         (_of(f"create table {FSRS} ({SCHEMA})"), f"has no table {RWKV}"),
-        (_of(f"create table {RWKV} ({SCHEMA}, more as (1))"), "columns are computed"),
+        (_of(f"create table {RWKV} ({SCHEMA}, more as (1))"), "has none of the tables"),
         (_loosely(prediction="1.5"), "a prediction is no probability"),
         (_loosely(prediction="'inf'"), "a prediction is no number"),
         (_loosely(prediction="null"), "a prediction is no number"),  # how SQLite keeps NaN
@@ -160,3 +162,18 @@ def test_all_that_cards_store_is_read(tmp_path_factory: pytest.TempPathFactory) 
         [column[1] for column in columns], [36_500.0, 1.0, nan, nan, 1.0, nan]
     )
     assert np.isnan([column[2:4] for column in columns]).all()
+
+
+def test_a_file_of_many_users_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, opened = predictions.columns_of_csv, list[Path]()
+    monkeypatch.setattr(
+        predictions, "columns_of_csv", lambda path: [opened.append(path), read(path)][1]
+    )
+    path = tmp_path / "mine.csv"
+    path.write_text("user,review_th,p\n1,1,0.5\n2,1,0.25\n")
+    predictions.refuse_unusable(path)
+    one = Rows(*[np.ones(1, np.int64)] * 7)
+    for user, p in ((1, 0.5), (2, 0.25)):
+        log = ReviewLog(ImportSummary("", "", 1), rows=one, user=user)
+        assert predictions.of_user(log, path, "Mine").p.tolist() == [p]
+    assert opened == [path]

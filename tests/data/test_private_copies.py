@@ -162,7 +162,7 @@ def test_signals_at_any_time(large: Path, tmp_path: Path) -> None:
 
 def test_killed_process_leaves_nothing_for_long(large_with_wal: Path, tmp_path: Path) -> None:
     """What SIGKILL leaves is swept by the next start, whatever it does; others' folders stay."""
-    mine = [tmp_path / "srs-eval-copy-of-my-own.txt", tmp_path / "srs-eval-copy-of-mine"]
+    mine = [tmp_path / "srs-eval-private-my-own.txt", tmp_path / "srs-eval-private-mine"]
     mine[1].mkdir()
     for path in (mine[0], mine[1] / "results.csv"):
         path.write_text("mine")

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.data.dataset_making import write_user
+from srs_eval.data.datasets import write_user
 from srs_eval.data.reviews import Deck, Preset
 from tools.simulated.character import (
     CREATED_MS,

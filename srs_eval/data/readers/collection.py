@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from srs_eval.data.days import StoredClock
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, printable
 from srs_eval.data.readers import files
 from srs_eval.data.readers.settings import (
     INTEGER,
@@ -36,18 +38,21 @@ from srs_eval.data.reviews import (
     REVIEW_CARD,
     Cards,
     DayGrid,
-    Deck,
     Entries,
     FloatArray,
+    ImportSummary,
     IntArray,
-    Preset,
+    ReviewLog,
     Schedule,
 )
 
 _SCHEMAS = (11, 14, 15, 16, 17, 18)
 _COLUMNS = {
     "col": {"crt", "ver", "conf", "decks", "dconf"},
-    "cards": {"id", "nid", "did", "odid", "queue"},
+    "cards": {
+        *("id", "nid", "did", "odid", "queue"),
+        *("type", "due", "odue", "ivl", "factor", "lapses", "data"),
+    },
     "revlog": {"id", "cid", "ease", "factor", "time", "type", "lastivl"},
     "config": {"key", "val"},
     "deck_config": {"id", "name", "config", "mtime_secs"},
@@ -57,18 +62,17 @@ _CONFIG = (
     *("fsrs", "rollover", "schedVer", "creationOffset", "localOffset", "lastFsrsOptimize"),
     "newCardsIgnoreReviewLimit",
 )
-_SCHEDULING = {"type", "due", "odue", "ivl", "factor", "lapses", "data"}
-_MEMORY = {
-    **{"s": "stability", "d": "difficulty", "s_int": "internal_stability"},
-    **{"s_fast": "fast_stability", "dr": "desired_retention", "decay": "decay"},
-}
-"""Columns of `Schedule` by the keys of cards' data (ankitects/anki rslib/src/storage/card/data.rs,
-and JSchoreels/anki's)."""
 _STABILITY = (0.0, 36_500.0)  # days
-_BOUNDS = {
-    **{"s": _STABILITY, "s_int": _STABILITY, "s_fast": _STABILITY},
-    **{"d": (1.0, 10.0), "dr": (0.0, 1.0), "decay": (0.0, 10.0)},
+_MEMORY = {
+    "s": ("stability", *_STABILITY),
+    "d": ("difficulty", 1.0, 10.0),
+    "s_int": ("internal_stability", *_STABILITY),
+    "s_fast": ("fast_stability", *_STABILITY),
+    "dr": ("desired_retention", 0.0, 1.0),
+    "decay": ("decay", 0.0, 10.0),
 }
+"""By the keys of cards' data (ankitects/anki rslib/src/storage/card/data.rs, and JSchoreels/anki's)
+the columns of `Schedule`, and the least and most that they can be."""
 _FURTHEST_DAY = 100_000  # from today: beyond, no due day or interval is somebody's
 _GLIMPSE_S = 5.0
 _DEADLINE_S = 300.0
@@ -80,33 +84,22 @@ _TODAY = 1 << 60  # no day that could be stored
 _MAX_TIME_MS = 253_402_300_800_000  # the year 10000
 
 
-@dataclass(frozen=True)
-class _Collection:
-    """What is read of a database; `clock` and `config` as stored."""
+def read_collection(
+    connection: sqlite3.Connection,
+    path: Path,
+    words: str,
+    grid: Callable[[Entries, StoredClock], DayGrid],
+    notes: tuple[str, ...] = (),
+) -> ReviewLog:
+    """Read the private copy of a collection, whose format is called `words`.
 
-    schema: int
-    entries: Entries
-    unreadable: int  # entries whose time is impossible, left out
-    cards: Cards
-    schedule: Schedule | None  # days due as stored: since the collection was created
-    decks: Mapping[int, Deck]
-    presets: Mapping[int, Preset]
-    clock: StoredClock
-    fsrs_enabled: bool | None
-    optimized_before_s: int | None = None  # see ReviewLog
-    notes: list[str] = field(default_factory=list)
-
-
-def read_collection(connection: sqlite3.Connection, name: str) -> _Collection:
-    """Read the private copy of a collection; `name` is how messages call the file.
-
-    Raises InputError if it is damaged, no collection, or of an unknown schema.
+    Raises InputError if it is damaged, no collection, of an unknown schema, or without reviews.
     """
-    deadline = time.monotonic() + _DEADLINE_S
+    deadline, name = time.monotonic() + _DEADLINE_S, printable(path)
     try:
         with files.database_errors(name):
             harden(connection, deadline)
-            return _read(connection, name)
+            return _read(connection, path, name, words, grid, notes)
     except InputError as error:
         if "interrupted" not in str(error.__cause__):
             raise
@@ -143,39 +136,60 @@ def _compare_unicase(left: str, right: str) -> int:
     return (a > b) - (a < b)
 
 
-def _read(connection: sqlite3.Connection, name: str) -> _Collection:
+def _read(
+    connection: sqlite3.Connection,
+    path: Path,
+    name: str,
+    words: str,
+    grid_of: Callable[[Entries, StoredClock], DayGrid],
+    notes: tuple[str, ...],
+) -> ReviewLog:
     schema = _schema(connection, name)
-    notes = _check(connection, schema, name)
+    told = _check(connection, schema, name)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
     if connection.execute("select count(*) from revlog").fetchone()[0] > _MAX_ENTRIES:
         raise InputError(f"{name} holds more reviews than one person can give.")
-    entries, unreadable = _read_entries(connection)
-    cards = _cards(connection)
-    schedule = _schedule(connection)
+    # As Anki reads them: an unknown type is learning, a negative time taken is 0.
+    entries, unreadable = entries_from_columns(
+        *_integers(connection, "revlog", "id", "cid", "ease", "type", "factor", "time", "lastIvl")
+    )
+    cards, schedule = _cards(connection)
     crt, conf, dconf, decks_json = connection.execute(
         "select crt, conf, dconf, decks from col limit 1"
     ).fetchone()
     config = json_object(conf, name) if schema < 14 else _config_table(connection)
-    presets = presets_of(connection, schema, dconf, name, notes)
+    ignores = config.get("newCardsIgnoreReviewLimit") is True
+    presets = presets_of(connection, schema, dconf, name, told)
+    decks = decks_of(connection, schema, decks_json, name)
+    if not len(entries) and len(cards.card_id):
+        raise InputError(
+            f"{name} holds {len(cards.card_id):,} cards but no reviews; if it was exported "
+            "without scheduling, export it again with 'Include scheduling information' ticked."
+        )
+    if not len(entries):
+        raise InputError(f"{name} is an empty collection, without cards or reviews.")
+    grid = grid_of(entries, _clock(config, crt))
+    # Anki takes a missing setting for off (rslib/src/config/bool.rs); decks come without any.
     enabled = config.get("fsrs")
-    return _Collection(
-        schema=schema,
+    if not isinstance(enabled, bool):
+        enabled = None if path.suffix.lower() == ".apkg" else False
+    return ReviewLog(
+        import_summary=ImportSummary(
+            path=str(path),
+            format=f"{words}, schema {schema}",
+            entries_read=len(entries) + unreadable,
+            notes=(*notes, *odd_times(entries, unreadable), *told),
+            fsrs_enabled=enabled,
+        ),
         entries=entries,
-        unreadable=unreadable,
         cards=cards,
-        schedule=schedule,
-        decks=decks_of(connection, schema, decks_json, name),
+        schedule=_relative_to(schedule, grid.number),
+        decks=decks,
         presets={
-            key: replace(
-                preset,
-                new_ignore_review_limit=config.get("newCardsIgnoreReviewLimit") is True,
-            )
-            for key, preset in presets.items()
+            key: replace(preset, new_ignore_review_limit=ignores) for key, preset in presets.items()
         },
-        clock=_clock(config, crt),
-        fsrs_enabled=enabled if isinstance(enabled, bool) else None,
+        day_grid=grid,
         optimized_before_s=_end_of_day(crt, config.get("lastFsrsOptimize")),
-        notes=notes,
     )
 
 
@@ -212,25 +226,29 @@ def _tables(schema: int) -> list[str]:
     return [table for table in _COLUMNS if since.get(table, 0) <= schema]
 
 
+def columns_of(connection: sqlite3.Connection, table: str) -> set[str]:
+    """The columns of a table, in small letters; none of what could run code as it is read.
+
+    These are views, virtual tables and computed columns.
+    """
+    columns = connection.execute(f"pragma table_xinfo({table})").fetchall()
+    plain = connection.execute(
+        "select 1 from sqlite_master where lower(name) = ? and type = 'table' "
+        "and ifnull(sql, '') not like 'create virtual%'",
+        (table,),
+    ).fetchone()
+    usable = plain and not any(column[6] for column in columns)
+    return {column[1].lower() for column in columns} if usable else set()
+
+
 def _schema(connection: sqlite3.Connection, name: str) -> int:
-    tables = {
-        table: kind
-        for table, kind in connection.execute(
-            "select lower(name), type from sqlite_master where lower(name) in "
-            "('col','cards','revlog','config','deck_config','decks') "
-            "and ifnull(sql, '') not like 'create virtual%'"
-        )
-    }
     no_collection = (
         f"{name} is a database but no Anki collection; "
         "choose the collection.anki2 of an Anki profile or an exported package."
     )
 
     def check(table: str) -> None:
-        columns = connection.execute(f"pragma table_xinfo({table})").fetchall()
-        found = {column[1].lower() for column in columns}
-        hidden = any(column[6] for column in columns)  # computed: could run anything
-        if tables.get(table) != "table" or hidden or not _COLUMNS[table] <= found:
+        if not _COLUMNS[table] <= columns_of(connection, table):
             raise InputError(no_collection)
 
     check("col")
@@ -249,17 +267,6 @@ def _schema(connection: sqlite3.Connection, name: str) -> int:
     for table in _tables(schema):
         check(table)
     return schema
-
-
-def _read_entries(connection: sqlite3.Connection) -> tuple[Entries, int]:
-    """All of `revlog` in order of time, and how many entries had an impossible time.
-
-    As Anki reads them: an unknown type is learning, a negative time taken is 0.
-    """
-    names = ("id", "cid", "ease", "type", "factor", "time", "lastIvl")
-    rows = connection.execute(f"select {', '.join(map(INTEGER, names))} from revlog order by id")
-    table = _table(rows, len(names))
-    return entries_from_columns(*table.T)
 
 
 def entries_from_columns(
@@ -288,33 +295,40 @@ def entries_from_columns(
     return entries, len(time_ms) - len(order)
 
 
-def _table(rows: Iterable[tuple[int, ...]], width: int) -> IntArray:
-    """Rows of integers as an array (n, width), without a Python object per row kept."""
-    return np.fromiter(chain.from_iterable(rows), np.int64).reshape(-1, width)
+def odd_times(entries: Entries, unreadable: int) -> tuple[str, ...]:
+    """Notes about times that no review can have had."""
+    notes: list[str] = []
+    if unreadable:
+        notes.append(f"{unreadable:,} entries with an impossible time were left out.")
+    future = int((entries.time_ms > time.time() * 1000).sum())
+    if future:
+        one_or_many = "1 entry is" if future == 1 else f"{future:,} entries are"
+        newest = datetime.fromtimestamp(int(entries.time_ms[-1]) // 1000, UTC)
+        notes.append(
+            f"{one_or_many} dated in the future (up to {newest:%Y-%m-%d}): Anki counts "
+            "such entries as today's, here they keep their dates."
+        )
+    return tuple(notes)
 
 
-def _cards(connection: sqlite3.Connection) -> Cards:
-    names = ("id", "nid", "did", "odid", "queue")
-    rows = connection.execute(f"select {', '.join(map(INTEGER, names))} from cards order by id")
-    card, note, deck, original_deck, queue = np.ascontiguousarray(_table(rows, len(names)).T)
-    home = np.where(original_deck != 0, original_deck, deck)
-    return Cards(card, note, home, queue == _SUSPENDED)
+def _integers(connection: sqlite3.Connection, table: str, *names: str) -> IntArray:
+    """Columns of a table as integers (names, n), without a Python object per row kept."""
+    rows = connection.execute(f"select {', '.join(map(INTEGER, names))} from {table} order by id")
+    found = np.fromiter(chain.from_iterable(rows), np.int64)
+    return np.ascontiguousarray(found.reshape(-1, len(names)).T)
 
 
-def _schedule(connection: sqlite3.Connection) -> Schedule | None:
-    """Where cards stand (rslib/src/storage/card/); None for tables made without it."""
-    found = {column[1].lower() for column in connection.execute("pragma table_xinfo(cards)")}
-    if not found >= _SCHEDULING:
-        return None
-    names = ("id", "type", "queue", "due", "odue", "odid", "ivl", "factor", "lapses")
-    rows = connection.execute(f"select {', '.join(map(INTEGER, names))} from cards order by id")
-    columns = np.ascontiguousarray(_table(rows, len(names)).T)
-    card, kind, queue, due, home_due, home, interval, ease, lapses = columns
+def _cards(connection: sqlite3.Connection) -> tuple[Cards, Schedule]:
+    """Where cards are, and where they stand (rslib/src/storage/card/); days due as stored."""
+    card, note, deck, kind, queue, due, home_due, home, interval, ease, lapses = _integers(
+        *(connection, "cards", "id", "nid", "did", "type", "queue"),
+        *("due", "odue", "odid", "ivl", "factor", "lapses"),
+    )
     kind = np.where((kind >= NEW_CARD) & (kind <= RELEARNING_CARD), kind, NEW_CARD)
     # Other cards are due at a moment, or have a place among the new ones.
     in_days = (kind == REVIEW_CARD) | (queue == _LATER_STEP)
     due = np.where((home != 0) & (home_due != 0), home_due, due)
-    return Schedule(
+    schedule = Schedule(
         card_id=card,
         kind=kind,
         queue=queue,
@@ -324,19 +338,20 @@ def _schedule(connection: sqlite3.Connection) -> Schedule | None:
         lapses=np.clip(lapses, 0, 1 << 31),
         **_stored_memory(connection, len(card)),
     )
+    return Cards(card, note, np.where(home != 0, home, deck), queue == _SUSPENDED), schedule
 
 
-def relative_to(schedule: Schedule | None, grid: DayGrid) -> Schedule | None:
-    """The schedule with days due relative to the grid's next day; None without a beginning."""
-    if schedule is None or grid.number is None:
+def _relative_to(schedule: Schedule, day: int | None) -> Schedule | None:
+    """The schedule with days due relative to the next day's number; None without a beginning."""
+    if day is None:
         return None
-    days = np.where(schedule.due_day == _TODAY, 0, schedule.due_day - grid.number)
+    days = np.where(schedule.due_day == _TODAY, 0, schedule.due_day - day)
     return replace(schedule, due_day=np.clip(days, -_FURTHEST_DAY, _FURTHEST_DAY))
 
 
 def _stored_memory(connection: sqlite3.Connection, cards: int) -> dict[str, FloatArray]:
     """What Anki keeps in each card's `data`, by column of `Schedule`; NaN where it does not."""
-    memory = {name: np.full(cards, np.nan) for name in _MEMORY.values()}
+    memory = {name: np.full(cards, np.nan) for name, *_ in _MEMORY.values()}
     rows = connection.execute(
         "select data from cards order by id"  # the same order, whatever an id is cast to
     )
@@ -353,9 +368,9 @@ def _stored_memory(connection: sqlite3.Connection, cards: int) -> dict[str, Floa
         if found["s"] is None or found["d"] is None or found["s"] <= 0:
             continue
         for key, value in found.items():
-            low, high = _BOUNDS[key]
+            name, low, high = _MEMORY[key]
             if value is not None and (value > 0 or key == "d"):
-                memory[_MEMORY[key]][place] = min(max(value, low), high)
+                memory[name][place] = min(max(value, low), high)
     return memory
 
 

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.data.errors import InputError, printable, require
-from srs_eval.data.readers.files import read_start
 from srs_eval.data.reviews import Features, ReviewLog
 
 _IDS = ("card_id", "note_id", "user_id")
@@ -74,8 +73,6 @@ def read_features(
         its = columns["user_id"] == user
         columns = {each: column[its] for each, column in columns.items()}
     ids = columns[by]
-    if user is None and not len(ids):
-        raise InputError(f"{name} has no rows.")
     if not (np.isfinite(ids) & (ids == np.floor(ids))).all():
         raise InputError(f"{name}: a {by} is no whole number.")
     order = np.argsort(ids, kind="stable")
@@ -88,30 +85,70 @@ def _columns(path: Path, user: int | None, some: bool) -> Mapping[str, NDArray[A
     """The columns of numbers; of a parquet file those of the user's rows only."""
     try:
         about = path.stat()
-        if read_start(path, 4) != b"PAR1":
-            return _columns_of_csv(path, about.st_mtime_ns, about.st_size)
-        require("pyarrow", printable(path.name))
-        import pyarrow
-        import pyarrow.parquet as pq
-
-        one = user is not None and "user_id" in pq.read_schema(path).names
-        if some:
-            with pq.ParquetFile(path) as file:
-                batches = islice(file.iter_batches(_SOME), 1)
-                table = pyarrow.Table.from_batches(batches, file.schema_arrow)
-        else:
-            table = pq.read_table(path, filters=[("user_id", "=", user)] if one else None)
-        return _of_numbers({name: table[name].to_numpy() for name in table.column_names})
+        if not is_parquet(path):
+            return _numbers_of_csv(path, about.st_mtime_ns, about.st_size)
+        return _of_numbers(columns_of_parquet(path, "user_id", user, _SOME if some else None))
+    except EOFError:
+        raise InputError(f"{printable(path.name)} has no rows.") from None
     except (OSError, ValueError, TypeError, NotImplementedError, csv.Error) as error:
         reason = printable(getattr(error, "strerror", None) or error, 100)
         raise InputError(f'Features cannot be read from "{printable(path)}" ({reason}).') from None
 
 
 @lru_cache(maxsize=1)  # a batch asks for each user
-def _columns_of_csv(path: Path, changed_ns: int, size: int) -> Mapping[str, NDArray[Any]]:
+def _numbers_of_csv(path: Path, changed_ns: int, size: int) -> Mapping[str, NDArray[Any]]:
+    columns = columns_of_csv(path)
+    return _of_numbers({name: np.where(each == "", "nan", each) for name, each in columns.items()})
+
+
+def is_parquet(path: Path) -> bool:
+    """Raises OSError."""
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def columns_of_csv(path: Path) -> dict[str, NDArray[Any]]:
+    """The columns as text, by name.
+
+    Raises InputError for a line of another length than the header's, EOFError where there is none
+    below it, and what files and csv raise.
+    """
     with path.open(encoding="utf-8-sig", newline="") as text:
-        columns = list(zip(*filter(None, csv.reader(text)), strict=True))
-    return _of_numbers({name: [each or "nan" for each in rest] for name, *rest in columns})
+        reader = csv.reader(text)
+        names, rows = [name.strip() for name in next(reader, [])], list[list[str]]()
+        for row in filter(None, reader):
+            if len(row) != len(names):
+                raise InputError(
+                    f'"{path.name}": line {reader.line_num} has not as many fields as the header.'
+                )
+            rows.append(row)
+    if not rows:
+        raise EOFError
+    return dict(zip(names, np.array(rows, object).reshape(-1, len(names)).T, strict=True))
+
+
+def columns_of_parquet(
+    path: Path, key: str, user: int | None, most: int | None = None
+) -> Mapping[str, NDArray[Any]]:
+    """The columns by name: with a user those rows that have it at `key`, in whatever case.
+
+    At most `most` rows, if it is given. Raises NotInstalled, EOFError where there are no rows at
+    all, and what pyarrow raises.
+    """
+    require("pyarrow", printable(path.name))
+    import pyarrow
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        if not file.metadata.num_rows:
+            raise EOFError
+        its = [(n, "=", user) for n in file.schema_arrow.names if n.lower() == key]
+        if most is not None:
+            batches = islice(file.iter_batches(most), 1)
+            table = pyarrow.Table.from_batches(batches, file.schema_arrow)
+        else:
+            table = pq.read_table(path, filters=its if its and user is not None else None)
+    return {name: table[name].to_numpy() for name in table.column_names}
 
 
 def _of_numbers(columns: Mapping[str, object]) -> dict[str, NDArray[Any]]:

@@ -19,16 +19,18 @@ import os
 import shutil
 import sqlite3
 import stat
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from srs_eval.data.errors import InputError, printable
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 MAX_DATABASE_BYTES = 4 << 30
 """Largest collection that is copied or unpacked."""
@@ -38,9 +40,9 @@ MEMORY_BYTES = 512 << 20
 SQLITE_MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
 
-_FOLDER = "srs-eval-copy-"  # how names of private folders begin
-_COLLECTION = "collection.anki2"  # in each of them, and its journals, nothing else
-_ABANDONED_AFTER_S = 86_400.0  # on Windows, where a folder cannot be locked
+_FOLDER = "srs-eval-private-"  # how names of private folders begin
+_COLLECTION = "collection.anki2"  # in each of them, and its journals and lock, nothing else
+_LOCK = f"{_COLLECTION}-lock"
 _JOURNALS = ("-wal", "-journal")
 # The first 8 bytes of a rollback journal, and the last 8 of one that names a second file
 # (SQLite file format 3).
@@ -160,16 +162,11 @@ class PrivateFile:
 
     def __init__(self, size: int, on_disk: bool = False) -> None:
         """For `size` bytes; `on_disk` where journals will lie beside it."""
-        self._folder: Path | None = None
+        self.path: Path | None = None  # where it lies, if it lies on disk
         self.stream: BinaryIO = io.BytesIO()
         if on_disk or size > MEMORY_BYTES:
-            self._folder = _make_folder()
-            self.stream = open(self._folder / _COLLECTION, "w+b")  # noqa: SIM115
-
-    @property
-    def path(self) -> Path | None:
-        """Where it lies, if it lies on disk."""
-        return None if self._folder is None else self._folder / _COLLECTION
+            self.path = _make_folder() / _COLLECTION
+            self.stream = open(self.path, "w+b")  # noqa: SIM115
 
     def connect(self) -> sqlite3.Connection:
         """Open it for reading. What fits into memory has left the disk afterwards.
@@ -204,8 +201,8 @@ class PrivateFile:
     def close(self) -> None:
         """Delete it."""
         self.stream.close()
-        if self._folder is not None:
-            _remove_folder(self._folder)
+        if self.path is not None:
+            _remove_folder(self.path.parent)
 
     def __enter__(self) -> PrivateFile:
         return self
@@ -253,51 +250,25 @@ def sweep_abandoned_copies() -> None:
     """Delete the private folders whose process was killed before it could."""
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
-            if entry.name.startswith(_FOLDER):
-                with suppress(OSError):
-                    _sweep(Path(entry.path))
+            if entry.name.startswith(_FOLDER) and _is_abandoned(Path(entry.path)):
+                shutil.rmtree(entry.path, ignore_errors=True)
 
 
-def _sweep(folder: Path) -> None:
-    if not all(each.name.startswith(_COLLECTION) for each in folder.iterdir()):
-        return  # somebody else's, of a similar name
-    if sys.platform == "win32":
-        if time.time() - folder.stat().st_mtime > _ABANDONED_AFTER_S:
-            shutil.rmtree(folder)
-        return
-    lock = _locked(folder)
-    if lock is not None:
-        try:
-            if os.fstat(lock).st_uid == os.getuid():
-                shutil.rmtree(folder)
-        finally:
-            os.close(lock)
+def _is_abandoned(folder: Path) -> bool:
+    """Whether it is this user's, and no process that lives has locked it."""
+    from filelock import FileLock
+
+    with suppress(OSError):  # locked, or somebody else's
+        names = {each.name for each in folder.iterdir()}
+        is_own = not hasattr(os, "getuid") or folder.lstat().st_uid == os.getuid()
+        if is_own and _LOCK in names and all(name.startswith(_COLLECTION) for name in names):
+            with FileLock(folder / _LOCK, timeout=0):
+                return True
+    return False
 
 
-def _locked(folder: Path) -> int | None:
-    """A descriptor that locks a folder until it is closed; None if another one has it.
-
-    The system unlocks what a process had locked however it ends.
-    """
-    if sys.platform == "win32":
-        return -1
-    import fcntl
-
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(lock), os.stat(folder)):
-            return lock
-    except BlockingIOError:
-        pass
-    except BaseException:
-        os.close(lock)
-        raise
-    os.close(lock)
-    return None
-
-
-_folders: dict[Path, int] = {}  # those of this process, and their locks
+_folders: dict[Path, FileLock] = {}
+"""Those of this process, and their locks, which the system opens however a process ends."""
 
 
 def _make_folder() -> Path:
@@ -306,14 +277,13 @@ def _make_folder() -> Path:
     Where the process ends without removing it, the next one does.
     Raises InputError where there is no room.
     """
+    from filelock import FileLock
+
     try:
-        while True:
-            folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
-            with suppress(FileNotFoundError):  # swept away before it was locked
-                lock = _locked(folder)
-                if lock is not None:
-                    _folders[folder] = lock
-                    return folder
+        folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
+        _folders[folder] = FileLock(folder / _LOCK, thread_local=False)
+        _folders[folder].acquire()
+        return folder
     except OSError as error:
         raise InputError(
             f"No temporary folder can be made ({error.strerror}); free some disk space."
@@ -321,20 +291,18 @@ def _make_folder() -> Path:
 
 
 def _remove_folder(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    if not folder.exists():
-        lock = _folders.pop(folder, -1)
-        if lock >= 0:
-            os.close(lock)
+    if folder in _folders:
+        _folders[folder].release()  # Windows keeps what is open
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            del _folders[folder]
 
 
 @atexit.register
 def _remove_folders() -> None:
     """What a second interruption, or a thread that still reads, has kept from being removed."""
-    for folder in list(_folders):
-        for _ in range(5):
-            if folder in _folders:
-                _remove_folder(folder)
+    for folder in 5 * list(_folders):
+        _remove_folder(folder)
 
 
 def _states(real: Path) -> list[tuple[int, int, int] | None]:

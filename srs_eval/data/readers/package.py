@@ -13,7 +13,7 @@ import sqlite3
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from operator import attrgetter
 from pathlib import Path
@@ -21,11 +21,21 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval.data.days import StoredClock
 from srs_eval.data.errors import InputError, printable
 from srs_eval.data.readers import files
-from srs_eval.data.readers.collection import entries_from_columns
-from srs_eval.data.readers.settings import count_fields, parse
-from srs_eval.data.reviews import Cards, Deck, Entries, IntArray
+from srs_eval.data.readers.collection import entries_from_columns, odd_times
+from srs_eval.data.readers.settings import parse
+from srs_eval.data.reviews import (
+    Cards,
+    DayGrid,
+    Deck,
+    Entries,
+    ImportSummary,
+    IntArray,
+    ReviewLog,
+    unnamed_presets,
+)
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 ZIP_MAGIC = b"PK\x03\x04"
@@ -239,15 +249,14 @@ _MAX_SHORT_RECORDS = 100_000
 
 
 def read_research_export(
-    content: bytes, name: str
-) -> tuple[Entries, int, Cards, dict[int, Deck], int]:
-    """Entries, how many are unreadable, cards, decks and the next day's begin (Unix seconds).
-
-    Raises InputError for what is no .revlog file, or cut short.
-    """
+    content: bytes, path: Path, grid: Callable[[Entries, StoredClock], DayGrid]
+) -> ReviewLog:
+    """Raises InputError for what is no .revlog file, cut short, or without reviews."""
+    name = printable(path)
     complaint = f"{name} is no collection, package, review-log table or .revlog file, or is damaged"
+    parts = parse("DatasetParts", content, complaint)
     most = _MAX_SHORT_RECORDS + len(content) // _MIN_RECORD_BYTES
-    if count_fields(content, most) > most:
+    if len(parts.revlogs) + len(parts.cards) + len(parts.decks) > most:
         raise InputError(f"{complaint}; export it again from Anki.")
     dataset = parse("Dataset", content, complaint)
     if not 0 < dataset.next_day_at < 1 << 40:
@@ -261,17 +270,30 @@ def read_research_export(
         )
     )
     entries, unreadable = entries_from_columns(*columns)
+    if not len(entries):
+        raise InputError(f"{name} holds no reviews; choose another file.")
     cards = [_column(dataset.cards, field) for field in ("id", "note_id", "deck_id")]
     cards_once, first = np.unique(cards[0], return_index=True)
+    none = np.zeros(len(cards_once), np.bool_)
     decks = {
         deck.id: Deck(
             id=deck.id, name="", preset_id=deck.preset_id, parent_id=deck.parent_id or None
         )
         for deck in dataset.decks
     }
-    none = np.zeros(len(cards_once), np.bool_)
-    kept = Cards(cards_once, cards[1][first], cards[2][first], none)
-    return entries, unreadable, kept, decks, dataset.next_day_at
+    return ReviewLog(
+        import_summary=ImportSummary(
+            path=str(path),
+            format="Anki research export (.revlog)",
+            entries_read=len(entries) + unreadable,
+            notes=odd_times(entries, unreadable),
+        ),
+        entries=entries,
+        cards=Cards(cards_once, cards[1][first], cards[2][first], none),
+        decks=decks,
+        presets=unnamed_presets(decks),
+        day_grid=grid(entries, StoredClock(next_day_at_s=dataset.next_day_at)),
+    )
 
 
 def _column(messages: Any, field: str) -> IntArray:

@@ -13,16 +13,20 @@ from __future__ import annotations
 import csv
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from srs_eval.data.errors import InputError, counted, printable, require
+from srs_eval.data.errors import InputError, counted, printable
 from srs_eval.data.readers import files
-from srs_eval.data.readers.collection import harden
+from srs_eval.data.readers.collection import columns_of, harden
+from srs_eval.data.readers.features import columns_of_csv, columns_of_parquet, is_parquet
 from srs_eval.data.reviews import Entries, FloatArray, Given, IntArray, ReviewLog, run_begins
 
 _RWKV = "RWKV-Anki"
@@ -63,15 +67,16 @@ def _read(path: Path, entries: Entries) -> dict[str, Given]:
     with files.private_copy(path) as (connection, _):
         harden(connection, time.monotonic() + _DEADLINE_S)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
-        tables = _tables(connection, name)
-        if not tables:
+        with files.database_errors(name):
+            columns = {table: columns_of(connection, table) for table in _TABLES.values()}
+        if not any(columns.values()):
             raise InputError(f"{name} has none of the tables {' and '.join(_TABLES.values())}.")
         for model, table in _TABLES.items():
             try:
-                if table not in tables:
+                if not columns[table]:
                     raise InputError(f"{name} has no table {table}.")
                 with files.database_errors(f"{name}, {table},"):
-                    given = _predictions(connection, table, name, entries)
+                    given = _predictions(connection, table, columns[table], name, entries)
             except InputError as error:
                 given = _refused(error, entries)
             if given is not None:
@@ -79,27 +84,13 @@ def _read(path: Path, entries: Entries) -> dict[str, Given]:
     return found
 
 
-def _tables(connection: sqlite3.Connection, name: str) -> set[str]:
-    """Those that are tables, not views and nothing that runs code."""
-    query = (
-        "select lower(name) from sqlite_master where type = 'table' "
-        "and ifnull(sql, '') not like 'create virtual%'"
-    )
-    with files.database_errors(name):
-        return {each for (each,) in connection.execute(query)} & {*_TABLES.values()}
-
-
 def _predictions(
-    connection: sqlite3.Connection, table: str, name: str, entries: Entries
+    connection: sqlite3.Connection, table: str, names: set[str], name: str, entries: Entries
 ) -> Given | None:
     """The latest that was held out of each review; None for a table that is empty."""
     where = f"{name}, {table}:"
-    columns = connection.execute(f"pragma table_xinfo({table})").fetchall()
-    names = {str(column[1]).lower() for column in columns}
     if lacks := sorted(_COLUMNS - names):
         raise InputError(f"{where} there is no column {', '.join(lacks)}.")
-    if any(column[6] for column in columns):  # computed: could run anything
-        raise InputError(f"{where} columns are computed.")
     (rows,) = connection.execute(f"select count(*) from {table}").fetchone()
     if rows > _MOST_ROWS:
         raise InputError(f"{where} {rows:,} predictions are more than one person's reviews.")
@@ -207,7 +198,7 @@ def of_user(log: ReviewLog, path: Path, model: str) -> Given:
     p = _probabilities(path, columns)
     about = f"of {printable(path.name, 60)}"
     if "model" in columns:
-        mine = np.array([str(each) == model for each in columns["model"]], np.bool_)
+        mine = np.array([str(each) == model for each in columns["model"].tolist()], np.bool_)
         review, p = review[mine], p[mine]
     if not len(p):
         assert log.rows is not None
@@ -225,7 +216,7 @@ def refuse_unusable(path: Path) -> None:
         )
 
 
-def _probabilities(path: Path, columns: Mapping[str, list[object]]) -> FloatArray:
+def _probabilities(path: Path, columns: Mapping[str, NDArray[Any]]) -> FloatArray:
     p = np.array(_numbers(path, columns, "p", float), np.float64)
     if len(p) and not (p.min() >= 0 and p.max() <= 1):  # also true for NaN
         raise InputError(f'"{path.name}": p must be probabilities between 0 and 1.')
@@ -233,7 +224,7 @@ def _probabilities(path: Path, columns: Mapping[str, list[object]]) -> FloatArra
 
 
 def _reviews(
-    log: ReviewLog, path: Path, columns: Mapping[str, list[object]]
+    log: ReviewLog, path: Path, columns: Mapping[str, NDArray[Any]]
 ) -> tuple[IntArray, IntArray | None, str]:
     """What names the reviews of a file: times or numbers (n,), with the cards' ids or None."""
 
@@ -298,57 +289,44 @@ def _of_reviews(
     return found
 
 
-def _columns(path: Path, user: int | None = None) -> Mapping[str, list[object]]:
+def _columns(path: Path, user: int | None = None) -> Mapping[str, NDArray[Any]]:
     """By name, in small letters; of a file of many users those of one."""
-
-    def of_user(names: Sequence[str]) -> int:
-        if "user" not in names:
-            raise InputError(f'"{path.name}" has no column user, which predictions of many need.')
-        return names.index("user")
-
     try:
-        with path.open("rb") as file:
-            parquet = file.read(4) == b"PAR1"
-        if parquet:
-            require("pyarrow", printable(path.name))
-            import pyarrow.parquet as pq
-
-            chosen, schema = None, pq.read_schema(path)
-            if not pq.read_metadata(path).num_rows:
-                raise InputError(f'"{path.name}" holds no predictions.')
-            if user is not None:
-                place = of_user([each.lower() for each in schema.names])
-                kind = str(schema.types[place])
-                if not any(each in kind for each in ("int", "float", "double")):
-                    raise _no_number(path, "user", "whole number")
-                chosen = [(schema.names[place], "=", user)]
-            table = pq.read_table(path, filters=chosen)
-            return {name.lower(): table[name].to_pylist() for name in table.column_names}
-        with path.open(encoding="utf-8-sig", newline="") as text:
-            reader = csv.reader(text)
-            names = [name.strip().lower() for name in next(reader, [])]
-            place, body, row = 0 if user is None else of_user(names), [], None
-            for row in filter(None, reader):
-                if len(row) != len(names):
-                    raise InputError(
-                        f'"{path.name}": line {reader.line_num} has not as many fields as the '
-                        "header."
-                    )
-                if user is not None and not row[place].strip().isdigit():
-                    raise _no_number(path, "user", "whole number")
-                if user is None or int(row[place]) == user:
-                    body.append(row)
-            if row is None:
-                raise InputError(f'"{path.name}" holds no predictions.')
+        if is_parquet(path):
+            columns = columns_of_parquet(path, "user", user)
+        else:
+            about = path.stat()
+            columns = _columns_of_csv(path, user is not None, about.st_mtime_ns, about.st_size)
+    except EOFError:
+        raise InputError(f'"{path.name}" holds no predictions.') from None
+    except NotImplementedError:  # a text is no user
+        raise _no_number(path, "user", "whole number") from None
     except (OSError, csv.Error, ValueError, KeyError) as error:
         reason = getattr(error, "strerror", None) or "it is neither CSV nor parquet"
         raise InputError(f'Predictions cannot be read from "{path}" ({reason}).') from None
-    return {name: [row[k] for row in body] for k, name in enumerate(names)}
+    found = {name.lower(): column for name, column in columns.items()}
+    if user is None:
+        return found
+    if "user" not in found:
+        raise InputError(f'"{path.name}" has no column user, which predictions of many need.')
+    its = found["user"] == user
+    return {name: column[its] for name, column in found.items()}
+
+
+@lru_cache(maxsize=1)  # a batch asks for each user
+def _columns_of_csv(
+    path: Path, of_users: bool, changed_ns: int, size: int
+) -> Mapping[str, NDArray[Any]]:
+    columns = columns_of_csv(path)
+    for name in columns if of_users else ():
+        if name.lower() == "user":
+            columns[name] = np.array(_numbers(path, columns, name, int), np.int64)
+    return columns
 
 
 def _numbers(
     path: Path,
-    columns: Mapping[str, list[object]],
+    columns: Mapping[str, NDArray[Any]],
     name: str,
     kind: Callable[[str], float],
 ) -> list[float]:
@@ -359,7 +337,7 @@ def _numbers(
             "needed, model if there are several."
         )
     try:
-        found = [kind(str(value)) for value in columns[name]]
+        found = [kind(str(value)) for value in columns[name].tolist()]
         if kind is int:
             np.array(found, np.int64)
     except (ValueError, OverflowError):

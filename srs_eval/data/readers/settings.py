@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from functools import cache, partial
@@ -36,7 +36,6 @@ _SM2 = (
 )
 _Read = Callable[[str, str], Any]
 """What a preset has at a place in JSON, or in a field of protobuf: whichever it is stored in."""
-_MAX_DECKS = 100_000
 INTEGER = "ifnull(cast({0} as integer), 0)".format
 """SQL of a column as an integer, whatever is stored in it."""
 
@@ -50,38 +49,42 @@ def presets_of(
     """
     if schema < 14:
         return _presets_from_json(json_object(dconf, name), notes)
-    found = connection.execute(
+    rows = connection.execute(
         f"select {INTEGER('id')}, name, config, {INTEGER('mtime_secs')} from deck_config"
     )
-    rows = _limited(found, name)
     if schema == 14:
         contents = {
             key: {**json_object(content, name), "name": label, "mod": modified}
             for key, label, content, modified in rows
         }
         return _presets_from_json(contents, notes)
-    return {
-        key: _preset_from_proto(key, _text(label), content, modified, name, notes)
-        for key, label, content, modified in rows
-    }
-
-
-def _preset_from_proto(
-    key: int, label: str, content: Any, modified: Any, name: str, notes: list[str]
-) -> Preset:
-    config = parse("DeckConfig", _bytes(content), f"{name} is damaged (preset {key})")
-    return _preset(key, label, lambda _, field: getattr(config, field), modified, notes)
+    presets = {}
+    for key, label, content, modified in rows:
+        config = parse("DeckConfig", _bytes(content), f"{name} is damaged (preset {key})")
+        read = partial(_in_proto, config)
+        presets[key] = _preset(key, _text(label), read, modified, notes)
+    return presets
 
 
 def _presets_from_json(found: Mapping[Any, Any], notes: list[str]) -> dict[int, Preset]:
-    presets: dict[int, Preset] = {}
+    return {
+        key: _preset(
+            key, _text(value.get("name")), partial(_in_json, value), value.get("mod"), notes
+        )
+        for key, value in _objects_in(found)
+    }
+
+
+def _objects_in(found: Mapping[Any, Any]) -> Iterator[tuple[int, dict[Any, Any]]]:
+    """What JSON keeps by numbers."""
     for raw_key, value in found.items():
         key = integer_of(raw_key)
-        if key is None or not isinstance(value, dict):
-            continue
-        read, label = partial(_in_json, value), _text(value.get("name"))
-        presets[key] = _preset(key, label, read, value.get("mod"), notes)
-    return presets
+        if key is not None and isinstance(value, dict):
+            yield key, value
+
+
+def _in_proto(config: Any, _: str, field: str) -> Any:
+    return getattr(config, field)
 
 
 def _in_json(value: Any, path: str, _: str) -> Any:
@@ -142,10 +145,7 @@ def decks_of(
         return _with_parents(_decks_from_json(json_object(decks_json, name)))
     rows = connection.execute(f"select {INTEGER('id')}, name, kind from decks")
     return _with_parents(
-        {
-            key: _deck_from_proto(key, _text(label), kind, name)
-            for key, label, kind in _limited(rows, name)
-        }
+        {key: _deck_from_proto(key, _text(label), kind, name) for key, label, kind in rows}
     )
 
 
@@ -157,7 +157,7 @@ def _deck_from_proto(key: int, label: str, kind: Any, name: str) -> Deck:
         desired = _shortest(found.normal.desired_retention)
     return Deck(
         id=key,
-        name=_deck_name(label.replace("\x1f", "::")),
+        name=printable(label.replace("\x1f", "::"), 1000),
         preset_id=None if filtered else found.normal.config_id,
         desired_retention=desired,
         filtered=filtered,
@@ -166,16 +166,13 @@ def _deck_from_proto(key: int, label: str, kind: Any, name: str) -> Deck:
 
 def _decks_from_json(found: Mapping[Any, Any]) -> dict[int, Deck]:
     decks: dict[int, Deck] = {}
-    for raw_key, value in found.items():
-        key = integer_of(raw_key)
-        if key is None or not isinstance(value, dict):
-            continue
+    for key, value in _objects_in(found):
         filtered = integer_of(value.get("dyn")) == 1
         preset = integer_of(value.get("conf"))
         percent = number_of(value.get("desiredRetention"))
         decks[key] = Deck(
             id=key,
-            name=_deck_name(_text(value.get("name"))),
+            name=printable(_text(value.get("name")), 1000),
             preset_id=None if filtered else (1 if preset is None else preset),
             desired_retention=None if filtered or percent is None else percent / 100,
             filtered=filtered,
@@ -194,20 +191,7 @@ def _with_parents(decks: Mapping[int, Deck]) -> dict[int, Deck]:
     }
 
 
-def _deck_name(label: str) -> str:
-    return printable(label, 1000)
-
-
 # Values from untrusted places
-
-
-def _limited(rows: Iterable[tuple[Any, ...]], name: str) -> list[tuple[Any, ...]]:
-    found = []
-    for row in rows:
-        found.append(row)
-        if len(found) > _MAX_DECKS:
-            raise InputError(f"{name} has too many decks or presets to be a real collection.")
-    return found
 
 
 def json_object(content: Any, name: str) -> dict[Any, Any]:
@@ -305,20 +289,21 @@ _MESSAGES = {
         "desired_retention 37 float, historical_retention 40 float, param_search 45 bytes, "
         "ignore_revlogs_before_date 46 bytes"
     ),
-    "NormalDeck": "config_id 1 int64, desired_retention? 10 float",
+    "NormalDeck": "config_id 1 int64, desired_retention 10 float",
     "FilteredDeck": "reschedule 1 bool",
-    "DeckKind": "normal? 1 NormalDeck, filtered? 2 FilteredDeck",
+    "DeckKind": "normal 1 NormalDeck, filtered 2 FilteredDeck",
     "RevlogEntry": (
         "id 1 int64, cid 2 int64, button_chosen 4 uint32, last_interval 6 int32, "
         "ease_factor 7 uint32, taken_millis 8 uint32, review_kind 9 int32"
     ),
     "CardEntry": "id 1 int64, note_id 2 int64, deck_id 3 int64",
     "DeckEntry": "id 1 int64, parent_id 2 int64, preset_id 3 int64",
+    "DatasetParts": "revlogs* 1 bytes, cards* 2 bytes, decks* 3 bytes",
     "Dataset": (
         "revlogs* 1 RevlogEntry, cards* 2 CardEntry, decks* 3 DeckEntry, next_day_at 4 int64"
     ),
 }
-"""Name, number and type of each field; "name?" is optional, "name*" repeated."""
+"""Name, number and type of each field; "name*" is repeated."""
 
 
 def parse(message: str, content: bytes, complaint: str) -> Any:
@@ -333,73 +318,27 @@ def parse(message: str, content: bytes, complaint: str) -> Any:
     return found
 
 
-def count_fields(content: bytes, limit: int) -> int:
-    """Number of top-level fields in a message, found without decoding them.
-
-    Stops after `limit` or at the first thing that is not wire format (left to `parse`).
-    """
-    place = count = 0
-    try:
-        while place < len(content) and count <= limit:
-            tag, place = _varint(content, place)
-            kind = tag & 7
-            if kind == 0:
-                _, place = _varint(content, place)
-            elif kind == 2:
-                length, place = _varint(content, place)
-                place += length
-            elif kind in (1, 5):
-                place += 8 if kind == 1 else 4
-            else:
-                break
-            count += 1
-    except IndexError:
-        pass
-    return count
-
-
-def _varint(content: bytes, place: int) -> tuple[int, int]:
-    """The number at `place` and the place after it; IndexError at the end."""
-    value = content[place]
-    place += 1
-    if value < 0x80:
-        return value, place
-    value &= 0x7F
-    shift = 7
-    while True:
-        part = content[place]
-        place += 1
-        value |= (part & 0x7F) << shift
-        if part < 0x80 or shift > 63:
-            return value, place
-        shift += 7
-
-
 @cache
 def _classes() -> dict[str, type[Any]]:
     """Message classes built at run time in a pool of their own."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     field_type = descriptor_pb2.FieldDescriptorProto
+    # Of Anki's syntax, proto3, the wire is the same; here a field tells whether it is there.
     file = descriptor_pb2.FileDescriptorProto(
-        name="srs_eval/anki.proto", package="srs_eval.anki", syntax="proto3"
+        name="srs_eval/anki.proto", package="srs_eval.anki", syntax="proto2"
     )
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
         for field, number, kind in map(str.split, fields.split(", ")):
-            added = message.field.add(name=field.rstrip("*?"), number=int(number))
-            added.label = (
-                field_type.LABEL_REPEATED if field.endswith("*") else field_type.LABEL_OPTIONAL
-            )
+            repeated = field.endswith("*")
+            added = message.field.add(name=field.rstrip("*"), number=int(number))
+            added.label = field_type.LABEL_REPEATED if repeated else field_type.LABEL_OPTIONAL
             if kind in _MESSAGES:
                 added.type = field_type.TYPE_MESSAGE
                 added.type_name = f".srs_eval.anki.{kind}"
             else:
                 added.type = getattr(field_type, f"TYPE_{kind.upper()}")
-                if field.endswith("?"):  # presence of a proto3 scalar: a oneof of its own
-                    added.proto3_optional = True
-                    added.oneof_index = len(message.oneof_decl)
-                    message.oneof_decl.add(name=f"_{added.name}")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {

@@ -19,7 +19,7 @@ import io
 import re
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -271,14 +271,7 @@ def with_inferred_kinds(entries: Entries, next_day_at_s: int) -> Entries:
     kind[day_start == card_start] = LEARNING
     unsorted = np.empty_like(kind)
     unsorted[order] = kind
-    return Entries(
-        entries.time_ms,
-        entries.card_id,
-        entries.rating,
-        unsorted.astype(np.int64),
-        entries.factor,
-        entries.duration_ms,
-    )
+    return replace(entries, kind=unsorted.astype(np.int64))
 
 
 def _numbers(lines: io.BytesIO, places: list[int], delimiter: str, name: str) -> list[IntArray]:

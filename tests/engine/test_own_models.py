@@ -12,8 +12,8 @@ import pytest
 
 import srs_eval
 from srs_eval.engine import conformance
-from srs_eval.engine.doubts import doubt
 from srs_eval.engine.evaluate import demo_learner
+from srs_eval.engine.own_models import doubt
 from srs_eval.models import Model, all_models, load_model_file
 from tests.cli.program import main_here, read_results
 from tests.engine.test_conformance import RIGHT, WRONG
@@ -132,7 +132,7 @@ def test_what_fails_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
     (model,) = load_model_file(written("right", tmp_path))
     with monkeypatch.context() as broken:
-        broken.setattr(conformance, "checked_learner", lambda: 1 / 0)
+        broken.setattr(conformance, "_learner", lambda: 1 / 0)
         assert doubt(model) == "fails"
     assert doubt(model) == ""
     all_models().pop("CHEAT")

@@ -1,18 +1,30 @@
-"""Whether figures of a model of somebody's own mean something: looked at when it first runs."""
+"""Models of somebody's own: whether their figures mean something, looked at when one first runs,
+and their training across many users (`Model.pretrain`): `srs-eval models pretrain`.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
+from srs_eval.data.dataset_hub import load_possible
+from srs_eval.data.datasets import Dataset
+from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.paths import cache_dir, file_digest, write_atomically
-from srs_eval.engine.session import Result
+from srs_eval.data.readers.features import with_features
+from srs_eval.data.trials import Trials
+from srs_eval.engine.session import Result, Session
 from srs_eval.engine.workers import WorkerDied, WorkerPool
 from srs_eval.models import MADE_HERE, Model, all_models
+from srs_eval.models.configurations import resolve
 from srs_eval.training.compile import program_digest
+from srs_eval.training.hyperparameters import Context
+from srs_eval.training.networks import Arrays
 
 _LEAKS = {
     "own outcome": "reads the outcome that it predicts",
@@ -26,6 +38,7 @@ _OTHERS = {
     "repeats": f"{_UNCHECKED}, for it predicts something else each time",
     "fails": f"{_UNCHECKED}, for it fails on a simulated learner",
 }
+_KEPT = 64  # users in memory
 _NOTHING = "nothing found"  # as it is kept: a file that a crash has emptied tells nothing
 
 
@@ -107,3 +120,47 @@ def _kept_at(model: Model, features: Path | None) -> Path:
     key += f" {file_digest(features)}" if features else ""
     digest = hashlib.sha256(key.encode()).hexdigest()
     return cache_dir() / "results" / digest[:2] / f"{digest}.txt"
+
+
+# Across users
+
+
+@dataclass(frozen=True)
+class _Learners(Sequence[Trials]):
+    """Each user's trials, read when asked for."""
+
+    users: Sequence[int]
+    read: Callable[[int], Trials]
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def __getitem__(self, place: Any) -> Any:
+        some = self.users[place]
+        return _Learners(some, self.read) if isinstance(place, slice) else self.read(some)
+
+
+def pretrained_on(
+    model: Model, dataset: Dataset, users: Sequence[int], context: Context
+) -> tuple[Arrays, int]:
+    """The weights that a model gets from users, and how many of them have reviews enough.
+
+    Raises InputError where the model has no `pretrain`, or fewer than two users have.
+    """
+    if model.pretrain is None:
+        raise InputError(f"{model.name} has no pretrain; docs/adding-a-model.md tells of it.")
+    protocol = resolve(model.name)[0].protocol
+
+    @lru_cache(_KEPT)
+    def trials_of(user: int) -> Trials:
+        log = with_features(load_possible(dataset, user), context.features)
+        return Session(log).trials(protocol)
+
+    usable = list[int]()
+    for user in users:
+        with suppress(NotEnoughData):
+            trials_of(user)
+            usable.append(user)
+    if len(usable) < 2:
+        raise InputError(f"{len(usable)} of these users have reviews enough to pretrain on.")
+    return model.pretrain(_Learners(usable, trials_of), context), len(usable)
