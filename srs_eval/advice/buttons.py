@@ -33,7 +33,7 @@ from srs_eval.data.trials import prepare_trials
 from srs_eval.engine.session import fit_and_predict
 from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import as_anki_runs
-from srs_eval.stats.intervals import FEWEST_DAYS, Interval, Verdict, mean_interval
+from srs_eval.stats.intervals import FEWEST_DAYS, Interval, mean_interval
 
 _BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
 _AGAIN, _HARD, _GOOD = 1, 2, 3
@@ -49,7 +49,7 @@ def am_i_misusing_hard(learner: Learner) -> f.Finding:
     if share < _SELDOM:
         return replace(found, evidence=f.Hard("seldom", share))
     difference = _what_if_again(learner)
-    evidence = f.Hard(_SAYS[learner.verdict(difference)], share, expected_after(learner))
+    evidence = f.Hard(_SAYS.get(learner.verdict(difference), "no"), share, expected_after(learner))
     lacks = learner.missing(difference) if evidence.says == f.OPEN else None
     found = replace(found, interval=difference, reviews=difference.reviews, missing=lacks)
     return replace(found, evidence=evidence)
@@ -61,12 +61,7 @@ def review_ratings(learner: Learner) -> IntArray:
     return rows.rating[np.isin(rows.state, _REVIEW)]
 
 
-_SAYS: Mapping[Verdict, Literal["yes", "no", "can't tell"]] = {
-    "better": "yes",
-    "worse": "no",
-    "as good": "no",
-    "can't tell yet": f.OPEN,
-}
+_SAYS: Mapping[str, Literal["yes", "can't tell"]] = {"better": "yes", "can't tell yet": f.OPEN}
 
 
 def _what_if_again(learner: Learner) -> Interval:

@@ -28,12 +28,13 @@ from srs_eval.stats.intervals import (
     Interval,
     Verdict,
     enough_to_tell,
-    verdicts,
+    verdict,
 )
 
 _CANDIDATES = {"split": f.ALONE, "pooled": f.POOLED}
 _MOST_IN_MATRIX = 6  # presets, those with the most reviews
 _NO_LOSS = 0.0005  # nats: what nobody would call a loss
+_NEVER = 1e6  # nats: so far apart are presets that cannot share
 _KEEP_SHARED: Final = "keep shared"
 
 
@@ -204,32 +205,21 @@ def _proposed_groups(
     """Presets that can share parameters, as far as one can tell; those given first come first.
 
     Two can unless one's parameters are worse on the other's reviews by more than matters; a
-    group needs that of all its pairs. Merged is first what loses least.
+    group needs that of all its pairs. Merged is first what loses least on average.
     """
-    lost = {
-        (a, b): differences[a, b].estimate + differences[b, a].estimate
-        for a, b in combinations(groups, 2)
-    }
-    barred = {
-        (a, b)
-        for a, b in lost
-        if any(
-            verdicts({"": each}, equivalence=equivalence)[""] == "worse" and each.low > equivalence
-            for each in (differences[a, b], differences[b, a])
-        )
-    }
-    found = [[group] for group in groups]
-    while True:
-        best: tuple[float, int, int] | None = None
-        for left, right in combinations(range(len(found)), 2):
-            pairs = [
-                (a, b) if (a, b) in lost else (b, a) for a in found[left] for b in found[right]
-            ]
-            if barred.isdisjoint(pairs):
-                mean = sum(lost[pair] for pair in pairs) / len(pairs)
-                best = min(best or (mean, left, right), (mean, left, right))
-        if best is None:
-            order = {group: place for place, group in enumerate(groups)}
-            return [sorted(each, key=order.__getitem__) for each in found]
-        _, left, right = best
-        found[left] += found.pop(right)
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    both = [(differences[a, b], differences[b, a]) for a, b in combinations(groups, 2)]
+    if not both:
+        return [list(groups)]
+    lost = np.array([one.estimate + other.estimate for one, other in both])
+    is_worse = [
+        [verdict(e, equivalence=equivalence) == "worse" and e.low > equivalence for e in each]
+        for each in both
+    ]
+    apart = np.where(np.any(is_worse, axis=1), _NEVER, lost - lost.min())
+    labels = fcluster(linkage(apart, "average"), _NEVER / 1000, "distance")
+    found: dict[int, list[int]] = {}
+    for group, label in zip(groups, labels.tolist(), strict=True):
+        found.setdefault(label, []).append(group)
+    return list(found.values())

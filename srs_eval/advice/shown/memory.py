@@ -114,15 +114,13 @@ def _says_line(findings: Sequence[f.Finding]) -> str:
     if found.near is None:
         return f"can't tell yet ({say.lacks(findings[0].missing)})"
     recalled = found.near.recalled
-    words = {
-        "below": "less than it says",
-        "above": "more than it says",
-        "no matter": "it means what it says",
-    }.get(found.says, "can't tell yet whether it means what it says")
+    means = "it means what it says"
+    words = {"below": "less than it says", "above": "more than it says", "no matter": means}
+    says = words.get(found.says, f"can't tell yet whether {means}")
     off = " (it is off, and would)" if found.fsrs_is_off else ""
     said = f"{percent(found.near.expected, 0)}{off}"
     return (
-        f"{said}, you recall {percent(recalled.estimate, 0)} ({say.share_range(recalled)}): {words}"
+        f"{said}, you recall {percent(recalled.estimate, 0)} ({say.share_range(recalled)}): {says}"
     )
 
 
@@ -356,11 +354,8 @@ def _why(
     if mark == "look" and desired is not None:
         points = _short_of(whole, desired)
         weights = [each.parts[0].recalled.reviews for each in asked.values()]
-        causes = zip(*((each.timing, each.expecting) for each in asked.values()), strict=True)
-        late, much = (
-            -100 * float(np.average([part.estimate for part in cause], weights=weights))
-            for cause in causes
-        )
+        causes = [(each.timing.estimate, each.expecting.estimate) for each in asked.values()]
+        late, much = -100 * np.average(causes, axis=0, weights=weights)
         said = f"Cards came late ({late:.0f} points), and FSRS expected too much ({much:.0f})."
         if late >= 3 * much:
             said = f"Most cards came late ({min(round(late), points)} of the {points} points)."
@@ -369,8 +364,8 @@ def _why(
         yield Line(said, "look")
     elif short:
         worst = asked[short[0]]
-        figures = worst.parts[0].recalled.estimate, worst.desired or 0.0
-        you, wanted = map(say.whole_of_100, figures)
+        you = say.whole_of_100(worst.parts[0].recalled.estimate)
+        wanted = say.whole_of_100(worst.desired or 0.0)
         said = f"{say.quoted(short[0])} falls short: you remember {you}, asked for {wanted}."
         yield Line(said, "look")
 

@@ -79,12 +79,9 @@ def _how_well(finding: f.Finding) -> str:
         is_enough = finding.interval is not None and enough_to_tell(finding.interval)
         why = saved if is_enough else say.lacks(finding.missing)
         return f"How well FSRS {verb} you can't be told yet: {why}."
-    return {
-        "well": f"{name} {verb} you well: {saved}.",
-        "a little": f"{name} {verb} you a little better than your average does: {saved}.",
-        "no better": f"{name} {verb} you no better than your average does: {saved}.",
-        "worse": f"{name} {verb} you worse than your average does: {saved}.",
-    }[found.says]
+    how: str = "a little better" if found.says == "a little" else found.says
+    how += "" if how == "well" else " than your average does"
+    return f"{name} {verb} you {how}: {saved}."
 
 
 def _fit_sentences(finding: f.Finding) -> list[str]:
@@ -101,17 +98,16 @@ def _fit_sentences(finding: f.Finding) -> list[str]:
     if finding.missing is not None:
         said.append(say.what_lacks(finding.missing))
     days = found.log_loss.days
-    own = ""
+    last = (
+        f"That is by log loss on {counted(finding.reviews, 'review')} of {counted(days, 'day')}; "
+        "optimized means fitted to the reviews before."
+    )
     if found.by == "stored":
-        own = (
+        last += (
             " Your parameters may have been fitted to them: what you have now looks better here "
             "than on the reviews since, by which each preset is told what to do."
         )
-    said.append(
-        f"That is by log loss on {counted(finding.reviews, 'review')} of {counted(days, 'day')}; "
-        f"optimized means fitted to the reviews before.{own}"
-    )
-    return said
+    return [*said, last]
 
 
 def _fit_tables(finding: f.Finding) -> list[Table]:
@@ -135,8 +131,7 @@ def _health_line(findings: Sequence[f.Finding]) -> str:
     for finding in findings:
         says, sure = "too few reviews", ""
         if finding.probability is not None:
-            says = _RIGHT[finding.act]
-            sure = f"({say.of_100(finding.probability)})"
+            says, sure = _RIGHT[finding.act], f"({say.of_100(finding.probability)})"
         shown.setdefault(says, []).append((finding.subject, sure))
     if len(findings) > 1:
         return say.in_groups(shown)
