@@ -305,10 +305,9 @@ def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[f.Fin
 
     None where the file does not tell what its cards are scheduled by, or FSRS is off.
     """
-    is_off = learner.log.import_summary.fsrs_enabled is False
     for group in groups:
         preset = learner.log.presets.get(group)
-        if is_off or preset is None or preset.desired_retention is None:
+        if learner.is_off or preset is None or preset.desired_retention is None:
             continue
         try:
             today = todays_cards(learner.log, group)

@@ -216,8 +216,11 @@ class Learner:
         While FSRS is off none are in force.
         """
         preset = self.log.presets.get(group)
-        is_off = self.log.import_summary.fsrs_enabled is False
-        return () if preset is None or is_off else preset.parameters_in_force
+        return () if preset is None or self.is_off else preset.parameters_in_force
+
+    def positions(self, group: int) -> IntArray:
+        """Of a preset's reviews, those of later days."""
+        return np.flatnonzero(self.trials.partition == group)
 
     def since_optimized(self, group: int) -> IntArray | None:
         """Positions of a preset's reviews that its parameters cannot have been fitted to.
@@ -228,15 +231,18 @@ class Learner:
         if not self.stored(group):
             index = self.trials.test_index
             return index[self.trials.partition[index] == group]
-        since = younger_than_s(self.log, self.log.presets[group])
-        if since is None:
-            return None
-        return np.flatnonzero((self.trials.partition == group) & (self.time_s > since))
+        since, mine = younger_than_s(self.log, self.log.presets[group]), self.positions(group)
+        return None if since is None else mine[self.time_s[mine] > since]
 
     def renewed(self, index: IntArray) -> tuple[Fold, ...]:
         """The positions `index` in five blocks, each after training on all reviews before it."""
         blocks = (each for each in np.array_split(index, _BLOCKS) if len(each))
         return tuple(Fold(train=np.arange(block[0]), test=block) for block in blocks)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the file says that FSRS is."""
+        return self.log.import_summary.fsrs_enabled is False
 
     @property
     def sm2(self) -> tuple[str, ...]:
@@ -286,9 +292,9 @@ class Learner:
         if candidate == f.TOGETHER:
             return self.once(("together",), lambda: fitted(self.trials, everything))
         configuration = self.configuration(candidate)
-        last = Fold(train=everything, test=np.flatnonzero(self.trials.partition == group)[-1:])
-        if configuration.protocol.partitions == "preset":
-            last = replace(last, train=everything[self.trials.partition == group])
+        mine = self.positions(group)
+        of_preset = configuration.protocol.partitions == "preset"
+        last = Fold(train=mine if of_preset else everything, test=mine[-1:])
         trials = replace(self._trials_of(configuration), folds=(last,))
         found = fit_and_predict(configuration, trials, self.context)[1]
         return None if found is None else list(next(iter(found.values())))

@@ -48,8 +48,7 @@ def how_well(learner: Learner) -> f.Finding:
     by_preset = learner.trials.protocol == BY_PRESET
     index = learner.trials.test_index
     brought = brought_along(learner)
-    is_off = learner.log.import_summary.fsrs_enabled is False
-    now = next(iter(brought), f.SM2 if is_off else None)
+    now = next(iter(brought), f.SM2 if learner.is_off else None)
     by = _own(learner) if now is None and by_preset else "optimized"
     beside = [f.NOW] * (by != "optimized") + [f.DEFAULTS] * (now is not None)
     rivals = (f.OPTIMIZED, "average", *learner.sm2, *beside)
@@ -93,7 +92,7 @@ def how_well(learner: Learner) -> f.Finding:
     instead = None if now is None else against[now]
     of_defaults = None if now is None else learner.verdict(minus(f.DEFAULTS, now))
     fsrs, others = log_loss[f.OPTIMIZED], tuple(against.values())
-    evidence = f.Fit(says, by, saved, fsrs, others, is_off, instead, of_defaults)
+    evidence = f.Fit(says, by, saved, fsrs, others, learner.is_off, instead, of_defaults)
     lacks = learner.missing(open_[0]) if open_ else None
     finding = f.Finding("fit", f.ALL_REVIEWS, missing=lacks, evidence=evidence)
     finding = replace(finding, interval=difference["average"], reviews=len(index))
@@ -184,7 +183,7 @@ def is_fsrs_right_for_me(learner: Learner, groups: Sequence[int]) -> Iterator[f.
     index = learner.trials.test_index
     partition = learner.trials.partition[index]
     fsrs, sm2 = (learner.held_out_losses(name) for name in (f.OPTIMIZED, f.SM2))
-    act = _TURN_ON if learner.log.import_summary.fsrs_enabled is False else "keep"
+    act = _TURN_ON if learner.is_off else "keep"
     for group in groups:
         mine = partition == group
         here, older = index[mine], None
@@ -197,7 +196,7 @@ def is_fsrs_right_for_me(learner: Learner, groups: Sequence[int]) -> Iterator[f.
                 learner.verdict(difference),
                 relative(sm2[mine] - fsrs[mine], sm2[mine], learner.trials.day[here]),
             )
-        check = _check_health(learner, np.flatnonzero(learner.trials.partition == group))
+        check = _check_health(learner, learner.positions(group))
         evidence, name = f.Health(older, check), learner.name_of(group)
         found = f.Finding("health", name, reviews=len(here), evidence=evidence)
         yield found if older is None else _with_act(found, older.difference, act)

@@ -273,8 +273,7 @@ def do_i_remember_enough(learner: Learner, groups: Sequence[int]) -> Iterator[f.
 
 def _of_preset(learner: Learner, group: int, p: FloatArray) -> f.Finding:
     preset = learner.log.presets.get(group)
-    is_off = learner.log.import_summary.fsrs_enabled is False
-    desired = None if preset is None or is_off else preset.desired_retention
+    desired = None if preset is None or learner.is_off else preset.desired_retention
     mine = learner.trials.partition == group
     whole, *parts = (
         _part(learner, name, np.flatnonzero(here), p)
@@ -289,7 +288,7 @@ def _of_preset(learner: Learner, group: int, p: FloatArray) -> f.Finding:
     expecting = learner.interval(y[index] - p[index], index)
     said = "not asked for" if desired is None else says
     in_parts = replace(whole, recalled=recalled), *parts
-    evidence = f.Retention(said, in_parts, desired, is_off, timing, expecting)
+    evidence = f.Retention(said, in_parts, desired, learner.is_off, timing, expecting)
     lacks = f.missing(off, AS_ASKED) if evidence.says == f.OPEN else None
     return f.Finding(
         "retention", learner.name_of(group), reviews=len(index), missing=lacks, evidence=evidence
@@ -345,8 +344,7 @@ def does_it_mean_it(learner: Learner) -> f.Finding:
     else:
         says = _says(replace(near.recalled, estimate=near.recalled.estimate - near.expected))
     whole = _part(learner, "all", np.arange(len(p)), p)
-    is_off = learner.log.import_summary.fsrs_enabled is False
-    evidence = f.Calibration(says, near, whole, tuple(bins), is_off)
+    evidence = f.Calibration(says, near, whole, tuple(bins), learner.is_off)
     return f.Finding("says", "all presets", reviews=len(p), missing=lacks, evidence=evidence)
 
 

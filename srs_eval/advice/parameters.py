@@ -183,7 +183,7 @@ def _of_preset(
     preset = learner.log.presets.get(group)
     unseen = learner.since_optimized(group)
     since = _since_optimized(learner, group)
-    count = int((learner.trials.partition == group).sum())
+    count = len(learner.positions(group))
     stored = bool(learner.stored(group))
     growth = None
     if stored and unseen is not None:
@@ -218,14 +218,13 @@ def _of_preset(
         chance = min(1 - chance, 1.0 if count >= f.FEWEST_SHOWN else _SURE_OF_FEW)
     gone = "" if evaluated_by_preset(learner.log) else mostly_gone(learner.log)[1]
     is_change = is_change and not gone
-    is_off = learner.log.import_summary.fsrs_enabled is False
     # Where FSRS is turned on, it has to begin with some parameters.
-    is_worth = is_change and (is_off or chance >= f.LIKELY)
+    is_worth = is_change and (learner.is_off or chance >= f.LIKELY)
     fitted = learner.fitted(best.name, group) if is_worth else None
     evidence = f.OfPreset(
         stored=stored,
         known=preset is not None and preset.is_told,
-        fsrs_is_off=is_off,
+        fsrs_is_off=learner.is_off,
         candidates=tuple(each for each in candidates if each.name != f.SM2 or learner.sm2),
         held_out=() if held_out is None else held_out.candidates(),
         about=best.name,
@@ -332,7 +331,7 @@ def _refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
 
 def _staleness_of(learner: Learner, group: int) -> dict[str, Interval]:
     """What optimizing a preset less often than at every 2 % costs, in log loss."""
-    index = np.flatnonzero(learner.trials.partition == group)
+    index = learner.positions(group)
     evaluated = _evaluated(learner, group)
     always = learner.losses(learner.predict(_CANDIDATE, _refits(index, _GROWTHS[0])), evaluated)
     found = {}
@@ -345,7 +344,7 @@ def _staleness_of(learner: Learner, group: int) -> dict[str, Interval]:
 
 def _evaluated(learner: Learner, group: int) -> IntArray:
     """Positions of the reviews after the first fit."""
-    index = np.flatnonzero(learner.trials.partition == group)
+    index = learner.positions(group)
     return index[len(index) // _START :]
 
 
@@ -360,7 +359,7 @@ def which_numbers_are_noise(learner: Learner, groups: Sequence[int]) -> Iterator
     """One finding for each preset."""
     for group in groups:
         name = learner.name_of(group)
-        index = np.flatnonzero(learner.trials.partition == group)
+        index = learner.positions(group)
         lacks = f.missing_of(len(index), learner.days_of(index), FEWEST_REVIEWS, FEWEST_DAYS)
         if lacks != f.Missing():
             evidence = f.Noise(f.OPEN)

@@ -78,7 +78,7 @@ def cards_of_preset(
         scheduler = sim.Memory("FSRS-6", tuple(as_anki_runs(in_force)))
     return PresetCards(
         group,
-        np.flatnonzero(learner.trials.partition == group),
+        learner.positions(group),
         habits.todays_cards(log, group, after),
         scheduler,
         habits.settings_of(stored, days, 0),
