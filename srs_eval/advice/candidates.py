@@ -28,16 +28,8 @@ from srs_eval.metrics import log_losses
 from srs_eval.models import all_models, fsrs6
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out, younger_than_s
-from srs_eval.stats.intervals import (
-    EQUIVALENT,
-    FEWEST_DAYS,
-    FEWEST_REVIEWS,
-    Interval,
-    Verdict,
-    mean_interval,
-    verdict,
-    verdicts,
-)
+from srs_eval.stats import intervals
+from srs_eval.stats.intervals import Interval, Verdict
 from srs_eval.training.hyperparameters import Context
 
 # Candidates and the engine's configurations that they are.
@@ -92,9 +84,9 @@ def too_few(log: ReviewLog, reason: NotEnoughData) -> str:
 def and_needed(log: ReviewLog, why: str) -> str:
     """Why nothing can be told, and of a small log how much is needed."""
     there = len(select_rows(log).rows)
-    if there >= FEWEST_REVIEWS:
+    if there >= intervals.FEWEST_REVIEWS:
         return why
-    needed = f"{FEWEST_REVIEWS:,} reviews on {FEWEST_DAYS} days"
+    needed = f"{intervals.FEWEST_REVIEWS:,} reviews on {intervals.FEWEST_DAYS} days"
     return f"{why}; there are {there:,} so far, and most answers need {needed}"
 
 
@@ -121,7 +113,7 @@ def evaluated_by_preset(log: ReviewLog) -> bool:
     """Whether Anki's rows are there to evaluate presets on: not where nearly all cards are gone."""
     if not knows_presets(log):
         return False
-    return not mostly_gone(log)[0] or len(select_rows(log, "anki").rows) >= FEWEST_REVIEWS
+    return not mostly_gone(log)[0] or len(select_rows(log, "anki").rows) >= intervals.FEWEST_REVIEWS
 
 
 def refuse_without_presets(log: ReviewLog) -> None:
@@ -140,7 +132,7 @@ class Learner:
     session: Session
     trials: Trials  # n reviews of later days; the partition is the preset
     context: Context
-    equivalence: float = EQUIVALENT  # differences in log loss within it count as none
+    equivalence: float = intervals.EQUIVALENT  # differences in log loss within it count as none
     _known: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False)
     """What several questions ask for, by function and arguments: computed once."""
 
@@ -149,7 +141,7 @@ class Learner:
         log: ReviewLog,
         context: Context | None = None,
         protocol: Protocol = BY_PRESET,
-        equivalence: float = EQUIVALENT,
+        equivalence: float = intervals.EQUIVALENT,
     ) -> Learner:
         """Without presets whose parameters Anki does not run, where it is asked of presets.
 
@@ -320,16 +312,16 @@ class Learner:
 
         Without bounds where these are fewer than `fewest_days`.
         """
-        found = mean_interval(values, self.trials.day[index])
+        found = intervals.mean_interval(values, self.trials.day[index])
         return found if found.days >= fewest_days else replace(found, half_width=math.nan)
 
     def verdict(self, difference: Interval) -> Verdict:
         """On one difference in log loss."""
-        return verdict(difference, equivalence=self.equivalence)
+        return intervals.verdict(difference, equivalence=self.equivalence)
 
     def verdicts(self, differences: Mapping[str, Interval]) -> dict[str, Verdict]:
         """On the differences in log loss that are one question."""
-        return verdicts(differences, equivalence=self.equivalence)
+        return intervals.verdicts(differences, equivalence=self.equivalence)
 
     def missing(self, difference: Interval) -> f.Missing:
         """What has to be added to a difference in log loss of which nothing can be told."""

@@ -30,16 +30,8 @@ from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.models.state import base_logits, features_of, group_slice, shipped_prior, trace
-from srs_eval.stats.intervals import (
-    FEWEST_DAYS,
-    Interval,
-    Verdict,
-    enough_to_tell,
-    mean_interval,
-    relative,
-    side,
-    verdict,
-)
+from srs_eval.stats import intervals
+from srs_eval.stats.intervals import Interval, Verdict
 from srs_eval.training.hyperparameters import Context
 
 _Says = Literal["below", "above", "no matter", "can't tell"]
@@ -59,7 +51,7 @@ def _months(
     found = []
     for name in dict.fromkeys(names.tolist()):
         here = (names == name)[place]
-        recalled, log_loss = (mean_interval(each[here], day[here]) for each in (y, loss))
+        recalled, log_loss = (intervals.mean_interval(each[here], day[here]) for each in (y, loss))
         found.append(f.Month(name, recalled, float(p[here].mean()), log_loss))
     return found
 
@@ -118,7 +110,7 @@ def was_i_predictable(learner: Learner) -> f.Finding:
         if lacks is None and (reviews < _FEWEST or days < f.FEWEST_DAYS_SHOWN):
             lacks = f.missing_of(reviews, days, _FEWEST, f.FEWEST_DAYS_SHOWN)
     if lacks is None:
-        before = mean_interval(loss[day < first], day[day < first])
+        before = intervals.mean_interval(loss[day < first], day[day < first])
         # A month is at least as uncertain as its share of the reviews before makes it.
         of_before = before.half_width * math.sqrt(before.reviews / latest.log_loss.reviews)
         half = math.hypot(max(latest.log_loss.half_width, of_before), before.half_width)
@@ -206,9 +198,9 @@ def _matters(
     if question == "hour" and (evaluated.trials.history_time_of_day_s == MISSING).all():
         return f.Finding(question, subject, evidence=f.Habit("unknown"))
     worth = evaluated.without(*groups) - evaluated.state
-    difference = mean_interval(-worth, evaluated.day)
-    says = _SAYS[verdict(difference, equivalence=equivalence)]
-    evidence = f.Habit(says, relative(worth, evaluated.fsrs, evaluated.day))
+    difference = intervals.mean_interval(-worth, evaluated.day)
+    says = _SAYS[intervals.verdict(difference, equivalence=equivalence)]
+    evidence = f.Habit(says, intervals.relative(worth, evaluated.fsrs, evaluated.day))
     lacks = f.missing(difference, equivalence) if says == f.OPEN else None
     found = f.Finding(question, subject, missing=lacks, evidence=evidence)
     return replace(found, interval=difference, reviews=difference.reviews)
@@ -283,7 +275,7 @@ def _of_preset(learner: Learner, group: int, p: FloatArray) -> f.Finding:
     index, y = np.flatnonzero(mine), learner.trials.y
     recalled = learner.interval(y[index], index)
     off = replace(recalled, estimate=recalled.estimate - (desired or 0.0))
-    says = _says(off) if enough_to_tell(recalled) else f.OPEN
+    says = _says(off) if intervals.enough_to_tell(recalled) else f.OPEN
     timing = learner.interval(p[index] - (desired or 0.0), index)
     expecting = learner.interval(y[index] - p[index], index)
     said = "not asked for" if desired is None else says
@@ -296,7 +288,7 @@ def _of_preset(learner: Learner, group: int, p: FloatArray) -> f.Finding:
 
 
 def _says(difference: Interval, margin: float = AS_ASKED) -> _Says:
-    where = side(difference, margin)
+    where = intervals.side(difference, margin)
     return f.OPEN if where == "open" else where
 
 
@@ -340,7 +332,7 @@ def does_it_mean_it(learner: Learner) -> f.Finding:
     lacks = None
     if near is None:
         most = max((each.recalled for each in bins), key=lambda each: each.reviews)
-        lacks = f.missing_of(most.reviews, most.days, _FEWEST_OF_A_BIN, FEWEST_DAYS)
+        lacks = f.missing_of(most.reviews, most.days, _FEWEST_OF_A_BIN, intervals.FEWEST_DAYS)
     else:
         says = _says(replace(near.recalled, estimate=near.recalled.estimate - near.expected))
     whole = _part(learner, "all", np.arange(len(p)), p)
@@ -349,4 +341,4 @@ def does_it_mean_it(learner: Learner) -> f.Finding:
 
 
 def _is_enough(found: Interval) -> bool:
-    return found.reviews >= _FEWEST_OF_A_BIN and found.days >= FEWEST_DAYS
+    return found.reviews >= _FEWEST_OF_A_BIN and found.days >= intervals.FEWEST_DAYS

@@ -33,13 +33,8 @@ from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Fold, recency_weights
 from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import why_left_out
-from srs_eval.stats.intervals import (
-    FEWEST_DAYS,
-    FEWEST_REVIEWS,
-    Interval,
-    Verdict,
-    enough_to_tell,
-)
+from srs_eval.stats import intervals
+from srs_eval.stats.intervals import Interval, Verdict
 
 _RIVALS = (f.RECENCY, f.OPTIMIZED, f.DEFAULTS, "one for all presets", f.POOLED)
 """Verdicts on these are one question: the first is tested first, the others by Holm after it."""
@@ -240,7 +235,7 @@ def _of_preset(
         interval=own,
         parameters=None if fitted is None else tuple(fitted),
         reviews=0 if since is None else len(since.index),
-        missing=learner.still_missing(own) if own and enough_to_tell(own) else None,
+        missing=learner.still_missing(own) if own and intervals.enough_to_tell(own) else None,
         probabilities={
             each.name: 0.0 if each.belief is None else each.belief.probability
             for each in candidates
@@ -304,7 +299,7 @@ def how_often(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     for group in groups:
         evaluated = len(_evaluated(learner, group))
         act, evidence = f"every {_SAFE}", f.Often("safe")
-        if evaluated >= FEWEST_REVIEWS:
+        if evaluated >= intervals.FEWEST_REVIEWS:
             cost = _staleness_of(learner, group)
             says = learner.verdicts(cost)
             costs = [f.Candidate(name, difference=cost[name], verdict=says[name]) for name in cost]
@@ -360,7 +355,7 @@ def which_numbers_are_noise(learner: Learner, groups: Sequence[int]) -> Iterator
     for group in groups:
         name = learner.name_of(group)
         index = learner.positions(group)
-        lacks = f.missing_of(len(index), learner.days_of(index), FEWEST_REVIEWS, FEWEST_DAYS)
+        lacks = f.missing_of(len(index), learner.days_of(index))
         if lacks != f.Missing():
             evidence = f.Noise(f.OPEN)
             yield f.Finding("noise", name, reviews=len(index), missing=lacks, evidence=evidence)

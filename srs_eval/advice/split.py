@@ -22,14 +22,8 @@ from srs_eval.advice import findings as f
 from srs_eval.advice import population
 from srs_eval.advice.candidates import Learner
 from srs_eval.models import fsrs6
-from srs_eval.stats.intervals import (
-    FEWEST_DAYS,
-    FEWEST_REVIEWS,
-    Interval,
-    Verdict,
-    enough_to_tell,
-    verdict,
-)
+from srs_eval.stats import intervals
+from srs_eval.stats.intervals import Interval, Verdict
 
 _CANDIDATES = {"split": f.ALONE, "pooled": f.POOLED}
 _MOST_IN_MATRIX = 6  # presets, those with the most reviews
@@ -42,7 +36,7 @@ def _decided(learner: Learner, differences: Mapping[str, Interval]) -> dict[str,
     """From (split - shared) in log loss, which are one question."""
 
     def decide(difference: Interval, says: Verdict) -> f.Decision:
-        if not enough_to_tell(difference):
+        if not intervals.enough_to_tell(difference):
             return "can't tell"
         if difference.low >= -learner.equivalence:
             return "keep shared"
@@ -122,10 +116,7 @@ def _found(subject: str, learner: Learner, part: str) -> f.Finding:
     """Over all presets, or over the decks of one; a learner's reviews are by these."""
     parts, count = len(learner.groups), len(learner.trials.test_index)
     if count < f.FEWEST_SHOWN:
-        lacks, evidence = (
-            f.missing_of(count, 0, FEWEST_REVIEWS, FEWEST_DAYS),
-            f.Sharing(part, parts),
-        )
+        lacks, evidence = f.missing_of(count, 0), f.Sharing(part, parts)
         return f.Finding("split", subject, reviews=count, missing=lacks, evidence=evidence)
     overall, decisions = over_all_presets(learner)
     act = recommended(overall, decisions)
@@ -214,7 +205,10 @@ def _proposed_groups(
         return [list(groups)]
     lost = np.array([one.estimate + other.estimate for one, other in both])
     is_worse = [
-        [verdict(e, equivalence=equivalence) == "worse" and e.low > equivalence for e in each]
+        [
+            intervals.verdict(e, equivalence=equivalence) == "worse" and e.low > equivalence
+            for e in each
+        ]
         for each in both
     ]
     apart = np.where(np.any(is_worse, axis=1), _NEVER, lost - lost.min())
