@@ -230,12 +230,9 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     year = year_of(lines.values())
     configuration = configuration_of(file_name, setup, year)
     rows = rows_of(configuration) if configuration else _evaluated_rows(file_name)
-    if configuration is not None:
-        name = configuration.name
-    elif meant_by(file_name):
-        name = f"{file_name} of {year}"  # something else than what has the name here
-    else:
-        name = file_name
+    name = configuration.name if configuration else file_name
+    if not configuration and meant_by(name):
+        name += f" of {year}"  # something else than what has the name here
     entry = _entry(file_name, setup)
     marked = mark(entry.get("check", ""))
     shown = {} if configuration else entry.get("shown", {})

@@ -65,16 +65,9 @@ def console_for(stream: IO[str]) -> Console:
             for text, style, control in super().render(*given, **options):
                 yield Segment(text if control else harmless(text), style, control)
 
-    if stream.isatty():
-        return Harmless(file=stream, highlight=False)
-    return Harmless(
-        file=stream,
-        highlight=False,
-        width=_PLAIN_WIDTH,
-        force_terminal=False,
-        color_system=None,
-        legacy_windows=False,
-    )
+    plain = {"width": _PLAIN_WIDTH, "force_terminal": False, "legacy_windows": False}
+    how: dict[str, Any] = {} if stream.isatty() else {**plain, "color_system": None}
+    return Harmless(file=stream, highlight=False, **how)
 
 
 def say(text: str) -> None:
