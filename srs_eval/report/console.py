@@ -23,7 +23,6 @@ from srs_eval.report.document import (
     Section,
     Table,
     is_strong,
-    table_of,
 )
 from srs_eval.report.formats import clock
 
@@ -440,22 +439,16 @@ def models_table(listed: Iterable[Mapping[str, Any]], width: int) -> RenderableT
             return f"needs {first['needs'].partition(':')[0]} (see models {first['model']})"
         return ", ".join(each["words"].removeprefix(f"{first['model']} ") for each in others)
 
-    table = table_of(
-        "models",
-        "",
-        _by_model(listed),
+    seconds = Column("s/10k", in_words=lambda cell: f"{cell.value:g}")
+    heads = ("model", "family", "inputs", "params", seconds, Column("also", gives="cut"))
+    rows = (
         (
-            ("model", lambda model: model[0]["model"]),
-            ("family", lambda model: model[0]["family"]),
-            ("inputs", lambda model: model[0]["inputs"]),
-            ("params", lambda model: model[0]["parameters"]),
-            (
-                Column("s/10k", in_words=lambda cell: f"{cell.value:g}"),
-                lambda model: Figure(model[0]["seconds_per_10k"]),
-            ),
-            (Column("also", gives="cut"), also),
-        ),
+            *(each[0][key] for key in ("model", "family", "inputs", "parameters")),
+            *(Figure(each[0]["seconds_per_10k"]), also(each)),
+        )
+        for each in _by_model(listed)
     )
+    table = Table.of("models", "", heads, rows)
     return table_text(table, width, gap=1)[0]
 
 
