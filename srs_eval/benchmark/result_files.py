@@ -163,24 +163,21 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
     for path in paths:
         once.setdefault(results_of(path).resolve(), path)
     folders = [_read_folder(path) for path in once.values()]
-    files = [each for folder in folders for each in folder.files]
-    plain = {each.path: each.label for each in files}
+    plain = {each.path: each.label for folder in folders for each in folder.files}
+    labels, several = plain, Counter(plain.values())
     # The name alone where that is enough, else with the folder, else with the file.
     for distinguished_by in (
-        lambda each: home_of(each.path).name,
-        lambda each: f"{home_of(each.path).name}: {spelled(each.path)}",
-        lambda each: str(each.path),
+        lambda path: home_of(path).name,
+        lambda path: f"{home_of(path).name}: {spelled(path)}",
+        str,
     ):
-        several = {label for label, count in Counter(f.label for f in files).items() if count > 1}
-        files = [
-            replace(each, label=f"{plain[each.path]} ({distinguished_by(each)})")
-            if each.label in several
-            else each
-            for each in files
-        ]
-    labelled = {each.path: each for each in files}
+        labels = {
+            path: f"{plain[path]} ({distinguished_by(path)})" if several[label] > 1 else label
+            for path, label in labels.items()
+        }
+        several = Counter(labels.values())
     return [
-        replace(folder, files=tuple(labelled[each.path] for each in folder.files))
+        replace(folder, files=tuple(replace(f, label=labels[f.path]) for f in folder.files))
         for folder in folders
     ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -252,17 +252,14 @@ def summary_tables(inspection: Inspection) -> tuple[Table, Table, Table]:
     """Which entries count, and where they are: decks and presets, a row each, as inspected."""
     kinds = list(inspection.rows)
 
-    def counts(of: DeckReport | PresetReport) -> tuple[int, ...]:
-        every = of.counts
-        rows = every.benchmark_rows, every.anki_rows
-        return every.cards, every.entries, *rows[: len(kinds)]
+    def figures(of: GroupCounts) -> tuple[int, ...]:
+        return of.cards, of.entries, *(of.benchmark_rows, of.anki_rows)[: len(kinds)]
 
-    retention = Column("retention", 2)
     decks = (
         (
             deck.name or str(deck.id),
             "filtered" if deck.filtered else deck.preset or str(deck.preset_id or ""),
-            *counts(deck),
+            *figures(deck.counts),
             figure(deck.desired_retention),
         )
         for deck in inspection.decks
@@ -270,15 +267,19 @@ def summary_tables(inspection: Inspection) -> tuple[Table, Table, Table]:
     presets = (
         (
             *(preset.name or str(preset.id), preset.schedules_with),
-            *(figure(preset.desired_retention), *counts(preset), preset.ignore_before or ""),
+            *(
+                figure(preset.desired_retention),
+                *figures(preset.counts),
+                preset.ignore_before or "",
+            ),
         )
         for preset in inspection.presets
     )
     deck, preset = Column("deck", gives="fold"), Column("preset", gives="fold")
     numbers = ("cards", "entries", *kinds)
-    of_decks = (deck, preset, *numbers, replace(retention, from_width=100))
+    of_decks = (deck, preset, *numbers, Column("retention", 2, from_width=100))
     of_presets = (
-        *(preset, "parameters", retention, *numbers),
+        *(preset, "parameters", Column("retention", 2), *numbers),
         Column("ignores before", from_width=100),
     )
     return (
