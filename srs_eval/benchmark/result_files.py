@@ -49,7 +49,7 @@ from srs_eval.models.configurations import rows_in_words as words_of_rows
 from srs_eval.models.given import OF_FILE
 from srs_eval.models.published import left_open, published
 
-ENDINGS = (".jsonl", ".jsonl.gz")
+_ENDINGS = (".jsonl", ".jsonl.gz")
 _FLAGS = {field.name for field in fields(Protocol)}
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Number = Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)]
@@ -161,7 +161,7 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
     """
     once: dict[Path, Path] = {}  # a folder that is named twice is one
     for path in paths:
-        once.setdefault(results_of(path).resolve(), path)
+        once.setdefault(_results_of(path).resolve(), path)
     folders = [_read_folder(path) for path in once.values()]
     plain = {each.path: each.label for folder in folders for each in folder.files}
     labels, several = plain, Counter(plain.values())
@@ -185,8 +185,7 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
 def _read_folder(path: Path) -> ResultFolder:
     if not path.is_dir():
         raise InputError(f'"{path}" is no folder: name one that holds result files.')
-    home = results_of(path)
-    found = sorted(each for each in home.iterdir() if each.name.endswith(ENDINGS))
+    found = result_paths(path)
     setup = read_setup(path)
     if not found:
         raise InputError(
@@ -350,9 +349,14 @@ def _seconds(timing: Path) -> float | None:
     return 10_000 * seconds / reviews if reviews > 0 else None
 
 
-def results_of(folder: Path) -> Path:
+def _results_of(folder: Path) -> Path:
     """Where the result files of a folder lie."""
     return folder / "result" if (folder / "result").is_dir() else folder
+
+
+def result_paths(folder: Path) -> list[Path]:
+    """The result files of a folder."""
+    return sorted(path for path in _results_of(folder).iterdir() if path.name.endswith(_ENDINGS))
 
 
 def home_of(path: Path) -> Path:
