@@ -10,13 +10,7 @@ from itertools import permutations
 
 import numpy as np
 
-from srs_eval.benchmark.leaderboard import (
-    PERCENTILES,
-    WEIGHTINGS,
-    Comparison,
-    Standings,
-    changes,
-)
+from srs_eval.benchmark.leaderboard import PERCENTILES, WEIGHTINGS, Comparison, Standings, changes
 from srs_eval.benchmark.result_files import ResultFile
 from srs_eval.data.errors import counted
 from srs_eval.data.reviews import FloatArray

@@ -15,15 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from srs_eval.data.errors import counted, harmless
-from srs_eval.report.document import (
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Section,
-    Table,
-    is_strong,
-)
+from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table, is_strong
 from srs_eval.report.formats import clock
 
 if TYPE_CHECKING:
