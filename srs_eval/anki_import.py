@@ -60,8 +60,13 @@ def load_log(
         return _load_user_file(path, days, user)
     if user is not None:
         raise InputError(f"{printable(path)} is one learner's file; leave the user number out.")
-    with files.memory_errors(path):
+    try:
         return _load_file(path, real, start, days)
+    except MemoryError as error:
+        raise InputError(
+            f"{printable(path)} does not fit into the memory that is free; "
+            "close other programs and try again."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -194,22 +199,17 @@ def _load_user_file(path: Path, days: _DayChoice, user: int | None) -> ReviewLog
     """One parquet file or folder `.../revlogs/user_id=N` of a data set."""
     from srs_eval.data.datasets import open_dataset
 
-    parents = path.absolute().parents
-    number = parents[0].name.removeprefix("user_id=")
-    if not (
-        parents[0].name.startswith("user_id=")
-        and number.isdecimal()
-        and len(parents) > 2
-        and parents[1].name == "revlogs"
-    ):
+    folder = path.absolute().parent
+    number = folder.name.removeprefix("user_id=")
+    if folder.parent.name != "revlogs" or number == folder.name or not number.isdecimal():
         raise InputError(
             f"{printable(path)} is a parquet file outside a data set; "
             "expected revlogs/user_id=N/data.parquet as in anki-revlogs-10k."
         )
-    if user is not None and user != int(number):
+    if user not in (None, int(number)):
         raise InputError(f"{printable(path)} is user {number}, not user {user}.")
     days.refuse("The days of a data set")
-    return open_dataset(parents[2]).load(int(number))
+    return open_dataset(folder.parents[1]).load(int(number))
 
 
 # Profiles

@@ -450,7 +450,7 @@ def _verify(folder: str, users: str | None = None) -> int:
         for done, user in enumerate(checked, start=1):
             hashes += user.hashes
             for finding in user.findings:
-                show(f"{finding.path}: {finding.what}")
+                show(finding)
             if user.findings:
                 damaged.append(user.user)
             status.update(f"{done:,} of {len(chosen):,} users read")

@@ -53,18 +53,6 @@ _CLOCK_TICK_S = 0.02
 
 
 @contextmanager
-def memory_errors(path: Path) -> Iterator[None]:
-    """Turn a lack of memory into one sentence about `path`."""
-    try:
-        yield
-    except MemoryError as error:
-        raise InputError(
-            f"{printable(path)} does not fit into the memory that is free; "
-            "close other programs and try again."
-        ) from error
-
-
-@contextmanager
 def file_errors(path: Path) -> Iterator[None]:
     """Turn the operating system's refusals into one sentence about `path`."""
     name = printable(path)
