@@ -380,8 +380,7 @@ def _download(folder: str, users: str | None = None, repo: str | None = None) ->
     target = Path(folder).expanduser()
     if folder in hub.KNOWN and not target.exists():
         target = datasets_folder() / folder
-    repo = hub.usual_repo(target) if repo is None else repo
-    hub.refuse_misnamed(repo)
+    repo = hub.repo_of(target, repo)
     say(
         f"{repo} goes to {target}. Its licence is between you and its owner ({hub.page_of(repo)}): "
         "it lets you use the data and forbids to pass them on."

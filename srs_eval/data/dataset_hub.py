@@ -61,7 +61,6 @@ class Listed:
 class Fetched:
     """One more file is there and has the hub's hash."""
 
-    path: str
     was_there: bool
     files: int  # so far
     bytes: int
@@ -71,17 +70,18 @@ def page_of(repo: str) -> str:
     return f"https://huggingface.co/datasets/{repo}"
 
 
-def usual_repo(folder: Path) -> str:
-    """The data set that a folder is of by its name, else by the layout of what lies there."""
-    there = Dataset(folder)
-    layout = there.layout if there.users else "parquet"
-    return f"{_OWNER}/{folder.name if folder.name in KNOWN else _KNOWN_AS[layout]}"
+def repo_of(folder: Path, asked: str | None = None) -> str:
+    """What is asked for, else what a folder is of by its name, or the layout of what lies there.
 
-
-def refuse_misnamed(repo: str) -> None:
-    """Raises InputError for what cannot be the name of a data set."""
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo, re.ASCII):
-        raise InputError(f'"{repo}" is no name of a data set: name one as OWNER/NAME.')
+    Raises InputError for what cannot be the name of a data set.
+    """
+    if asked is None:
+        there = Dataset(folder)
+        layout = there.layout if there.users else "parquet"
+        return f"{_OWNER}/{folder.name if folder.name in KNOWN else _KNOWN_AS[layout]}"
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", asked, re.ASCII):
+        raise InputError(f'"{asked}" is no name of a data set: name one as OWNER/NAME.')
+    return asked
 
 
 def download(
@@ -121,7 +121,7 @@ def download(
             }
             for future in as_completed(futures):
                 files, size = files + 1, size + futures[future].size
-                yield Fetched(futures[future].path, future.result(), files, size)
+                yield Fetched(future.result(), files, size)
         finally:
             threads.shutdown(cancel_futures=True)
 
