@@ -134,7 +134,7 @@ async def use_it(path: Path, models: str, folder: Path) -> Waits:
         waits.left.append((total, 0.0))
         began = time.perf_counter()
         app.session.export(Wanted("html", folder / "report.html", anonymous=False))
-        while app.session.reports.busy:
+        while app.session.reports.is_busy:
             await asyncio.sleep(0.05)
         waits.report = time.perf_counter() - began
     app.session.shut_down()

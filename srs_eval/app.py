@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -26,10 +27,9 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from srs_eval.data.protocol import Protocol
-from srs_eval.tui import screens
-from srs_eval.tui.config import DARK, LIGHT
-from srs_eval.tui.screens.actions import EVERYWHERE, bindings
-from srs_eval.tui.screens.base import MINIMUM, TOO_LOW, TOO_NARROW, AppScreen
+from srs_eval.tui.config import DARK, EVERYWHERE, LIGHT, bindings
+from srs_eval.tui.screens.base import MINIMUM, AppScreen
+from srs_eval.tui.screens.open import OpenScreen
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme
 from srs_eval.tui.session import Options, Session
 from srs_eval.tui.workarounds import TypedKeys, lasting
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from srs_eval.tui.screens.ranking import RunScreen
 
 _Kind = TypeVar("_Kind", bound=Screen[Any])
+_WIDTHS = [(0, "-too-narrow"), (MINIMUM[0], "-narrow"), (76, "-normal"), (120, "-wide")]
+_HEIGHTS = [(0, "-too-low"), (MINIMUM[1], "-low"), (22, "-usual"), (36, "-high")]
 _LEFT_OUT = ("Quit", "Keys", "Screenshot")  # of Textual's own commands
 
 
@@ -45,15 +47,14 @@ class SrsEvalApp(App[int]):
     """The app as described above. The keyword arguments after `options` are for tests."""
 
     TITLE = "srs-eval"
-    ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[Any]] = [
         *bindings(EVERYWHERE),
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
         Binding("ctrl+q", "quit", "Quit", priority=True),
     ]
     CSS_PATH = "tui/app.tcss"
-    HORIZONTAL_BREAKPOINTS = TOO_NARROW
-    VERTICAL_BREAKPOINTS = TOO_LOW
+    HORIZONTAL_BREAKPOINTS = _WIDTHS
+    VERTICAL_BREAKPOINTS = _HEIGHTS
 
     def __init__(
         self,
@@ -112,8 +113,6 @@ class SrsEvalApp(App[int]):
     # --- start and end
 
     def get_default_screen(self) -> Screen[Any]:
-        from srs_eval.tui.screens.open import OpenScreen
-
         return OpenScreen()
 
     def on_mount(self) -> None:
@@ -170,7 +169,7 @@ class SrsEvalApp(App[int]):
         log = self.session.log
         if log is None:
             return
-        if self.session.reports.busy:
+        if self.session.reports.is_busy:
             self.tell("A report is still being written: one at a time.", 4)
             return
         from srs_eval.tui.screens.dialogs import ExportScreen
@@ -184,18 +183,18 @@ class SrsEvalApp(App[int]):
 
     def refuse(self, title: str, error: Exception, *button_and_reassurance: str) -> None:
         """Say in a dialog why something was not done."""
-        from srs_eval.tui.screens.dialogs import Refusal, sentence_of
+        from srs_eval.tui.screens.dialogs import Refusal
 
-        self.push_screen(Refusal(title, sentence_of(error), *button_and_reassurance))
+        self.push_screen(Refusal(title, error, *button_and_reassurance))
 
     def reading(self, said: str) -> None:
-        from srs_eval.tui.screens.open import OpenScreen
-
         for each in self._shown(OpenScreen):
             each.reading(said)
 
     def get_ready(self) -> None:
-        screens.import_ahead()
+        import_module("srs_eval.tui.screens.answers")
+        # Of intervals: it comes while the person looks at the answers.
+        threading.Thread(target=import_module, args=["scipy.special"], daemon=True).start()
 
     def file_opened(self) -> None:
         from srs_eval.tui.screens.answers import AnswersScreen
@@ -209,12 +208,10 @@ class SrsEvalApp(App[int]):
             self.push_screen(AnswersScreen())
 
     def answers_changed(self) -> None:
-        from srs_eval.tui.screens.answers import AnswersScreen
-        from srs_eval.tui.screens.evidence import EvidenceScreen
+        from srs_eval.tui.screens.answers import Answering
 
-        for kind in (AnswersScreen, EvidenceScreen):
-            for screen in self._shown(kind):
-                screen.update_now()
+        for screen in self._shown(Answering):
+            screen.update_now()
 
     def evaluation_changed(self, facts: bool) -> None:
         if facts and isinstance(self.screen, AppScreen):

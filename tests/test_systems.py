@@ -138,9 +138,9 @@ def test_graphs_without_braille_are_drawn_in_blocks(
 ) -> None:
     _pretend(plot, platform, variables, monkeypatch)
     axis = plot.Axis(0.0, 1.0)
-    marks = (plot.Curve([0.0, 1.0], [0.0, 1.0], ""), plot.Points([0.5], [0.5], "", "●"))
+    marks = (plot.Mark([0.0, 1.0], [0.0, 1.0], ""), plot.Mark([0.5], [0.5], "", "●"))
     drawn = plot.draw(plot.Graph(marks, axis, axis, ""), 17, 7)
-    letters = {letter for line in drawn for letter, _ in line} - set(" │└─●")
+    letters = set(drawn.plain) - set("\n │└─●")
     assert letters
     assert all("\u2800" <= letter < "\u2900" for letter in letters) == has
     assert (letters <= set("▀▄█")) != has

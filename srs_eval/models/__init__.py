@@ -2,6 +2,7 @@
 
 A model file defines `MODELS`, a tuple of `Model`. It imports numpy at most;
 numba, torch and others wait inside its functions, so that listing is cheap.
+What tables tell of the models here is in `facts.toml`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 import pkgutil
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -137,6 +139,16 @@ class Model:
         if all_models().get(self.name) is not self:
             raise PicklingError(f"all_models() does not hold this model called {self.name}")
         return _named, (self.name, self.file)
+
+
+@cache
+def _facts() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name("facts.toml").read_text("utf-8"))
+
+
+def facts(name: str) -> dict[str, Any]:
+    """Fields of the `Model` of this name that `facts.toml` holds."""
+    return {"name": name, **_facts()[name]}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,73 +23,82 @@ _CLIPBOARD_S = 2.0
 
 
 class Background:
-    """Consumes what `events` yields in a thread of its own, in which `deliver` is called."""
+    """Work of one kind, in threads; what is begun takes the place of what was at work before."""
 
-    def __init__(
+    def __init__(self, later: Callable[..., None]) -> None:
+        self._later, self._cancel = later, threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def begin(
         self,
-        events: Callable[[threading.Event], Iterator[Any]],
-        deliver: Callable[[Any], None],
-        ended: Callable[[Exception | None], None],
+        work: Callable[[threading.Event], Generator[Callable[[], Any]]],
+        ended: Callable[[Exception | None], Any],
     ) -> None:
-        self.cancel = threading.Event()
-        self._events, self._deliver, self._ended = events, deliver, ended
-        # A daemon, so that closing the app waits for it no longer than `stop` does.
-        self._thread = threading.Thread(target=self._run, daemon=True, name="background")
+        """Call what `work` yields in a thread, then `ended`, both in the view's thread.
 
-    def start(self) -> Background:
-        self._thread.start()
-        return self
+        Neither is called once something else has been begun. The event is set when `work` is to
+        stop.
+        """
+        self.cancel()
+        self._cancel = cancel = threading.Event()
 
-    def stop(self, seconds: float = 0.0) -> None:
-        """Ask it to end, and wait up to `seconds`."""
-        self.cancel.set()
-        self._thread.join(seconds)
+        def call(callback: Callable[[], Any]) -> None:
+            if cancel is self._cancel:
+                callback()
+
+        def run() -> None:
+            error = None
+            try:
+                with contextlib.closing(work(cancel)) as steps:  # which ends the workers
+                    for step in steps:
+                        self._later(call, step)
+                        if cancel.is_set():
+                            break
+            except Exception as failure:
+                error = failure
+            self._later(call, partial(ended, error))
+
+        # A daemon, so that closing the app waits for it no longer than `wait` does.
+        thread = threading.Thread(target=run, daemon=True, name="background")
+        self._threads = [*(each for each in self._threads if each.is_alive()), thread]
+        thread.start()
+
+    def cancel(self) -> None:
+        """Ask what is at work to stop."""
+        self._cancel.set()
 
     @property
     def alive(self) -> bool:
-        return self._thread.is_alive()
-
-    def _run(self) -> None:
-        error = None
-        iterator = None
-        try:
-            iterator = self._events(self.cancel)
-            for event in iterator:
-                self._deliver(event)
-                if self.cancel.is_set():
-                    break
-        except Exception as failure:
-            error = failure
-        finally:
-            close = getattr(iterator, "close", None)
-            if close is not None:
-                close()  # ends the workers
-            self._ended(error)
-
-
-class Reports:
-    """Writes reports, one at a time; `said` is how far the present one is, "" without one."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.said = ""
-        self.backgrounds: list[Background] = []
+        return any(each.is_alive() for each in self._threads)
 
     @property
-    def busy(self) -> bool:
-        """Whether one is being written that was not cancelled."""
-        return any(each.alive and not each.cancel.is_set() for each in self.backgrounds)
+    def is_busy(self) -> bool:
+        """Whether something is at work that was not cancelled."""
+        return self.alive and not self._cancel.is_set()
+
+    def wait(self, until: float) -> None:
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+
+class Reports(Background):
+    """Writes reports, one at a time; `said` is how far the present one is, "" without one."""
+
+    said = ""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.later)
+        self._view = session.view
 
     def write(self, task: Callable[[], Sequence[Path]], path: Path, *, in_process: bool) -> None:
         """Do `task`, which writes to `path`, in a process or in a thread, and say how it went."""
-        later, view = self._session.later, self._session.view
 
         def at(_: object, place: tuple[int, int, str]) -> None:
-            later(self._say, f"report {place[0]} of {place[1]}")
+            self._later(self._say, f"report {place[0]} of {place[1]}")
 
-        def write(cancel: threading.Event) -> Iterator[Sequence[Path]]:
+        def work(cancel: threading.Event) -> Generator[Callable[[], Any]]:
             if not in_process:
-                yield task()
+                yield partial(written, task())
                 return
             from srs_eval.engine.workers import WorkerPool
 
@@ -97,33 +108,25 @@ class Reports:
                 while not future.done() and not cancel.wait(0.05):
                     pass
                 if future.done():
-                    yield future.result()
+                    yield partial(written, future.result())
             finally:
                 pool.terminate_workers()
 
-        def deliver(files: Sequence[Path]) -> None:
+        def written(files: Sequence[Path]) -> None:
             what = f" ({counted(len(files), 'file')})" if len(files) > 1 else ""
-            later(view.tell, f"Written: {printable(path)}{what}", 8)
+            self._view.tell(f"Written: {printable(path)}{what}", 8)
 
         def ended(error: Exception | None) -> None:
             if error is not None:
-                later(view.refuse, "Can't write this", error, "Back", "")
-            if self.backgrounds[-1] is background:  # no other has been begun since
-                later(self._say, "")
+                self._view.refuse("Can't write this", error, "Back", "")
+            self._say("")
 
         self._say("report begun")
-        background = Background(write, deliver, ended)
-        self.backgrounds = [*(each for each in self.backgrounds if each.alive), background]
-        background.start()
-
-    def cancel(self) -> None:
-        """Stop writing; whatever the report has answered is lost."""
-        for background in self.backgrounds:
-            background.cancel.set()
+        self.begin(work, ended)
 
     def _say(self, text: str) -> None:
         self.said = text
-        self._session.view.export_changed()
+        self._view.export_changed()
 
 
 def copy_to_system(text: str) -> bool:

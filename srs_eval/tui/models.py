@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from srs_eval.data.errors import counted
 from srs_eval.data.protocol import Protocol
@@ -36,8 +37,7 @@ class Models:
         self.asked = session.options.models
         self.protocol = session.options.protocol
         self.wanted = False  # by the person; or they follow the answers by themselves
-        self.number = 0  # of runs
-        self.backgrounds: list[Background] = []
+        self.work = Background(session.later)
         self._evaluated: tuple[ReviewLog, str, Protocol] | None = None
         self._rows_before: _Rows | None = None  # to go back to, where others cannot be evaluated
         self._graphs: dict[tuple[int, int], tuple[Result, CalibrationGraph]] = {}
@@ -112,7 +112,7 @@ class Models:
     @property
     def can_cancel(self) -> bool:
         """Whether models are at work that have not been told to stop."""
-        return bool(self.backgrounds) and self.run.running and not self.run.cancelled
+        return bool(self.run.started) and self.run.running and not self.run.cancelled
 
     @property
     def other_rows(self) -> _Rows | None:
@@ -161,82 +161,60 @@ class Models:
             return
         self.cancel()
         self._rows_before = None
-        self.number += 1
         self.run = Run(started=session.monotonic(), equivalence=session.config.equivalence)
         self._evaluated = (log, self.asked, self.protocol)
         if again:
             self.run.models = before.models
             self.run.reviews, self.run.evaluated = before.reviews, before.evaluated
-        events = self._events(log, missing if again else None)
-        deliver, ended = self._deliver(self.number), self._ended
-        number = self.number
-        background = Background(
-            events, deliver, lambda error: session.later(ended, number, error)
-        ).start()
-        self.backgrounds = [*(each for each in self.backgrounds if each.alive), background]
+        self.work.begin(partial(self._events, log, missing if again else None), self._ended)
 
     def _events(
-        self, log: ReviewLog, missing: list[Configuration] | None
-    ) -> Callable[[threading.Event], Iterator[Event]]:
-        """What the engine sends of those that are `missing`, or of all asked for."""
-        options, protocol = self._session.options, self.protocol
+        self, log: ReviewLog, missing: list[Configuration] | None, cancel: threading.Event
+    ) -> Generator[Callable[[], None]]:
+        """Tell what the engine sends of those that are `missing`, or of all asked for.
 
-        def events(cancel: threading.Event) -> Iterator[Event]:
-            from srs_eval.engine.evaluate import evaluate
-            from srs_eval.engine.ranking import with_baselines, with_own
-            from srs_eval.engine.shared import with_given
-            from srs_eval.models.configurations import resolve
-
-            self.end_warm_up()
-            wanted = missing
-            if wanted is None:
-                wanted = with_own(resolve(self.asked, protocol), log, protocol)
-                wanted = with_given(wanted, log, protocol)
-                wanted = with_baselines(wanted, leaves_out=log.leaves_out)
-            return (self._evaluate or evaluate)(
-                log,
-                wanted,
-                protocol,
-                jobs=self._session.jobs(),
-                context=options.context,
-                cancel=cancel,
-                use_cache=options.use_cache,
-                first={each.name for each in resolve("learner", protocol)},
-            )
-
-        return events
-
-    def _deliver(self, number: int) -> Callable[[Event], None]:
-        """Tell of an event, of a result with its graph and the ranking, which are computed here.
-
-        That is in the thread of the engine: the loop that draws and listens only shows them.
+        A result's graph and the ranking are computed here, in a thread: the loop that draws and
+        listens only shows them.
         """
-        from srs_eval.engine.ranking import ranking
+        from srs_eval.engine.evaluate import evaluate
+        from srs_eval.engine.ranking import ranking, with_baselines, with_own
         from srs_eval.engine.run import Finished
+        from srs_eval.engine.shared import with_given
+        from srs_eval.models.configurations import resolve
 
+        self.end_warm_up()
+        session, protocol, wanted = self._session, self.protocol, missing
         finished = self.run.finished_pairs()
-        equivalence = self._session.config.equivalence
+        if wanted is None:
+            wanted = with_own(resolve(self.asked, protocol), log, protocol)
+            wanted = with_given(wanted, log, protocol)
+            wanted = with_baselines(wanted, leaves_out=log.leaves_out)
+        events: Any = (self._evaluate or evaluate)(
+            log,
+            wanted,
+            protocol,
+            jobs=session.jobs(),
+            context=session.options.context,
+            cancel=cancel,
+            use_cache=session.options.use_cache,
+            first={each.name for each in resolve("learner", protocol)},
+        )
+        with closing(events):
+            for event in events:
+                groups = None
+                if isinstance(event, Finished):
+                    self.graph(event.result)
+                    finished.append((event.configuration, event.result))
+                    groups = ranking(finished, equivalence=session.config.equivalence)
+                yield partial(self._told, event, groups)
 
-        def deliver(event: Event) -> None:
-            groups = None
-            if isinstance(event, Finished):
-                self.graph(event.result)
-                finished.append((event.configuration, event.result))
-                groups = ranking(finished, equivalence=equivalence)
-            self._session.later(self._told, number, event, groups)
-
-        return deliver
-
-    def _told(self, number: int, event: Event, groups: list[Group] | None) -> None:
+    def _told(self, event: Event, groups: list[Group] | None) -> None:
         from srs_eval.engine.run import Prepared
 
-        if number == self.number:
-            self.run.apply(event, self._session.monotonic(), groups)
-            self._session.view.evaluation_changed(isinstance(event, Prepared))
+        self.run.apply(event, self._session.monotonic(), groups)
+        self._session.view.evaluation_changed(isinstance(event, Prepared))
 
-    def _ended(self, number: int, error: Exception | None) -> None:
-        if number != self.number:
-            return
+    def _ended(self, error: Exception | None) -> None:
         self.run.end(self._session.monotonic())
         view = self._session.view
         view.evaluation_ended()
@@ -262,8 +240,7 @@ class Models:
         """Ask the engine to stop; the view is told when it has."""
         if self.run.running and self.run.started:
             self.run.cancelled = True
-        for background in self.backgrounds:
-            background.cancel.set()
+        self.work.cancel()
 
     def reset(self) -> None:
         """Stop, and forget the figures."""

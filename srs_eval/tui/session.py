@@ -9,7 +9,7 @@ import contextlib
 import threading
 import time
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -113,15 +113,13 @@ class Session:
         self.evaluated_only: Chosen = ((), ())
         self.file_name = ""
         self._place: str | None = None  # of the open file; None for the demo
-        self._reading = 0
         self.earlier: Kept | None = None  # answers of an earlier day about what is open
         self.answers_began = 0.0
         self.answers_ended: float | None = None
         self.compiles = False  # before the questions asked now can be answered
-        self._asked = 0  # how many times questions were asked
-        self._followed = 0  # by models, the last of these times
+        self._followed = False  # by models, what was asked last
         self._costs: tuple[ReviewLog, Workload] | None = None  # with all draws, and of what
-        self._asking: list[Background] = []
+        self._reading, self.asking = Background(self.later), Background(self.later)
         self.reports = Reports(self)
         self.models = Models(self, evaluate)
 
@@ -134,13 +132,12 @@ class Session:
 
         return Overview("anki")
 
-    def cancel_all(self) -> list[Background]:
+    def cancel_all(self) -> tuple[Background, ...]:
         """Tell all that answers, evaluates or writes behind the screens to stop."""
-        began = (*self._asking, *self.models.backgrounds, *self.reports.backgrounds)
-        at_work = [background for background in began if background.alive]
-        for background in at_work:
-            background.cancel.set()
-        return at_work
+        backgrounds = self.asking, self.models.work, self.reports
+        for background in backgrounds:
+            background.cancel()
+        return backgrounds
 
     def shut_down(self) -> None:
         """End every worker; called after the terminal has been restored."""
@@ -148,7 +145,7 @@ class Session:
         backgrounds = self.cancel_all()
         until = time.monotonic() + _SHUTDOWN_SECONDS
         for background in backgrounds:
-            background.stop(max(0.0, until - time.monotonic()))
+            background.wait(until)
         if any(background.alive for background in backgrounds):
             import multiprocessing
 
@@ -182,37 +179,25 @@ class Session:
 
         return [(each.name, each.path) for each in (self._profiles or find_profiles)()]
 
-    def _in_thread(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        """Do `work` in a thread, `then` what follows, unless something else is begun before."""
-        self._reading += 1
-        number = self._reading
-
-        def do() -> None:
-            try:
-                outcome: Any = work()
-            except Exception as error:
-                outcome = error
-            self.later(done, outcome)
-
-        def done(outcome: Any) -> None:
-            if number == self._reading:
-                self.view.reading("")
-                then(outcome)
-
-        threading.Thread(target=do, daemon=True, name="reading").start()
-
     def open_file(self, path: Path) -> None:
         """Read a file in a thread, then show answers about it or why it can't be read."""
         shown = printable(path.name or path)
 
-        def read() -> _Opened:
+        def read(_: threading.Event) -> Generator[Callable[[], None]]:
             from srs_eval.report.inspection import inspect_log
 
             log = self._read(path)
             self.view.get_ready()
-            return log, inspect_log(log)
+            yield partial(self._opened, path, shown, (log, inspect_log(log)))
 
-        self._in_thread(read, partial(self._opened, path, shown))
+        def ended(error: Exception | None) -> None:
+            self.view.reading("")
+            if error is not None:
+                if self.state.recent and not path.exists():
+                    self.forget(str(path.absolute()))
+                self.view.refuse("Can't read this file", error)
+
+        self._reading.begin(read, ended)
         self.view.reading(f"Reading {shown} …")
 
     def _read(self, path: Path) -> ReviewLog:
@@ -229,24 +214,19 @@ class Session:
         log = only_preset(log, *options.presets) if options.presets else log
         return with_file(log, options.predictions)
 
-    def _opened(self, path: Path, shown: str, outcome: _Opened | Exception) -> None:
-        if isinstance(outcome, Exception):
-            if self.state.recent and not path.exists():
-                self.forget(str(path.absolute()))
-            self.view.refuse("Can't read this file", outcome)
-            return
-        self.whole, self.evaluated_only = outcome, ((), ())
+    def _opened(self, path: Path, shown: str, opened: _Opened) -> None:
+        self.whole, self.evaluated_only = opened, ((), ())
         protocol = self.models.protocol
-        if outcome[0].rows is not None and protocol.rows == self.config.rows:
+        if opened[0].rows is not None and protocol.rows == self.config.rows:
             self.models.protocol = replace(protocol, rows="benchmark")  # chosen already
         asked = map(printable, (*self.options.decks, *self.options.presets))
         if path == paths.DEMO_FILE:
             shown, self._place = "demo: a simulated learner", None
         else:
             self._place = str(path.absolute())
-            state = self.state.opened(path, outcome[1].entries_read, self.now())
+            state = self.state.opened(path, opened[1].entries_read, self.now())
             self.remember(recent=state.recent)
-        self._begin(outcome, " · ".join([shown, *asked] if self._place else [shown]))
+        self._begin(opened, " · ".join([shown, *asked] if self._place else [shown]))
 
     def _begin(self, opened: _Opened, name: str) -> None:
         """Ask about what has been read, or chosen of it."""
@@ -271,27 +251,28 @@ class Session:
         if whole is None or chosen is None or chosen == self.evaluated_only:
             return
 
-        def narrow() -> _Opened:
+        def narrow(_: threading.Event) -> Generator[Callable[[], None]]:
             from srs_eval.data.rows import only_deck, only_preset
             from srs_eval.report.inspection import inspect_log
 
             log = only_preset(whole[0], *chosen[0]) if chosen[0] else whole[0]
             log = only_deck(log, *chosen[1]) if chosen[1] else log
-            return log, inspect_log(log)
+            yield partial(narrowed, (log, inspect_log(log)))
 
-        def narrowed(outcome: _Opened | Exception) -> None:
-            if isinstance(outcome, Exception):
-                self.view.refuse("Can't evaluate this", outcome, "Back", "")
-                return
+        def narrowed(opened: _Opened) -> None:
             self.models.reset()
             self.evaluated_only = chosen
             of = [each for each in whole[1].presets if str(each.id) in chosen[0]]
             of_decks = [each for each in whole[1].decks if str(each.id) in chosen[1]]
             names = [each.name or str(each.id) for each in of]
             names += [each.name or str(each.id) for each in of_decks]
-            self._begin(outcome, " · ".join([self.file_name.split(" · ")[0], *names]))
+            self._begin(opened, " · ".join([self.file_name.split(" · ")[0], *names]))
 
-        self._in_thread(narrow, narrowed)
+        self._reading.begin(narrow, partial(self._refuse_if, "Can't evaluate this"))
+
+    def _refuse_if(self, title: str, error: Exception | None) -> None:
+        if error is not None:
+            self.view.refuse(title, error, "Back", "")
 
     # --- answering
 
@@ -303,18 +284,12 @@ class Session:
         if log is None:
             return
         self.cancel_answers()
-        self._asked += 1
-        number = self._asked
+        self._followed = False
         self.overview, self.earlier = Overview.begun(log), None
         self.answers_began, self.answers_ended = self.monotonic(), None
-        background = Background(
-            partial(self._answers, number, log),
-            lambda found: self.later(self._answered, number, *found),
-            lambda error: self.later(self._all_answered, number, error),
-        ).start()
-        self._asking = [*(each for each in self._asking if each.alive), background]
+        self.asking.begin(partial(self._answers, log), self._all_answered)
 
-    def _answers(self, number: int, log: ReviewLog, cancel: threading.Event) -> Iterator[Any]:
+    def _answers(self, log: ReviewLog, cancel: threading.Event) -> Generator[Callable[[], None]]:
         """Answers with the questions that they settle; those of an earlier day are told first."""
         from srs_eval.advice import saved
         from srs_eval.advice.overview import NEEDED, Overview, overview
@@ -325,10 +300,10 @@ class Session:
         kept = None if key is None else saved.last(key, self.state_folder)
         now = "" if key is None else saved.basis(log, context, self.config.equivalence)
         if kept is not None and kept.basis == now:
-            yield kept.findings, tuple(Overview.begun(log).waiting)
+            yield partial(self._answered, kept.findings, tuple(Overview.begun(log).waiting))
             return
         if kept is not None:
-            self.later(self._remembered, number, kept)
+            yield partial(self._remembered, kept)
         self.models.end_warm_up()
         self.compiles = self._answer is None and any(map(must_compile, resolve(NEEDED)))
         found = Overview.begun(log)
@@ -342,7 +317,7 @@ class Session:
         )
         for answers, questions in coming:
             found.add(answers, questions)
-            yield answers, questions
+            yield partial(self._answered, answers, questions)
         if key is not None and not found.waiting and not found.failed:
             entries = 0 if self.import_summary is None else self.import_summary.entries_read
             kept = saved.Kept(tuple(found.answers), now, entries, self.now())
@@ -358,46 +333,40 @@ class Session:
         )
 
     def cancel_answers(self) -> None:
-        for background in self._asking:
-            background.cancel.set()
-        if self._asking and self.answers_ended is None:
+        self.asking.cancel()
+        if self.answers_ended is None:
             self.answers_ended = self.monotonic()
 
-    def _remembered(self, number: int, kept: Kept) -> None:
+    def _remembered(self, kept: Kept) -> None:
         """What was answered before about the same file, some of which may be out of date."""
-        if number == self._asked:
-            self.earlier = kept
-            self.overview.add(kept.findings)
-            self.overview.earlier = True
-            self.view.answers_changed()
+        self.earlier = kept
+        self.overview.add(kept.findings)
+        self.overview.earlier = True
+        self.view.answers_changed()
 
-    def _answered(
-        self, number: int, answers: tuple[Finding, ...], questions: tuple[str, ...]
-    ) -> None:
+    def _answered(self, answers: tuple[Finding, ...], questions: tuple[str, ...]) -> None:
         from srs_eval.advice.questions import NOT_WAITED_FOR
 
-        if number == self._asked:
-            self.overview.add(answers, questions)
-            self.view.answers_changed()
-            if self.answers_ended is None and set(self.overview.waiting) <= NOT_WAITED_FOR:
-                self._rank_behind_answers()
+        self.overview.add(answers, questions)
+        self.view.answers_changed()
+        if self.answers_ended is None and set(self.overview.waiting) <= NOT_WAITED_FOR:
+            self._rank_behind_answers()
 
-    def _all_answered(self, number: int, error: Exception | None) -> None:
-        if number != self._asked or self.log is None:
+    def _all_answered(self, error: Exception | None) -> None:
+        if self.log is None:
             return
         cancelled = self.answers_ended is not None
         if not cancelled:
             self.answers_ended = self.monotonic()
         self.view.answers_changed()
-        if error is not None:
-            self.view.refuse("Can't answer this", error, "Back", "")
-        elif not cancelled:
+        self._refuse_if("Can't answer this", error)
+        if error is None and not cancelled:
             self._rank_behind_answers()
 
     def _rank_behind_answers(self) -> None:
         """Let the models begin, once lines are answered; what they need not wait for may follow."""
-        if self._followed != self._asked and not self.models.are_evaluated:
-            self._followed = self._asked
+        if not self._followed and not self.models.are_evaluated:
+            self._followed = True
             self.models.wanted = False
             self.models.start()
 

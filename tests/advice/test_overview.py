@@ -56,7 +56,7 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import Cards, ReviewLog
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval, mean_interval, relative
-from srs_eval.tui.widgets.evidence import drawn_table
+from srs_eval.tui.widgets.facts import drawn_table
 from tests.conftest import PATIENCE, made_collection, shared_or_skip
 from tests.tui.app_world import (
     MODELS,
@@ -787,5 +787,5 @@ async def test_leaving_ends_the_questions(tmp_path: Path) -> None:
         await until(pilot, answers.holding.is_set)
         await pilot.press("ctrl+o", "y")
         await until(pilot, on(app, "OpenScreen"))
-        await until(pilot, lambda: not any(each.alive for each in app.session._asking))
+        await until(pilot, lambda: not app.session.asking.alive)
         assert not engine.asked

@@ -28,7 +28,7 @@ from srs_eval.engine.shared import with_given
 from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
-from srs_eval.tui.screens.compare import CompareScreen
+from srs_eval.tui.screens.details import CompareScreen
 from tests.conftest import made_collection
 from tests.retrievability import FSRS, RWKV, make_cache
 from tests.tui.app_world import make_app, on, text_of, to_import_summary, until

@@ -23,8 +23,7 @@ from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import with_baselines
 from srs_eval.engine.run import Finished, Prepared, Progress, Run, Stage, Started
 from srs_eval.models.configurations import in_words, resolve
-from srs_eval.tui.config import Config, Recent, State, load_state, save_state
-from srs_eval.tui.screens.actions import EVERYWHERE, SCREENS
+from srs_eval.tui.config import EVERYWHERE, SCREENS, Config, Recent, State, load_state, save_state
 from srs_eval.tui.screens.base import AppScreen, TooSmall
 from srs_eval.tui.screens.ranking import seconds_left
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME
@@ -519,7 +518,7 @@ async def test_leaving_while_models_run(tmp_path: Path, key: str) -> None:
         await until(pilot, lambda: app._exit)
     app.session.shut_down()
     assert engine.closed.is_set()
-    assert not any(background.alive for background in app.session.models.backgrounds)
+    assert not app.session.models.work.alive
 
 
 async def test_interrupt_works_while_typing(tmp_path: Path) -> None:
@@ -650,7 +649,7 @@ async def test_real_engine_gives_the_same_figures(tmp_path: Path) -> None:
             assert in_words(name) in order(app)
             assert f"{metrics.log_loss:.3f} ±" in text_of(app)
     app.session.shut_down()
-    assert not any(background.alive for background in app.session.models.backgrounds)
+    assert not app.session.models.work.alive
 
 
 async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -245,7 +245,7 @@ async def test_a_report_says_how_far_it_is_and_can_be_cancelled(here: Path, tmp_
         await pilot.press("c")
         await until(pilot, lambda: not app.session.reports.said)
         assert "report 2 of 9" not in text_of(app)
-        await until(pilot, lambda: not any(each.alive for each in app.session.reports.backgrounds))
+        await until(pilot, lambda: not app.session.reports.alive)
     assert not list(here.iterdir())
 
 

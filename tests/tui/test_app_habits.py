@@ -34,7 +34,7 @@ from srs_eval.models.configurations import resolve
 from srs_eval.report import formats as words
 from srs_eval.tui.config import Recent, State, load_state, save_state
 from srs_eval.tui.screens.base import Keys
-from srs_eval.tui.screens.compare import CompareScreen
+from srs_eval.tui.screens.details import CompareScreen
 from srs_eval.tui.screens.import_summary import ImportSummaryScreen
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.ranking import RankingTable
@@ -648,13 +648,14 @@ async def test_models_begin_before_the_previews_are_there(tmp_path: Path) -> Non
         rest = tuple(each for each in answers if each.question in NOT_WAITED_FOR)
         yield rest, tuple(NOT_WAITED_FOR)
 
-    app = make_app(tmp_path, FILE, answer=answer)
+    engine = MadeUpEngine()
+    app = make_app(tmp_path, FILE, answer=answer, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: len(app.session.models.run.results()) == 8)
         assert sorted(app.session.overview.waiting) == sorted(NOT_WAITED_FOR)
         go.set()
         await until(pilot, lambda: app.session.answers_ended is not None)
-        assert app.session.models.number == 1
+        assert len(engine.asked) == 1
 
 
 async def test_what_is_typed_pasted_or_dragged_is_a_path(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ async def test_looks(tmp_path: Path, snapshot: Any, monkeypatch: pytest.MonkeyPa
     app = make_app(
         tmp_path, Path("collection.anki2"), evaluate=MadeUpEngine([*MODELS, "FSRS-6-own"])
     )
-    monkeypatch.setattr(app.session, "costs", lambda: [make_costs()])
+    monkeypatch.setattr(app.session, "costs", lambda: iter([make_costs()]))
     pictures = snapshot.use_extension(SVGImageExtension)
     different: list[str] = []
 

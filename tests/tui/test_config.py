@@ -16,10 +16,9 @@ from srs_eval.app import Options
 from srs_eval.cli.main import main
 from srs_eval.cli.options import Evaluation
 from srs_eval.data.errors import InputError
-from srs_eval.tui.config import Config, load_config
-from srs_eval.tui.screens import actions
+from srs_eval.tui.config import SCREENS, Config, _conflict, load_config
 from srs_eval.tui.screens.answers import AnswersScreen
-from srs_eval.tui.screens.dialogs import help_on
+from srs_eval.tui.screens.dialogs import _help_on
 from tests.cli.program import program
 from tests.conftest import PATIENCE
 from tests.tui.app_world import MadeUpEngine, make_app, on, text_of, to_import_summary, until
@@ -44,7 +43,7 @@ def test_what_is_printed_is_a_file_with_the_values_in_force(
     write(tmp_path, printed)
     config = load_config()
     assert Config(**{**vars(config), "keys": {}}) == Config()
-    everything = [action for each in actions.SCREENS.values() for action in each]
+    everything = [action for each in SCREENS.values() for action in each]
     assert config.keys == {action.id: action.key for action in everything}
     write(tmp_path, 'theme = "nord"\nequivalence = 0.01\n[keys]\ncancel = "z"\n')
     assert main(["config"]) == 0
@@ -120,9 +119,9 @@ def test_keys_may_be_exchanged(tmp_path: Path) -> None:
 
 
 def test_an_action_has_the_same_key_on_all_screens() -> None:
-    assert actions.conflict({}) == ""
+    assert _conflict({}) == ""
     by_id: dict[str, set[str]] = {}
-    for each in actions.SCREENS.values():
+    for each in SCREENS.values():
         for action in each:
             by_id.setdefault(action.id, set()).add(action.key)
     assert [name for name, keys in by_id.items() if len(keys) > 1] == []
@@ -131,7 +130,7 @@ def test_an_action_has_the_same_key_on_all_screens() -> None:
 def test_a_key_means_the_same_on_all_screens() -> None:
     panes = {str(each.key) for each in AnswersScreen.BINDINGS if each.action.startswith("pane")}
     by_key: dict[str, set[str]] = {key: {"pane"} for key in panes}
-    for action in (each for screen in actions.SCREENS.values() for each in screen):
+    for action in (each for screen in SCREENS.values() for each in screen):
         for key in action.key.split(","):
             by_key.setdefault(key, set()).add(action.id)
     assert len(panes) == 5
@@ -139,7 +138,7 @@ def test_a_key_means_the_same_on_all_screens() -> None:
 
 
 def test_each_screen_with_keys_is_explained() -> None:
-    assert all(help_on(name) for name in actions.SCREENS if name != "everywhere")
+    assert all(_help_on(name) for name in SCREENS if name != "everywhere")
 
 
 def test_settings_hold_for_run(

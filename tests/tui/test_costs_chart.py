@@ -9,9 +9,8 @@ from textual.app import App, ComposeResult
 
 from srs_eval.advice.workload.estimate import RETENTIONS, REVIEWS
 from srs_eval.report.panes import PLAIN
-from srs_eval.tui.screens.costs import CostsChart, _ticks
-from srs_eval.tui.widgets import plot
-from srs_eval.tui.widgets.evidence import evidence
+from srs_eval.tui.screens.answers import CostsChart, _ticks
+from srs_eval.tui.widgets.facts import evidence
 from tests.tui.app_world import make_costs
 
 
@@ -24,9 +23,7 @@ def points(app: App[None]) -> dict[str, tuple[float, float]]:
     """Where each letter stands."""
     shown = app.query_one(CostsChart)._graph
     assert shown is not None
-    return {
-        each.letter: (each.x[0], each.y[0]) for each in shown.marks if isinstance(each, plot.Points)
-    }
+    return {each.letter: (each.x[0], each.y[0]) for each in shown.marks if each.letter}
 
 
 async def test_a_dot_stands_on_the_curve_and_moves_with_what_is_known() -> None:

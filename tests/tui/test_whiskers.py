@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from srs_eval.advice.tables import Table
 from srs_eval.stats.intervals import Interval
-from srs_eval.tui.widgets.evidence import drawn_table
+from srs_eval.tui.widgets.facts import drawn_table
 from srs_eval.tui.widgets.plot import axis, common_scale, whisker
 
 losses = st.floats(0.05, 3.0)

@@ -19,16 +19,14 @@ from textual.widgets import Static
 
 from srs_eval.data.errors import harmless
 from srs_eval.report import formats as words
-from srs_eval.tui.screens.actions import SCREENS, Action, bindings
+from srs_eval.tui.config import SCREENS, Action, bindings
 from srs_eval.tui.workarounds import Forgetful
 
 if TYPE_CHECKING:
     from srs_eval.tui.session import Session
 
-MINIMUM = (60, 16)
+MINIMUM = (60, 16)  # columns and lines
 _STAY = ("cancel", "again", "back", "help", "quit")  # in the last line of however narrow a window
-TOO_NARROW = [(0, "-too-narrow"), (MINIMUM[0], "-narrow"), (76, "-normal"), (120, "-wide")]
-TOO_LOW = [(0, "-too-low"), (MINIMUM[1], "-low"), (22, "-usual"), (36, "-high")]
 
 
 class ProtocolLine(Widget):
@@ -226,6 +224,21 @@ class AppScreen(Forgetful, Screen[Any]):
                 act()
                 return
 
+    def move(self, step: int) -> None:
+        """Show what comes so many places after what is shown."""
+
+    def action_previous(self) -> None:
+        self.move(-1)
+
+    def action_next(self) -> None:
+        self.move(1)
+
+    def action_table(self) -> None:
+        from srs_eval.tui.widgets.calibration import CalibrationChart
+
+        for chart in self.query(CalibrationChart):
+            chart.as_table = not chart.as_table
+
     def action_bins(self) -> None:
         self.session.next_bins()
         self.update_now()
@@ -233,32 +246,17 @@ class AppScreen(Forgetful, Screen[Any]):
     def action_back(self) -> None:
         self.app.pop_screen()
 
-    def show_ranking(self) -> None:
+    def action_ranking(self) -> None:
         """The ranking of the models asked for; evaluates them unless that is done or under way."""
         from srs_eval.tui.screens.ranking import RunScreen
 
         self.session.models.rank()
         self.app.push_screen(RunScreen())
 
-    def close_file(self) -> None:
-        """Back to the first screen; asks first where that stops what a person waits for."""
-        from srs_eval.tui.screens.dialogs import question_before_closing
-
-        def close(stop: bool | None) -> None:
-            if stop:
-                self.session.close_file()
-                self.app.pop_screen()
-
-        question = question_before_closing(self.session)
-        if question is None:
-            close(True)
-        else:
-            self.app.push_screen(question, close)
-
     def action_help(self) -> None:
-        from srs_eval.tui.screens.dialogs import HelpScreen, help_on
+        from srs_eval.tui.screens.dialogs import HelpScreen
 
-        self.app.push_screen(HelpScreen(help_on(self.called), self.actions))
+        self.app.push_screen(HelpScreen(self.called, self.actions))
 
 
 class Dialog(Forgetful, ModalScreen[Any]):

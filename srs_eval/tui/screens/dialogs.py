@@ -28,13 +28,13 @@ from srs_eval.data.reviews import MISSING
 from srs_eval.report import formats as words
 from srs_eval.report.files import FOLDERS
 from srs_eval.report.inspection import DeckReport, GroupCounts, Inspection, PresetReport
-from srs_eval.tui.screens.actions import EVERYWHERE, Action
+from srs_eval.tui.config import EVERYWHERE, Action
 from srs_eval.tui.screens.base import Dialog, Harmless
-from srs_eval.tui.session import Chosen, Session, Wanted
+from srs_eval.tui.session import Chosen, Wanted
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns
 
 
-def help_on(screen: str) -> str:
+def _help_on(screen: str) -> str:
     """What help.md says about it, a line for each paragraph."""
     text = (Path(__file__).parents[1] / "help.md").read_text("utf-8")
     about = f"\n{text}".partition(f"\n# {screen}\n")[2].partition("\n# ")[0]
@@ -49,21 +49,18 @@ class HelpScreen(Dialog):
         ("escape,question_mark,f1,enter", "close", "Close"),
     ]
 
-    def __init__(self, about: str, actions: Sequence[Action]) -> None:
+    def __init__(self, screen: str, actions: Sequence[Action]) -> None:
         super().__init__("Help", "Esc closes")
-        self._about, self._actions = about, actions
+        self._screen, self._actions = screen, actions
 
     def content(self) -> ComposeResult:
-        yield Static(Text(self._about.strip()))
-        yield Static(self._keys())
-
-    def _keys(self) -> WidthDependent:
+        yield Static(Text(_help_on(self._screen)))
         on_keys = self.session.config.on_keys
         rows = [
             (Text(action.key_words, "bold"), Text(action.label), Text(action.help, "dim"))
             for action in on_keys((*self._actions, *EVERYWHERE))
         ]
-        return WidthDependent(lambda width: in_columns([(Text(""),), *rows], width))
+        yield Static(WidthDependent(lambda width: in_columns([(Text(""),), *rows], width)))
 
 
 class Question(Dialog):
@@ -101,10 +98,17 @@ class Refusal(Question):
     def __init__(
         self,
         title: str,
-        sentence: str,
+        error: Exception,
         button: str = "Choose another",
         reassurance: str = "Your file was not changed.",
     ) -> None:
+        if isinstance(error, InputError | NotEnoughData):
+            sentence = printable(error, None)
+        elif isinstance(error, MemoryError):
+            sentence = "There is not enough memory for this."
+        else:
+            what = f"{type(error).__name__}: {printable(error)}"
+            sentence = f"Something unexpected happened ({what})."
         super().__init__(title, sentence, "", button, reassurance)
 
 
@@ -278,26 +282,3 @@ class ExportScreen(Dialog):
             self._asked = path
             return
         self.dismiss(Wanted(self._form, path, self.query_one(Checkbox).value))
-
-
-def sentence_of(error: Exception) -> str:
-    """What a person is told of an error."""
-    if isinstance(error, InputError | NotEnoughData):
-        return printable(error, None)
-    if isinstance(error, MemoryError):
-        return "There is not enough memory for this."
-    return f"Something unexpected happened ({type(error).__name__}: {printable(error)})."
-
-
-def question_before_closing(session: Session) -> Question | None:
-    """Where closing the file stops what a person waits for."""
-    models = session.models.can_cancel and session.models.wanted
-    if not models and (session.answers_ended is not None or not session.overview.waiting):
-        return None
-    return Question(
-        "Stop what still runs?",
-        "Models that have finished are kept on disk and need not be done again; answers are kept "
-        "once there are all of them.",
-        "Stop and close",
-        "Keep running",
-    )

@@ -133,13 +133,7 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
         rows = self.query_one("#rows", Select)
         rows.value = "anki" if rows.value == "benchmark" else "benchmark"
 
-    def action_next(self) -> None:
-        self._turn(1)
-
-    def action_previous(self) -> None:
-        self._turn(-1)
-
-    def _turn(self, step: int) -> None:
+    def move(self, step: int) -> None:
         tabs = self.query_one(TabbedContent)
         panes = [pane for pane in tabs.query(TabPane) if pane.id is not None]
         place = [pane.id for pane in panes].index(tabs.active)
@@ -165,6 +159,5 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
         one = (str(chosen.id),)
         self.session.evaluate_only((one, ()) if kind == "presets" else ((), one))
 
-    @on(Button.Pressed, "#evaluate")
-    def action_ranking(self) -> None:
-        self.show_ranking()
+    def on_button_pressed(self) -> None:
+        self.action_ranking()

@@ -22,6 +22,8 @@ from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
 from srs_eval.tui.screens.base import AppScreen
+from srs_eval.tui.screens.details import CompareScreen, DetailsScreen
+from srs_eval.tui.screens.dialogs import FamiliesScreen
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.facts import metric_table, parameter_table
 from srs_eval.tui.widgets.ranking import RankingTable
@@ -276,8 +278,6 @@ class RunScreen(AppScreen, actions="run"):
         self._arrange(order=orders[(place + 1) % len(orders)], backwards=False)
 
     def action_families(self) -> None:
-        from srs_eval.tui.screens.dialogs import FamiliesScreen
-
         there = {model.configuration.model.family for model in self.evaluation.models.values()}
         self.app.push_screen(FamiliesScreen(there, self.session.state.hidden), self._hide)
 
@@ -312,8 +312,6 @@ class RunScreen(AppScreen, actions="run"):
         if model is None or model.result is None:
             self.notify("This model has no figures yet.", timeout=3)
             return
-        from srs_eval.tui.screens.details import DetailsScreen
-
         self.app.push_screen(DetailsScreen(model.name), self._came_back)
 
     def _came_back(self, configuration: str | None) -> None:
@@ -337,8 +335,6 @@ class RunScreen(AppScreen, actions="run"):
         if pair is None:
             self.notify("Two finished models are needed to compare.", timeout=3)
             return
-        from srs_eval.tui.screens.compare import CompareScreen
-
         self.app.push_screen(CompareScreen(*pair))
 
     def _pair(self) -> tuple[str, str] | None:
@@ -352,10 +348,6 @@ class RunScreen(AppScreen, actions="run"):
         results = self.evaluation.results()
         names = [name for name in dict.fromkeys(wanted) if name in results]
         return (str(names[0]), str(names[1])) if len(names) >= 2 else None
-
-    def action_table(self) -> None:
-        chart = self.query_one(CalibrationChart)
-        chart.as_table = not chart.as_table
 
 
 def seconds_left(evaluation: Run, now: float) -> float | None:

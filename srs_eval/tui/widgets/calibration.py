@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.text import Text
 from textual.app import App, ComposeResult, RenderResult
+from textual.color import Color
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
@@ -121,10 +122,12 @@ class CalibrationChart(Vertical):
         low, high = self._limits
         primary, secondary, faint = chart_colours(self.app)
         wide = self.size.width >= 40
-        marks: list[plot.Curve | plot.Points] = [plot.Curve([low, high], [low, high], faint)]
-        marks += self._marks(graph, low, wide, (primary, secondary, faint))
+        marks = [
+            plot.Mark([low, high], [low, high], faint),
+            *self._marks(graph, low, wide, (primary, secondary, faint)),
+        ]
         axis = plot.Axis(low, high, _percent_ticks(low, high, 8 if wide else 4))
-        self.query_one(plot.Plot).show(plot.Graph(tuple(marks), axis, axis, faint))
+        self.query_one(plot.Plot).show(plot.Graph(marks, axis, axis, faint))
         self.query_one(_CountBars).show(graph, self._limits)
         self.query_one("#axes", Static).update(
             "→ predicted %   ↑ recalled %" if self.size.width >= 32 else "→predicted ↑recalled"
@@ -133,7 +136,7 @@ class CalibrationChart(Vertical):
     @staticmethod
     def _marks(
         graph: CalibrationGraph, low: float, wide: bool, colours: tuple[str, str, str]
-    ) -> Iterator[plot.Curve | plot.Points]:
+    ) -> Iterator[plot.Mark]:
         """Intervals, the smooth curve, and bins: of few reviews ∘, of at least 1 % of them ●."""
         primary, secondary, faint = colours
         large = graph.count >= 0.01 * graph.count.sum()
@@ -142,15 +145,15 @@ class CalibrationChart(Vertical):
             if large[place] or wide:
                 x = float(graph.predicted[place])
                 ends = [max(float(graph.low[place]), low), float(graph.high[place])]
-                yield plot.Curve([x, x], ends, faint)
+                yield plot.Mark([x, x], ends, faint)
         shown = (graph.smooth_p >= low) & (graph.smooth_y >= low)
-        yield plot.Curve(graph.smooth_p[shown].tolist(), graph.smooth_y[shown].tolist(), secondary)
+        yield plot.Mark(graph.smooth_p[shown].tolist(), graph.smooth_y[shown].tolist(), secondary)
         for bins, letter, style in (
             (inside & ~large, "∘", faint),
             (inside & large, "●" if wide else "•", primary),
         ):
             points = graph.predicted[bins].tolist(), graph.observed[bins].tolist()
-            yield plot.Points(*points, style, letter)
+            yield plot.Mark(*points, style, letter)
 
 
 def _in_table(graph: CalibrationGraph, places: int) -> Iterator[tuple[str, ...]]:
@@ -165,16 +168,9 @@ def _in_table(graph: CalibrationGraph, places: int) -> Iterator[tuple[str, ...]]
 
 def chart_colours(app: App[Any]) -> tuple[str, str, str]:
     """Colours (#rrggbb) of the points, the smooth curve and the guide lines."""
-    from textual.color import Color
-
-    colours = app.theme_variables
-    foreground = Color.parse(colours["foreground"])
-    surface = Color.parse(colours["surface"])
-    return (
-        Color.parse(colours["primary"]).hex6,
-        Color.parse(colours["secondary"]).hex6,
-        foreground.blend(surface, 0.65).hex6,
-    )
+    names = ("primary", "secondary", "foreground", "surface")
+    primary, secondary, text, ground = (Color.parse(app.theme_variables[name]) for name in names)
+    return primary.hex6, secondary.hex6, text.blend(ground, 0.65).hex6
 
 
 def axis_limits(graphs: Sequence[CalibrationGraph]) -> tuple[float, float]:
@@ -194,10 +190,9 @@ def axis_limits(graphs: Sequence[CalibrationGraph]) -> tuple[float, float]:
 
 
 def _percent_ticks(low: float, high: float, at_most: int) -> list[tuple[float, str]]:
-    """Shares in even steps down from `high`, each with its label in percent."""
+    """Even shares, each with its label in percent."""
     step = plot.even_step(max((high - low) / at_most, 0.05))
-    values = [high - step * place for place in range(int((high - low) / step + 1e-9) + 1)]
-    return [(value, f"{100 * value:.0f}") for value in reversed(values)]
+    return [(each, f"{100 * each:.0f}") for each in plot.even_values(low, high, step)]
 
 
 _TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -249,26 +244,26 @@ class CurvesChart(Vertical):
         primary, secondary, faint = chart_colours(self.app)
         hues = list(palette(self.app.current_theme).families.values())
         low, last = self._limits()
-        marks: list[plot.Curve | plot.Points] = []
+        marks: list[plot.Mark] = []
         for number, (letter, curve) in enumerate(self._lettered()):
             x = [math.log10(day) for day in curve.days]
             hue = primary if self._other else hues[number % len(hues)]
             for place, interval in zip(x, curve.recalled, strict=True):
                 ends = [max(interval.low, low), min(interval.high, 1.0)]
                 if math.isfinite(ends[0]) and math.isfinite(ends[1]):
-                    marks.append(plot.Curve([place, place], ends, faint))
-            marks.append(plot.Curve(x, list(curve.expected), hue))
+                    marks.append(plot.Mark([place, place], ends, faint))
+            marks.append(plot.Mark(x, list(curve.expected), hue))
             recalled = [interval.estimate for interval in curve.recalled]
             recalled_style = "bold" if self._other else f"bold {hue}"  # both models met the same
-            marks.append(plot.Points(x, recalled, recalled_style, letter))
+            marks.append(plot.Mark(x, recalled, recalled_style, letter))
         for curve in self._other:
             x = [math.log10(day) for day in curve.days]
-            marks.insert(0, plot.Curve(x, list(curve.expected), secondary))
-            marks.append(plot.Points(x, list(curve.expected), secondary, OTHER))
+            marks.insert(0, plot.Mark(x, list(curve.expected), secondary))
+            marks.append(plot.Mark(x, list(curve.expected), secondary, OTHER))
         days = [(math.log10(day), str(day)) for day in _TICKS if day <= last]
         x_axis = plot.Axis(-0.05, math.log10(last) + 0.05, days)
         y_axis = plot.Axis(low, 1.0, _percent_ticks(low, 1.0, 6))
-        self.query_one(plot.Plot).show(plot.Graph(tuple(marks), x_axis, y_axis, faint))
+        self.query_one(plot.Plot).show(plot.Graph(marks, x_axis, y_axis, faint))
 
     def _limits(self) -> tuple[float, float]:
         """The lowest recall and the last day of the axes."""

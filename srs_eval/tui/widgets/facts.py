@@ -1,9 +1,14 @@
-"""A model's figures and parameters as tables that fit whatever width they are given."""
+"""Text that fits whatever width it is given: what an answer rests on, a model's figures, tables.
+
+Tables have one column of intervals drawn.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from dataclasses import replace
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 from textual.content import Content
@@ -12,12 +17,29 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.visual import RenderOptions, Visual
 
+from srs_eval.advice.findings import Finding
+from srs_eval.advice.questions import heading_of
+from srs_eval.advice.sentences import parameter_line, percent, where_to_paste
+from srs_eval.advice.shown import sentences, tables
+from srs_eval.advice.shown.first_screen import first_screen
+from srs_eval.advice.tables import SHARES, Cell, Pane, Table, is_difference
+from srs_eval.advice.workload.estimate import Workload
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.session import Result
 from srs_eval.metrics import FACTS
-from srs_eval.report import formats as words
+from srs_eval.report.formats import count, cut, difference, loss, metric
+from srs_eval.report.panes import drawn
+from srs_eval.stats.intervals import Interval
+from srs_eval.tui.widgets.plot import DOTS, axis, common_scale, whisker
 
 _GAP = "  "  # between columns
+_NO: Set[str] = frozenset()
+_LEAST, _MOST = 14, 48  # columns of a drawn interval
+_NAME = 24  # columns of a row's name where its interval is drawn below the table
+_WORDS = 24  # columns from which a cell is more than a figure or a name
+_FEWEST = 3  # columns of a table
+_FIRST = 3  # sentences below a chart; the others follow under "More"
+_MOST_BELOW = 10  # rows of a table whose intervals are drawn below it
 
 
 class WidthDependent(Visual):
@@ -101,8 +123,7 @@ def _wrapped(cell: Text, width: int) -> list[Text]:
 def metric_table(result: Result) -> WidthDependent:
     """Each metric with its meaning beside it or, in a narrow column, below it."""
     figures = [
-        (fact.name, words.metric(result.metrics, field), fact.meaning)
-        for field, fact in FACTS.items()
+        (fact.name, metric(result.metrics, field), fact.meaning) for field, fact in FACTS.items()
     ]
 
     def draw(width: int) -> Text:
@@ -150,3 +171,165 @@ def _partition_name(partition: int, log: ReviewLog | None) -> str:
     if log is not None and partition in log.decks:
         return log.decks[partition].name
     return f"partition {partition}"
+
+
+def evidence(answer: Finding, paint: Mapping[str, str], above: Set[str] = _NO) -> WidthDependent:
+    """Everything there is to an answer but the parameters to paste, for whatever width.
+
+    These need the whole width of the window: a mouse selects what stands beside them, too. Costs
+    are drawn first, `paint`ed by level. Sentences that stand `above` are not said again, nor is the
+    heading of a question that does.
+    """
+    parts: list[Text | WidthDependent] = [
+        Text(sentence + "\n")
+        for sentence in sentences(answer)
+        if not set(sentence.casefold().rstrip(".").split("; ")) <= above
+    ]
+    if isinstance(answer.evidence, Workload):
+        pane = first_screen([answer.evidence.glance]).panes[2]
+        more = Text("More", "bold")
+        parts = [in_full(pane, paint), Text(""), *parts[:_FIRST], more, *parts[_FIRST:]]
+    for table in tables(answer):
+        parts += [Text(table.heading, "bold"), drawn_table(table), Text("")]
+    page = f"Explained in the documentation, Findings: {heading_of(answer.question)}"
+    return stacked([*parts, Text(page, "dim")] if answer.question not in above else parts)
+
+
+def in_full(pane: Pane, paint: Mapping[str, str]) -> WidthDependent:
+    """A pane of the first screen, with all that it says."""
+    return WidthDependent(lambda width: Text("\n").join(drawn(pane, width, 99, paint, airy=False)))
+
+
+def parameters_to_paste(answer: Finding) -> Text:
+    """The line that Anki takes, and where it goes."""
+    assert answer.parameters is not None
+    return Text.assemble(
+        (parameter_line(answer.parameters), "bold"), "\n", (where_to_paste(answer), "dim")
+    )
+
+
+def drawn_table(table: Table) -> WidthDependent:
+    """Figures as text; one column of intervals drawn beside them, or below for want of room."""
+
+    def draw(width: int) -> Text:
+        place = _to_draw(table)
+        cells = [
+            [_cell(cell, name) for cell, name in zip(row, table.columns, strict=True)]
+            for row in table.rows
+        ]
+        taken = sum(_widths(table, cells)) + 2 * len(table.columns)
+        if taken - 2 > width:  # only the differences keep their intervals, rather than cut a name
+            for row, texts_of_row in zip(table.rows, cells, strict=True):
+                for number, cell in enumerate(row):
+                    if isinstance(cell, Interval) and number != place:
+                        texts_of_row[number] = texts_of_row[number].partition(" ±")[0]
+        longest = _widths(table, cells)
+        kept = len(longest) if place is not None else _unbroken(longest, width)
+        words_only = [
+            place for place in range(kept) if all(isinstance(row[place], str) for row in table.rows)
+        ]
+        widest = max(words_only or [0], key=lambda place: longest[place])
+        numbers = set(range(kept)) - set(words_only)
+        texts = [[Text(name, "bold dim") for name in table.columns[:kept]]]
+        texts += [[Text(cell) for cell in row[:kept]] for row in cells]
+        if place is None:
+            return in_columns(texts, width, numbers, widest)
+        if width - taken < _LEAST:
+            below = _drawn_below(table, place, width)
+            return Text("\n").join([in_columns(texts, width, numbers, widest), *below])
+        drawn = _drawn(table, place, width - taken)
+        for line_of_row, picture in zip(texts, drawn, strict=False):
+            line_of_row.append(picture)
+        return in_columns(texts, width, numbers, widest)
+
+    return WidthDependent(draw)
+
+
+def _drawn(table: Table, place: int, room: int) -> list[Text]:
+    """An axis, then the interval of each row on it; nothing where they have no scale."""
+    cells = [row[place] for row in table.rows]
+    intervals = [cell for cell in cells if isinstance(cell, Interval)]
+    differs = is_difference(table.columns[place])
+    zero = [Interval(0.0, 0.0)] if differs and intervals else []
+    scale = common_scale(intervals + zero, min(room, _MOST))
+    if scale is None:
+        return []
+    line = 0.0 if differs else None
+    heading = axis(scale, line, "dim")
+    heading.stylize_before("bold")
+    return [
+        heading,
+        *(
+            whisker(cell, scale, _dot(table, row), "", line, "dim")
+            if isinstance(cell, Interval)
+            else Text("")
+            for row, cell in zip(table.rows, cells, strict=True)
+        ),
+    ]
+
+
+def _drawn_below(table: Table, place: int, width: int) -> list[Text]:
+    """The intervals of a table that leaves no room beside it, by name; none of a long one."""
+    shown = [row for row in table.rows if isinstance(row[place], Interval)]
+    if len(shown) > _MOST_BELOW:
+        return []
+    names = [cut(str(row[0]), _NAME) for row in shown]
+    taken = max(map(cell_len, names), default=0) + 2
+    drawn = _drawn(replace(table, rows=tuple(shown)), place, width - taken)
+    if not drawn or width - taken < _LEAST or len(set(names)) < len(names):
+        return []
+    lines = zip(["", *names], drawn, strict=True)
+    beside = (Text.assemble(set_cell_size(name, taken), picture) for name, picture in lines)
+    return [Text(""), *beside]
+
+
+def _dot(table: Table, row: tuple[Cell, ...]) -> str:
+    """A row's verdict; where others of the table have one and it has none, a dot of its own."""
+    says = table.verdict(row)
+    return "●" if says is None else DOTS.get(says, "●") if says else "·"
+
+
+def _widths(table: Table, cells: list[list[str]]) -> list[int]:
+    """What each column of a table takes; a Chinese or Japanese character takes two."""
+    rows = zip(table.columns, *cells, strict=True)
+    return [max(map(cell_len, column)) for column in rows]
+
+
+def _unbroken(widths: list[int], width: int) -> int:
+    """How many columns are shown: rather fewer than broken figures. Words may be broken."""
+    kept = len(widths)
+    if max(widths) < _WORDS:
+        while kept > _FEWEST and sum(widths[:kept]) + 2 * (kept - 1) > width:
+            kept -= 1
+    return kept
+
+
+def _to_draw(table: Table) -> int | None:
+    """The column of differences, else the first one of intervals."""
+    places = [
+        place
+        for place in range(len(table.columns))
+        if any(isinstance(row[place], Interval) for row in table.rows)
+    ]
+    differences = [place for place in places if is_difference(table.columns[place])]
+    return next(iter((*differences, *places)), None)
+
+
+def _cell(cell: Cell, column: str) -> str:
+    match cell:
+        case None:
+            return "–"
+        case Interval() if column in SHARES:
+            half = f" ±{100 * cell.half_width:.0f}" if cell.half_width == cell.half_width else ""
+            return f"{100 * cell.estimate:.1f} %{half}"
+        case Interval() if is_difference(column) or column in ("your day", "cards"):
+            return difference(cell)
+        case Interval():
+            return loss(cell, 4)
+        case float():
+            if column in SHARES:
+                return percent(cell)
+            return f"{cell:,.0f}" if column == "minutes" else f"{cell:.4f}"
+        case int():
+            return count(cell)
+    return cell

@@ -15,11 +15,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
 
-from rich.segment import Segment
-from rich.style import Style
 from rich.text import Text
-from textual.geometry import Size
-from textual.strip import Strip
+from textual.app import RenderResult
 from textual.widget import Widget
 
 from srs_eval.stats.intervals import Interval
@@ -33,22 +30,13 @@ _UPPER, _LOWER = 0x1B, 0xE4  # the dots of a letter's halves
 
 
 @dataclass(frozen=True)
-class Curve:
-    """A line through points, in the order given."""
+class Mark:
+    """A line through points in the order given, or a letter at each, over whatever lies there."""
 
     x: Sequence[float]
     y: Sequence[float]
     style: str  # as rich takes it
-
-
-@dataclass(frozen=True)
-class Points:
-    """The same letter at each point, over whatever lies there."""
-
-    x: Sequence[float]
-    y: Sequence[float]
-    style: str
-    letter: str
+    letter: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,7 +56,7 @@ class Axis:
 class Graph:
     """What a plot shows; later marks lie over earlier ones."""
 
-    marks: tuple[Curve | Points, ...]
+    marks: Sequence[Mark]
     x: Axis
     y: Axis
     axes_style: str
@@ -78,45 +66,29 @@ class Plot(Widget):
     """Shows a `Graph` in whatever room it has."""
 
     ALLOW_SELECT: ClassVar[bool] = False
+    _graph: Graph | None = None
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._graph: Graph | None = None
-        self._drawn: list[list[tuple[str, str]]] = []  # letters and styles
-        self._drawn_at: Size | None = None
-
-    def show(self, graph: Graph | None) -> None:
-        self._graph, self._drawn_at = graph, None
+    def show(self, graph: Graph) -> None:
+        self._graph = graph
         self.refresh()
 
-    def render_line(self, y: int) -> Strip:
-        base = self.rich_style
-        if self._drawn_at != self.size:
-            self._drawn_at = self.size
-            self._drawn = [] if self._graph is None else draw(self._graph, *self.size)
-        if y >= len(self._drawn):
-            return Strip.blank(self.size.width, base)
-        runs = groupby(self._drawn[y], key=lambda cell: cell[1])
-        segments = [
-            Segment("".join(letter for letter, _ in run), base + Style.parse(style))
-            for style, run in runs
-        ]
-        return Strip(segments, self.size.width)
+    def render(self) -> RenderResult:
+        return "" if self._graph is None else draw(self._graph, *self.size)
 
 
-def draw(graph: Graph, width: int, height: int) -> list[list[tuple[str, str]]]:
-    """Lines of letters with their styles; none where there is no room for a graph."""
+def draw(graph: Graph, width: int, height: int) -> Text:
+    """The graph in lines of text; nothing where there is no room for it."""
     columns, rows = width - MARGIN - 1, height - 2
     if columns < 4 or rows < 1:
-        return []
+        return Text()
     cells: dict[tuple[int, int], tuple[str, str]] = {}
     for mark in graph.marks:
-        if isinstance(mark, Curve):
+        if not mark.letter:
             _dots(mark, graph, columns, rows, cells)
-        else:
-            for x, y in zip(mark.x, mark.y, strict=True):
-                place = rows - 1 - graph.y.place(y, rows), graph.x.place(x, columns)
-                cells[place] = mark.letter, mark.style
+            continue
+        for x, y in zip(mark.x, mark.y, strict=True):
+            place = rows - 1 - graph.y.place(y, rows), graph.x.place(x, columns)
+            cells[place] = mark.letter, mark.style
     if not _has_braille():
         cells = {place: (_as_block(letter), style) for place, (letter, style) in cells.items()}
     axes = graph.axes_style
@@ -140,7 +112,13 @@ def draw(graph: Graph, width: int, height: int) -> list[list[tuple[str, str]]]:
             lines[rows][column] = "┬", axes
             lines[rows + 1][start : start + len(label)] = [(letter, "") for letter in label]
             free = start + len(label) + 1
-    return lines
+    return Text("\n").join(map(_runs, lines))
+
+
+def _runs(cells: Iterable[tuple[str, str]]) -> Text:
+    """Letters with their styles as one text."""
+    runs = groupby(cells, key=lambda cell: cell[1])
+    return Text.assemble(*(("".join(letter for letter, _ in run), style) for style, run in runs))
 
 
 def _has_braille() -> bool:
@@ -158,7 +136,7 @@ def _as_block(letter: str) -> str:
 
 
 def _dots(
-    curve: Curve,
+    curve: Mark,
     graph: Graph,
     columns: int,
     rows: int,
@@ -241,8 +219,7 @@ def whisker(
         cells[middle], styles[middle] = dot, style
     elif low > last or middle > last:
         cells[last], styles[last] = "▸", style
-    runs = groupby(zip(cells, styles, strict=True), key=lambda each: each[1])
-    return Text.assemble(*(("".join(cell for cell, _ in run), style) for style, run in runs))
+    return _runs(zip(cells, styles, strict=True))
 
 
 def even_step(least: float) -> float:
@@ -251,23 +228,28 @@ def even_step(least: float) -> float:
     return next(power * each for each in (1, 2, 5, 10) if power * each >= least * (1 - 1e-9))
 
 
+def even_values(low: float, high: float, step: float) -> list[float]:
+    """The multiples of a step from `low` to `high`."""
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(step * number, 9) for number in range(first, last + 1)]
+
+
 def axis(scale: Scale, line: float | None, line_style: str) -> Text:
     """Labels of the scale, for a column's heading."""
     span = scale.high - scale.low
     step = even_step(span * 5.5 / scale.width)  # a label and some room
     places = max(0, -math.floor(math.log10(step) + 1e-9))
     cells = [" "] * scale.width
-    value, free = math.ceil(scale.low / step) * step, 0
+    values, free = even_values(scale.low, scale.high, step), 0
     if span < _ONE_VALUE:
-        value, places, step = (scale.low + scale.high) / 2, 2, span
-    while value <= scale.high:
+        values, places = [(scale.low + scale.high) / 2], 2
+    for value in values:
         label = f"{round(value, places) + 0.0:.{places}f}"  # no "-0"
         label = label.replace("0.", ".", 1) if abs(value) < 1 else label
         start = scale.column(value) - len(label) // 2
         if start >= free and start + len(label) <= scale.width:
             cells[start : start + len(label)] = label
             free = start + len(label) + 1
-        value += step
     text = Text("".join(cells), "dim")
     if line is not None and 0 <= scale.column(line) < scale.width:
         column = scale.column(line)
