@@ -50,7 +50,7 @@ def as_text(document: Document, form: str) -> str:
         from srs_eval.report.export import report_document, to_json
 
         return to_json(report_document(document))
-    return harmless({"html": page, "short": _in_brief, "md": _markdown}[form](document))
+    return harmless({"html": _page, "short": _in_brief, "md": _markdown}[form](document))
 
 
 def write_as(document: Document, form: str, path: Path, inches: Sequence[float] = ()) -> list[Path]:
@@ -237,7 +237,7 @@ def _escaped(text: str) -> str:
 # --- a page
 
 
-def page(document: Document) -> str:
+def _page(document: Document) -> str:
     """The whole page as text."""
     numbered = [(f"s{number}", section) for number, section in enumerate(document.sections, 1)]
     links = "".join(

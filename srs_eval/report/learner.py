@@ -49,7 +49,6 @@ from srs_eval.report.document import (
     Section,
     Table,
     figure,
-    table_of,
 )
 from srs_eval.report.export import ranking_table
 from srs_eval.report.files import write_as
@@ -269,19 +268,17 @@ def _over_time(name: str, months: Sequence[Month]) -> list[Section]:
     if not months:
         return []
     recalled = Column("recalled", digits=1, percent=True, by_half_width=False)
-    table = table_of(
-        "months",
-        f"Month by month, by {name}",
-        months,
+    loss = Column("log loss", by_half_width=False)
+    heads = ("month", "reviews", recalled, replace(recalled, title="predicted"), loss)
+    rows = (
         (
-            ("month", lambda month: month.name),
-            ("reviews", lambda month: month.reviews),
-            (recalled, lambda month: figure(month.recalled)),
-            (replace(recalled, title="predicted"), lambda month: figure(month.predicted)),
-            (Column("log loss", by_half_width=False), lambda month: figure(month.log_loss)),
-        ),
-        brief=tuple(range(len(months))[-_MONTHS_IN_BRIEF:]),
+            *(each.name, each.reviews, figure(each.recalled)),
+            *(figure(each.predicted), figure(each.log_loss)),
+        )
+        for each in months
     )
+    brief = tuple(range(len(months))[-_MONTHS_IN_BRIEF:])
+    table = Table.of("months", f"Month by month, by {name}", heads, rows, brief=brief)
     title = "Log loss: was I predictable?"
     losses = [np.maximum(_bounds(month.log_loss), 0) for month in months]
     picture = _by_month("loss-by-month", title, months, [("log loss", losses)], "log loss", table)
