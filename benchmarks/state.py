@@ -28,12 +28,12 @@ from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.models import rwkv
 from srs_eval.models.state import (
-    BASES,
-    STATE_1_RATE,
+    _BASES,
+    _STATE_1_RATE,
     Prior,
+    _running_offset,
     base_logits,
     features_of,
-    running_offset,
     trace,
     without_prior,
 )
@@ -45,7 +45,7 @@ from tools.pretraining.state import prior_from, trials_of
 
 REAL_IN_GOLDEN = 101
 ALL_EVALUATED = 350e6  # evaluated reviews of anki-revlogs-10k
-MODELS = [name for name, bases in BASES.items() if rwkv not in bases or rwkv.found_weights()]
+MODELS = [name for name, bases in _BASES.items() if rwkv not in bases or rwkv.found_weights()]
 COLUMNS = ("STATE-1", "no prior", *MODELS)
 
 
@@ -55,7 +55,7 @@ class Learner:
     def __init__(self, name: str, trials: Trials, real: bool) -> None:
         self.name, self.trials, self.real = name, trials, real
         context = Context()
-        self.logits = [base_logits(trials, base, context) for base in BASES[MODELS[-1]]]
+        self.logits = [base_logits(trials, base, context) for base in _BASES[MODELS[-1]]]
         self.features = features_of(trials, self.logits)
 
     def gain(self, p: FloatArray) -> FloatArray:
@@ -96,7 +96,7 @@ def gains(learners: list[Learner]) -> None:
         trials, y = learner.trials, learner.trials.y
         others = [each for each in people if each is not learner]
         predictions = [
-            compiled(running_offset)(learner.logits[0], y, STATE_1_RATE),
+            compiled(_running_offset)(learner.logits[0], y, _STATE_1_RATE),
             trace(learner.features[:, :COUNT].copy(), y, without_prior()).p,
         ]
         for width in range(COUNT, COUNT + len(MODELS)):

@@ -57,7 +57,7 @@ _PULL = hyperparameters.penalty("pull", 0.000244)  # towards the pretrained weig
 _HYPERPARAMETERS = (_RATE, _PASSES, _BATCH, _DECAY, _PULL, hyperparameters.SEED)
 _LONGEST_GRADIENT = 7050.0
 _RECENCY = 6.49, 2.4758  # weight and degree
-REVIEWS_AT_ONCE = 16_384  # history rows in one pass through the network: about 100 MB
+_REVIEWS_AT_ONCE = 16_384  # history rows in one pass through the network: about 100 MB
 _ON_A_GPU_AT_ONCE = 131_072  # a step takes a GPU about as long for few cards as for many
 
 _UPSTREAM_NAME = "LSTM-short-secs-equalize_test_with_non_secs"
@@ -83,7 +83,7 @@ _IN_FILES = {
 }
 
 
-def name_in_files(name: str) -> str:
+def _name_in_files(name: str) -> str:
     """Of a tensor of the network."""
     part, _, kind = name.partition(".")
     return f"{_IN_FILES[part]}.{kind}"
@@ -176,14 +176,14 @@ def _shapes() -> dict[str, tuple[int, ...]]:
 def _start(fixed: bool, context: Context) -> Weights:
     model = "LSTM-fixed" if fixed else "LSTM"
     names = ("LSTM-fixed",) * fixed + (_UPSTREAM_NAME, "LSTM")
-    shapes = {name_in_files(name): shape for name, shape in _shapes().items()}
+    shapes = {_name_in_files(name): shape for name, shape in _shapes().items()}
     found = load_weights(names, {**shapes, "input_mean": (2,), "input_std": (2,)}, context)
     if found is None:
         raise no_weights(model, names, context)
     mean, deviation = found["input_mean"], found["input_std"]
     if not fixed:
         mean, deviation = mean[[0, 0]], deviation[[0, 0]]
-    return Weights({name: found[name_in_files(name)] for name in _shapes()}, mean, deviation)
+    return Weights({name: found[_name_in_files(name)] for name in _shapes()}, mean, deviation)
 
 
 # Reviews as the network takes them
@@ -263,7 +263,7 @@ def groups(
 
 
 def _at_once(context: Context) -> int:
-    return _ON_A_GPU_AT_ONCE if context.device.startswith("cuda") else REVIEWS_AT_ONCE
+    return _ON_A_GPU_AT_ONCE if context.device.startswith("cuda") else _REVIEWS_AT_ONCE
 
 
 def learning_rate(done: int, passes: int = 20) -> float:

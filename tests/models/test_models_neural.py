@@ -43,7 +43,7 @@ from tests.conftest import shared_or_skip
 from tools.pretraining.train import write_weights
 from tools.simulated import simulate_learner, write_dataset
 
-SMALL_NETWORKS = [gru.GRU, gru.RNN, gru.GRU_P, gru.LSTM_489]
+SMALL_NETWORKS = [gru.GRU, gru.RNN, gru._GRU_P, gru._LSTM_489]
 GOLDEN = {
     "GRU": 2e-6,
     "GRU-P": 2e-6,
@@ -89,7 +89,7 @@ def weights_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write(network.name, network.shapes)
     write("NN-17", nn17.SHAPES)
     write("Transformer", transformer._shapes())
-    of_lstm = {lstm.name_in_files(name): shape for name, shape in lstm._shapes().items()}
+    of_lstm = {lstm._name_in_files(name): shape for name, shape in lstm._shapes().items()}
     write("LSTM", {**of_lstm, "input_mean": (2,), "input_std": (2,)})
     write("GRU-503", gru_503.SHAPES)
     return folder
@@ -838,7 +838,7 @@ def test_parameter_counts() -> None:
         "NN-17": nn17.SHAPES,
         "GRU-503": gru_503.SHAPES,
         "Transformer": transformer._shapes(),
-        "LSTM": {lstm.name_in_files(name): shape for name, shape in lstm._shapes().items()},
+        "LSTM": {lstm._name_in_files(name): shape for name, shape in lstm._shapes().items()},
     }
     for name, shapes in counts.items():
         size = sum(int(np.prod(shape)) for shape in shapes.values())
