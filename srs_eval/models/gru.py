@@ -216,20 +216,14 @@ _LSTM_489 = Network(
 )
 
 
-def _model(network: Network, **more: Any) -> Model:
+def _model(network: Network) -> Model:
     return Model(
         **facts(network.name),
         parameters=network.parameters,
         fit=network.fit,
         predict=network.predict,
         hyperparameters=network.hyperparameters,
-        **more,
     )
 
 
-MODELS = (
-    _model(GRU, aliases={"GRU-39": "GRU"}),
-    _model(RNN, extra=True),
-    _model(_GRU_P, configurations=("GRU-P", "GRU-P-short")),
-    _model(_LSTM_489, extra=True),
-)
+MODELS = tuple(map(_model, (GRU, RNN, _GRU_P, _LSTM_489)))

@@ -221,13 +221,11 @@ MODELS = (
     _rwkv(
         **facts("RWKV-Instant"),
         online=_instant,
-        aliases={"RWKV-P": "RWKV-Instant"},
         note=f"Frozen; needs {NEEDED}. Knows every answer before; a scheduler cannot.",
     ),
     _rwkv(
         **facts("RWKV-Curve"),
         predict=_curve,
-        aliases={"RWKV": "RWKV-Curve"},
         note=f"Frozen; needs {NEEDED}. Codes of cards are drawn with seed {SEED}: another one "
         "changes log loss by 0.001 or so.",
     ),

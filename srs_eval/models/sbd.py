@@ -251,7 +251,6 @@ MODELS = (
         fit=_fit,
         predict=_predict,
         default=lambda context: list(_START),
-        standard="SBD-short-secs-recency",
         hyperparameters=(_PULL, _ITERATIONS),
     ),
 )

@@ -175,7 +175,6 @@ MODELS = (
     Model(
         **facts("SM2"),
         predict=partial(_predict, _sm2_intervals),
-        configurations=("SM2", "SM2-short"),
         known_decks_only=True,
         flags=UNTRAINED_FLAGS,
         compiles="never",

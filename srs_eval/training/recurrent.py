@@ -445,12 +445,13 @@ def _gradients(steps: _Steps, parameters: int) -> dict[str, Gradient]:
 @cache
 def _tape_length(steps: _Steps, states: int, parameters: int, constants: int) -> int:
     """Numbers on the tape for each node."""
-    from srs_eval.training.tracing import VECTOR, numbers, tape_length, vectors
+    from srs_eval.training.tracing import tape_length
 
     gradients = _gradients(steps, parameters)
-    kinds = vectors(states), VECTOR, VECTOR, numbers(parameters + constants)
     return max(
-        tape_length(step, as_function(gradients[f"{key}_adjoint"]), kinds)
+        tape_length(
+            step, as_function(gradients[f"{key}_adjoint"]), (states, 0, 0), parameters + constants
+        )
         for key, step in steps
         if key in _TAPED
     )

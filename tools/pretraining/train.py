@@ -416,13 +416,12 @@ def input_normalisation(trials: Trials) -> tuple[Any, Any]:
 
 def lstm_file(weights: lstm.Weights) -> Tensors:
     """The weights under the names that a file has."""
-    tensors = {lstm._name_in_files(name): each for name, each in weights.tensors.items()}
-    return {**tensors, "input_mean": weights.mean, "input_std": weights.deviation}
+    return {**weights.tensors, "input_mean": weights.mean, "input_std": weights.deviation}
 
 
 def lstm_weights(tensors: Tensors) -> lstm.Weights:
     """The way back from `lstm_file`."""
-    named = {name: tensors[lstm._name_in_files(name)] for name in lstm._shapes()}
+    named = {name: tensors[name] for name in lstm._shapes()}
     return lstm.Weights(named, tensors["input_mean"], tensors["input_std"])
 
 
