@@ -70,11 +70,10 @@ def batch(
     merge: list[Path] | None = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
-    from srs_eval.batch import run_batch
-    from srs_eval.benchmark.labels import with_labels
-    from srs_eval.benchmark.others import others_in
+    from srs_eval.batch import others_in, run_batch
     from srs_eval.benchmark.plan import is_engine
     from srs_eval.benchmark.result_files import raw_parquet, raw_table
+    from srs_eval.benchmark.setup import with_labels
     from srs_eval.data.datasets import shard_of
     from srs_eval.engine.session import Session
     from srs_eval.models.given import OF_FILE
@@ -94,7 +93,7 @@ def batch(
     chosen = _users_chosen(opened, users, max_user_id)
     configurations = _on_a_data_set(flags, models, predictions is None) if models else []
     refuse_unused(context, {each.model.name for each in configurations})
-    configurations = with_labels(configurations, label, [] if fresh else [out, *(merge or ())])
+    configurations = with_labels(configurations, label)
     others = None
     if predictions is not None or name:
         others = others_in(predictions, name, with_labels(flags.resolve(OF_FILE), label)[0])

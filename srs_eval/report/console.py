@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from srs_eval.data.errors import counted, harmless
-from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table, table_of
+from srs_eval.report.document import (
+    Column,
+    Document,
+    Figure,
+    Picture,
+    Section,
+    Table,
+    is_strong,
+    table_of,
+)
 from srs_eval.report.formats import clock
 
 if TYPE_CHECKING:
@@ -165,7 +174,7 @@ def table_text(
         )
         shown.append(k)
     for number, (row, cells) in enumerate(zip(table.rows, texts, strict=True)):
-        drawn = [Text(cells[k], "bold" if _is_strong(row[k]) else "") for k in shown]
+        drawn = [Text(cells[k], "bold" if is_strong(row[k]) else "") for k in shown]
         for k, text in zip(shown, drawn, strict=True):
             if table.columns[k].gives == "cut":
                 text.no_wrap, text.overflow = True, "ellipsis"
@@ -175,10 +184,6 @@ def table_text(
     if left_out := len(wide) - len(shown):
         parts.append(Text(f"{counted(left_out, 'column')} more in {elsewhere}", "dim"))
     return parts
-
-
-def _is_strong(cell: object) -> bool:
-    return isinstance(cell, Figure) and cell.strong
 
 
 def facts_text(facts: Iterable[tuple[str, str]]) -> RichTable:
