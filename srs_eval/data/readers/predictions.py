@@ -34,7 +34,7 @@ _TABLES = {
     _RWKV: "search_stats_rwkv_review_retrievability",
     "FSRS-Anki": "search_stats_fsrs_review_retrievability",
 }
-"""By the models of `models/given.py`."""
+"""By the models of `models/adapters.py`."""
 _HELD_OUT = ("test_fold", "validation_fold", "post_optimization")
 _SUFFIX = ".retrievability-cache.sqlite"
 _COLUMNS = {"revlog_id", "prediction", "source", "sample_role", "fold_index"}
