@@ -32,10 +32,10 @@ from srs_eval.models.state import (
     _STATE_1_RATE,
     Prior,
     _running_offset,
+    _without_prior,
     base_logits,
     features_of,
     trace,
-    without_prior,
 )
 from srs_eval.stats.intervals import mean_interval
 from srs_eval.training.compile import compiled
@@ -97,7 +97,7 @@ def gains(learners: list[Learner]) -> None:
         others = [each for each in people if each is not learner]
         predictions = [
             compiled(_running_offset)(learner.logits[0], y, _STATE_1_RATE),
-            trace(learner.features[:, :COUNT].copy(), y, without_prior()).p,
+            trace(learner.features[:, :COUNT].copy(), y, _without_prior()).p,
         ]
         for width in range(COUNT, COUNT + len(MODELS)):
             prior = made_from(others, width)
@@ -124,7 +124,7 @@ def gains(learners: list[Learner]) -> None:
 def made_from(people: list[Learner], width: int) -> Prior:
     """The prior from these people; everybody's weights about FSRS's own for fewer than two."""
     if len(people) < 2:
-        return without_prior(width)
+        return _without_prior(width)
     return prior_from([(each.features[:, :width].copy(), each.trials.y) for each in people])
 
 
@@ -132,7 +132,7 @@ def speed(learners: list[Learner]) -> None:
     learner = max(learners, key=lambda each: len(each.trials))
     trials, z = learner.trials, learner.logits[0]
     answers, features = timeline(trials), learner.features[:, :COUNT].copy()
-    prior = without_prior()
+    prior = _without_prior()
     steps = {
         "features": lambda: compiled(state_features)(answers, z, np.zeros_like(features)),
         "filters and mixture": lambda: trace(features, trials.y, prior),

@@ -156,7 +156,6 @@ MODELS = (
         predict=_predict,
         fit=_TRAINABLE.fit,
         default=_default,
-        compiles="to train",
         hyperparameters=RECURRENT.hyperparameters,
     ),
 )

@@ -143,8 +143,6 @@ MODELS = (
         fit=_fit,
         fit_s0=_fit_s0,
         default=lambda context: list(_DEFAULT),
-        always_short=True,
-        later_days_only=True,
         flags=ANY_FLAG | {"disable_short_term"},
         hyperparameters=(*RECURRENT.hyperparameters, START),
     ),

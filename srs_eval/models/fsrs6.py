@@ -345,7 +345,6 @@ MODELS = (
         fit=fit,
         fit_s0=fit_s0,
         default=lambda context: list(DEFAULT),
-        always_short=True,
         hyperparameters=(*recurrent(_LEAST).hyperparameters, START),
     ),
     Model(
@@ -353,7 +352,6 @@ MODELS = (
         predict=predict,
         fit=_fit_one_step,
         default=lambda context: list(DEFAULT),
-        always_short=True,
         flags=ANY_FLAG - {"recency"},
         hyperparameters=(_LEARNING_RATE,),
     ),

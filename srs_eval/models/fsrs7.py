@@ -300,7 +300,6 @@ _FSRS_7 = Model(
     predict=predict,
     fit=fit,
     default=lambda context: list(DEFAULT),
-    always_short=True,
     flags=ANY_FLAG | {"sched_penalties", "clock"},
     remarks=_remarks,
     hyperparameters=recurrent(secs=False).hyperparameters,

@@ -129,7 +129,6 @@ MODELS = (
         predict=predict,
         fit=fit,
         default=lambda context: [*fsrs7.DEFAULT, *_HEAD],
-        always_short=True,
         flags=(ANY_FLAG - {"two_buttons"}) | {"sched_penalties", "clock"},
         hyperparameters=tuple(  # its loss falls with every epoch: the last one is the best
             each for each in fsrs7.recurrent(secs=False).hyperparameters if each.name != "keep"

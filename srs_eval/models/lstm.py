@@ -348,9 +348,6 @@ _LSTM = Model(
     predict=_predict,
     flags=_FLAGS,
     hyperparameters=_HYPERPARAMETERS,
-    compiles="never",
-    needs="torch",
-    uses_device=True,
 )
 
 MODELS = (

@@ -187,6 +187,5 @@ MODELS = (
         fit=_fit,
         predict=_predict,
         hyperparameters=(*_IN_DAYS.hyperparameters, _START),
-        version=2,
     ),
 )

@@ -97,7 +97,7 @@ class _Trace:
     offset_variance: FloatArray
 
 
-def without_prior(count: int = COUNT) -> Prior:
+def _without_prior(count: int = COUNT) -> Prior:
     """For want of other people: the base's logit as it is, all else about 0."""
     mean = np.zeros(count)
     mean[0] = 1.0

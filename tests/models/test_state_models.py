@@ -25,12 +25,12 @@ from srs_eval.models.state import (
     _feature_names,
     _kalman_filter,
     _mixture,
+    _without_prior,
     base_logits,
     features_of,
     group_slice,
     shipped_prior,
     trace,
-    without_prior,
 )
 from srs_eval.training.compile import compiled
 from srs_eval.training.state_features import COUNT, NAMES, _Timeline, state_features, timeline
@@ -123,7 +123,7 @@ def test_a_leak_of_the_own_answer_would_be_seen() -> None:
     features, y, z = redrawn(*LEARNERS[0])
     leaking = features.copy()
     leaking[:, NAMES.index("state: today")] += 4 * y
-    p = trace(leaking, y, without_prior()).p
+    p = trace(leaking, y, _without_prior()).p
     assert log_loss(y, p) < log_loss(y, 1 / (1 + np.exp(-z))) - 0.05
 
 
@@ -374,7 +374,7 @@ def test_golden_real_learner(golden: dict[int, tuple[float, float, Trials]]) -> 
     assert state <= 0.4330
     # The shipped prior knows this learner; one from nobody does it too.
     features = features_of(trials, [base_logits(trials, fsrs6, Context())])
-    p = trace(features, trials.y, without_prior()).p[trials.test_index]
+    p = trace(features, trials.y, _without_prior()).p[trials.test_index]
     assert log_loss(trials.y[trials.test_index], p) <= 0.4330
 
 

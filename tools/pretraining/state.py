@@ -38,7 +38,7 @@ from srs_eval.models.state import (
     _feature_names,
     _kalman_filter,
     _learner_features,
-    without_prior,
+    _without_prior,
 )
 from srs_eval.training.compile import compiled
 from srs_eval.training.hyperparameters import Context
@@ -80,7 +80,7 @@ def prior_from(
     """
     if len(learners) < 2:
         raise ValueError("a spread over people takes two people at least")
-    prior = without_prior(learners[0][0].shape[1])
+    prior = _without_prior(learners[0][0].shape[1])
     for _ in range(iterations):
         weights, variances = [], []
         for features, y in learners:
