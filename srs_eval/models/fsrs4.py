@@ -42,7 +42,7 @@ def _after_second_review(trials: Trials, rows: IntArray) -> IntArray:
 
 
 _NO_BOUND = 4 * (math.inf,)
-_v4 = partial(
+_recurrent = partial(
     RecurrentModel,
     constants=(0.01,),
     frozen=(0, 1, 2, 3),
@@ -58,7 +58,7 @@ _DEFAULT_V4 = (
     2.18, 0.05, 0.34, 1.26,  # failure
     0.29, 2.61,  # Hard, Easy
 )
-_V4 = _v4(
+_V4 = _recurrent(
     name="FSRSv4",
     default=_DEFAULT_V4,
     lower=(
@@ -98,7 +98,7 @@ _DEFAULT_V45_SECS = (
     0.0012, 0.0826, 0.8382, 26.2146, 4.8622, 1.0311, 0.8295, 0.0379, 2.0884,
     0.4704, 1.2009, 1.7196, 0.1874, 0.1593, 1.5636, 0.2358, 3.3175,
 )
-_V45 = _v4(
+_V45 = _recurrent(
     name="FSRS_4_5",
     default=_DEFAULT_V45,
     lower=(
