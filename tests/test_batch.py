@@ -845,7 +845,10 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_users_that_verify_rejects_are_left_out_with_its_reason(odd: Path, tmp_path: Path) -> None:
     data = open_dataset(odd)
-    found = {each.user: [one.what for one in each.findings] for each in verify(data, data.users)}
+    found = {
+        each.user: [finding.partition("data.parquet: ")[2] for finding in each.findings]
+        for each in verify(data, data.users)
+    }
     rejected = {user: stated for user, stated in found.items() if stated}
     assert list(rejected) == list(range(2, 2 + len(IMPOSSIBLE)))
     for name, stated in zip(IMPOSSIBLE, rejected.values(), strict=True):

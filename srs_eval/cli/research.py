@@ -379,8 +379,7 @@ def _download(folder: str, users: str | None = None, repo: str | None = None) ->
     target = Path(folder).expanduser()
     if folder in hub.KNOWN and not target.exists():
         target = datasets_folder() / folder
-    repo = hub.usual_repo(target) if repo is None else repo
-    hub.refuse_misnamed(repo)
+    repo = hub.repo_of(target, repo)
     say(
         f"{repo} goes to {target}. Its licence is between you and its owner ({hub.page_of(repo)}): "
         "it lets you use the data and forbids to pass them on."
@@ -449,7 +448,7 @@ def _verify(folder: str, users: str | None = None) -> int:
         for done, user in enumerate(checked, start=1):
             hashes += user.hashes
             for finding in user.findings:
-                show(f"{finding.path}: {finding.what}")
+                show(finding)
             if user.findings:
                 damaged.append(user.user)
             status.update(f"{done:,} of {len(chosen):,} users read")

@@ -199,7 +199,7 @@ def load_model_file(path: Path) -> tuple[Model, ...]:
     try:
         # What was hashed, not what bytecode there may be of it.
         exec(compile(content, path, "exec"), vars(module))
-        models = tuple(replace(model, file=file) for model in vars(module)["MODELS"])
+        models = tuple(replace(model, file=file) for model in vars(module).get("MODELS", ()))
         found = (
             _wrong_with(model, [each.name for each in models[:k]]) for k, model in enumerate(models)
         )
