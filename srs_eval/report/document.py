@@ -16,7 +16,7 @@ from srs_eval.report.formats import half, with_sign
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-    from srs_eval.advice.tables import FirstScreen
+    from srs_eval.advice.sentences import FirstScreen
     from srs_eval.stats.intervals import Interval
     from srs_eval.stats.users import MeanInterval
 

@@ -18,7 +18,7 @@ from itertools import groupby
 from pathlib import Path
 from string import Template
 
-from srs_eval.advice.tables import Bar, ByMonth, FirstScreen, Heading, Item, Line, Pane, Row
+from srs_eval.advice.sentences import Bar, ByMonth, FirstScreen, Heading, Item, Line, Pane, Row
 from srs_eval.data.errors import csv_text, harmless
 from srs_eval.data.paths import GENERATOR, MADE_BY, write_file, write_folder
 from srs_eval.report.document import (

@@ -14,12 +14,18 @@ from srs_eval.advice import questions, shown
 from srs_eval.advice.findings import Days, Finding, Month, OfAll, Unanswered, of
 from srs_eval.advice.overview import Overview, answers_to
 from srs_eval.advice.questions import OF_PRESETS, REGISTRY, Asked
-from srs_eval.advice.sentences import capital, month_in_words, parameter_line, where_to_paste
+from srs_eval.advice.sentences import (
+    SHARES,
+    capital,
+    is_difference,
+    month_in_words,
+    parameter_line,
+    where_to_paste,
+)
+from srs_eval.advice.sentences import Table as AnswerTable
 from srs_eval.advice.shown.costs import OF_DRAWS
 from srs_eval.advice.shown.memory import days_table
 from srs_eval.advice.shown.parameters import what_to_do
-from srs_eval.advice.tables import SHARES, is_difference
-from srs_eval.advice.tables import Table as AnswerTable
 from srs_eval.advice.workload.estimate import MINUTES, Workload
 from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.paths import VERSION
