@@ -250,18 +250,15 @@ def _on_shared(
     found = compared(learner, losses, index, first=first)
     trials = learner.trials
     bins = rmse_bin_ids(trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index])
-    models = tuple(
-        f.Model(
-            name,
-            found.log_loss[name],
-            found.difference.get(name),
-            found.says.get(name),
-            rmse_bins=rmse_bins(trials.y[index], p[name][evaluated], bins),
-            auc=auc(trials.y[index], p[name][evaluated]),
-            is_own=name in lines or name in given,
-        )
-        for name in found.ordered
-    )
+    y = trials.y[index]
+
+    def model(name: str) -> f.Model:
+        known = found.log_loss[name], found.difference.get(name), found.says.get(name)
+        fit, here = rmse_bins(y, p[name][evaluated], bins), auc(y, p[name][evaluated])
+        is_own = name in lines or name in given
+        return f.Model(name, *known, rmse_bins=fit, auc=here, is_own=is_own)
+
+    models = tuple(map(model, found.ordered))
     evidence = f.Models(models[0].name, models, len(everything) - len(index))
     return f.Finding("models", subject, reviews=len(index), evidence=evidence)
 

@@ -326,9 +326,9 @@ def _parameters(where: Where) -> list[Table]:
     made = []
     for name, values in where.parameters[:_MOST_PARTS]:
         beside = defaults if len(defaults) >= len(values) else (None,) * len(values)
+        known = (*meanings, *[""] * len(values))
         rows: tuple[tuple[Cell, ...], ...] = tuple(
-            (f"w{k}", meanings[k] if k < len(meanings) else "", beside[k], value)
-            for k, value in enumerate(values)
+            (f"w{k}", known[k], beside[k], value) for k, value in enumerate(values)
         )
         columns = ("parameter", "meaning", "default", "in Anki" if where.is_own else "fitted")
         made.append(Table(f"{title}: {name}" if name else title, columns, rows))

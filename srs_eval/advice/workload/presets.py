@@ -108,11 +108,8 @@ def as_now(
     """Courses of events, each of all presets, while today's schedulers go on; none where these are
     the best."""
     both = list(zip(presets, best, strict=True))
-    if all(
-        preset.scheduler.model == memory.model
-        and np.allclose(memory.parameters, preset.scheduler.parameters)
-        for preset, memory in both
-    ):
+    now = ((preset.scheduler, memory) for preset, memory in both)
+    if all(a.model == b.model and np.allclose(b.parameters, a.parameters) for a, b in now):
         return []
     runs = [preset.as_now(memory, states) for preset, memory in both]
     return list(zip(*runs, strict=True))
