@@ -317,7 +317,7 @@ def ranking_table(group: Group, own: int | None = None) -> Table:
                 Column("parameters", minor=True, from_width=_WIDE),
                 lambda line: line.configuration.parameters,
             ),
-            (Column("verdict", from_width=50), lambda line: line.verdict_words),
+            (Column("verdict", from_width=50, gives="fold"), lambda line: line.verdict_words),
             (
                 Column("Anki", note="whether Anki can schedule with it", from_width=_WIDE),
                 lambda line: "✓" if is_in_anki(line.configuration) else "",
