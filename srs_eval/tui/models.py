@@ -212,12 +212,13 @@ class Models:
         from srs_eval.engine.run import Prepared
 
         self.run.apply(event, self._session.monotonic(), groups)
-        self._session.view.evaluation_changed(isinstance(event, Prepared))
+        if isinstance(event, Prepared):
+            self._session.view.changed()
 
     def _ended(self, error: Exception | None) -> None:
         self.run.end(self._session.monotonic())
         view = self._session.view
-        view.evaluation_ended()
+        view.changed()
         if error is None:
             return
         self._evaluated = None  # asked for again, it is tried again

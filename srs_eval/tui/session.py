@@ -75,11 +75,8 @@ class _View(typing.Protocol):
     def refuse(self, title: str, error: Exception, *button_and_reassurance: str) -> None: ...
     def reading(self, said: str) -> None: ...
     def file_opened(self) -> None: ...
-    def answers_changed(self) -> None: ...
-    def evaluation_changed(self, facts: bool) -> None: ...
-    def evaluation_ended(self) -> None: ...
+    def changed(self) -> None: ...
     def evaluation_failed(self, error: Exception) -> None: ...
-    def export_changed(self) -> None: ...
     def get_ready(self) -> None:
         """Load what is shown next; called in a thread."""
 
@@ -342,13 +339,13 @@ class Session:
         self.earlier = kept
         self.overview.add(kept.findings)
         self.overview.earlier = True
-        self.view.answers_changed()
+        self.view.changed()
 
     def _answered(self, answers: tuple[Finding, ...], questions: tuple[str, ...]) -> None:
         from srs_eval.advice.questions import NOT_WAITED_FOR
 
         self.overview.add(answers, questions)
-        self.view.answers_changed()
+        self.view.changed()
         if self.answers_ended is None and set(self.overview.waiting) <= NOT_WAITED_FOR:
             self._rank_behind_answers()
 
@@ -358,7 +355,7 @@ class Session:
         cancelled = self.answers_ended is not None
         if not cancelled:
             self.answers_ended = self.monotonic()
-        self.view.answers_changed()
+        self.view.changed()
         self._refuse_if("Can't answer this", error)
         if error is None and not cancelled:
             self._rank_behind_answers()

@@ -49,6 +49,8 @@ _BEGINNING = "Your cards of today are reviewed day by day, at one desired retent
 class Answering(AppScreen):
     """A screen whose top line says what the answers rest on."""
 
+    is_live = True
+
     def show_protocol(self) -> None:
         session = self.session
         for line in self.query(ProtocolLine):

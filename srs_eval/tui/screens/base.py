@@ -135,6 +135,7 @@ class AppScreen(Forgetful, Screen[Any]):
     actions: ClassVar[tuple[Action, ...]] = ()
     called: ClassVar[str] = ""
     session = property(_session_of)
+    is_live: ClassVar[bool] = False
     takes_letters: ClassVar[bool] = False
     """Whether letters are typed here, so that none is a key."""
 
@@ -157,6 +158,13 @@ class AppScreen(Forgetful, Screen[Any]):
 
     def update_now(self) -> None:
         """Show what is known by now."""
+
+    def changed(self) -> None:
+        """Something has been done behind the screens: show what follows it at once."""
+        self.show_protocol()
+        self.show_export()
+        if self.is_live:
+            self.update_now()
 
     def lacks(self, selector: str) -> bool:
         """Whether a widget is not there (yet): events may arrive before those of a screen are."""

@@ -50,6 +50,8 @@ class _FilterInput(Input):
 class RunScreen(AppScreen, actions="run"):
     """Progress, ranking and results in one screen, during the run and after it."""
 
+    is_live = True
+
     def content(self) -> ComposeResult:
         with Horizontal():
             with Vertical(id="ranking"):
@@ -110,10 +112,6 @@ class RunScreen(AppScreen, actions="run"):
         self._title()
         self._status(now)
         self.call_later(self._show_model)  # in a turn of its own: both take long
-
-    def evaluation_ended(self) -> None:
-        self.refresh_bindings()
-        self.update_now()
 
     def _title(self) -> None:
         """How many models are shown, where some are not, and what sets them apart."""
