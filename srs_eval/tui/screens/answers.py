@@ -46,7 +46,7 @@ _NOW = "●"
 _BEGINNING = "Your cards of today are reviewed day by day, at one desired retention after another."
 
 
-class Answering(AppScreen):
+class _Answering(AppScreen):
     """A screen whose top line says what the answers rest on."""
 
     is_live = True
@@ -66,7 +66,7 @@ class Answering(AppScreen):
                 line.show(session.file_name, *facts)
 
 
-class AnswersScreen(Answering, actions="answers"):
+class AnswersScreen(_Answering, actions="answers"):
     """Shown once a file is read; fills as answers come."""
 
     BINDINGS: ClassVar = [
@@ -260,7 +260,7 @@ class AnswersScreen(Answering, actions="answers"):
             close(True)
 
 
-class EvidenceScreen(Answering, actions="evidence"):
+class EvidenceScreen(_Answering, actions="evidence"):
     """The answers of one line, one below another; above them the `pane` that led here."""
 
     def __init__(self, question: str, title: str, pane: int | None = None) -> None:
@@ -333,7 +333,7 @@ class EvidenceScreen(Answering, actions="evidence"):
         self.session.copy_of(self.line())
 
 
-class CostsScreen(Answering, actions="costs"):
+class CostsScreen(_Answering, actions="costs"):
     """The cards there are, played forward day by day."""
 
     def __init__(self) -> None:

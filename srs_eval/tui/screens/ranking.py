@@ -17,7 +17,7 @@ from textual.widgets import Input, OptionList, Static
 
 from srs_eval.advice.sentences import percent
 from srs_eval.engine.ranking import ORDERS, REFERENCE
-from srs_eval.engine.run import ModelRun, Run, Stage
+from srs_eval.engine.run import Run, Stage
 from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
@@ -134,18 +134,10 @@ class RunScreen(AppScreen, actions="run"):
         there = {each.configuration.model.family for each in self.evaluation.models.values()}
         box.border_subtitle = escape(words.letters(there))
         groups = [] if self.evaluation.running else self.evaluation.groups()
-        said: list[str] = []
-        if groups:
-            said = [groups[0].answer]
-        answer = self.query_one("#answer", Static)
+        answer, width = self.query_one("#answer", Static), max(self.size.width - 2, 20)
         lines = _ANSWER_LINES_LOW if self.has_class("-low") else _ANSWER_LINES
-        answer.update(
-            Text(
-                textwrap.fill(
-                    " ".join(said), max(self.size.width - 2, 20), max_lines=lines, placeholder=" …"
-                )
-            )
-        )
+        said = groups[0].answer if groups else ""
+        answer.update(Text(textwrap.fill(said, width, max_lines=lines, placeholder=" …")))
         answer.display = bool(said)
 
     def _status(self, now: float) -> None:
@@ -178,15 +170,10 @@ class RunScreen(AppScreen, actions="run"):
         self.query_one("#status", Static).update(Text(text))
 
     def _show_model(self) -> None:
-        if not self.is_attached:
+        model = self.evaluation.models.get(self.table.chosen or "") if self.is_attached else None
+        if model is None:
             return
-        model = self.evaluation.models.get(self.table.chosen or "")
-        if model is not None:
-            self._show_details(model)
-
-    def _show_details(self, model: ModelRun) -> None:
-        state = self.session.state
-        seen = (model.name, model.stage, state.bins, self.app.theme)
+        seen = (model.name, model.stage, self.session.state.bins, self.app.theme)
         if seen == self._shown:
             return
         self._shown = seen
@@ -203,18 +190,15 @@ class RunScreen(AppScreen, actions="run"):
         graph = self.session.models.graph(result)
         self.query_one(CalibrationChart).show(graph)
         line = self.evaluation.line(model.name)
-        off = Text(f"{percent(graph.mae)} off on average", "bold")
-        roomy = self.has_class("-wide") and self.has_class("-high")  # all metrics are shown below
-        self.query_one("#figures", Static).update(
-            off
-            if roomy
-            else Text.assemble(
-                off, "\n",
-                ("log loss ", "dim"), f"{words.loss(line.log_loss)}\n",
-                ("RMSE(bins) ", "dim"), words.metric(result.metrics, "rmse_bins"), "\n",
-                ("AUC ", "dim"), words.metric(result.metrics, "auc"),
-            )
-        )  # fmt: skip
+        figures = Text(f"{percent(graph.mae)} off on average", "bold")
+        if not (self.has_class("-wide") and self.has_class("-high")):  # else all are shown below
+            for name, figure in (
+                ("log loss", words.loss(line.log_loss)),
+                ("RMSE(bins)", words.metric(result.metrics, "rmse_bins")),
+                ("AUC", words.metric(result.metrics, "auc")),
+            ):
+                figures = Text.assemble(figures, (f"\n{name} ", "dim"), figure)
+        self.query_one("#figures", Static).update(figures)
         self.query_one("#all-metrics", Static).update(metric_table(result))
         self.query_one("#parameters", Static).update(parameter_table(result, self.session.log))
 
@@ -271,9 +255,8 @@ class RunScreen(AppScreen, actions="run"):
         self._arrange(order=key, backwards=backwards and key != "place")
 
     def action_order(self) -> None:
-        orders = list(ORDERS)
-        place = orders.index(self.session.state.order)
-        self._arrange(order=orders[(place + 1) % len(orders)], backwards=False)
+        orders = [*ORDERS, *ORDERS]
+        self._arrange(order=orders[orders.index(self.session.state.order) + 1], backwards=False)
 
     def action_families(self) -> None:
         there = {model.configuration.model.family for model in self.evaluation.models.values()}
@@ -303,18 +286,12 @@ class RunScreen(AppScreen, actions="run"):
 
     def action_details(self) -> None:
         # A key may come before the list is drawn: its first line is then meant.
-        lines = [line for group in self.evaluation.groups()[:1] for line in group.lines[:1]]
-        first = lines[0].configuration.name if lines else None
-        chosen = self.table.chosen or first
-        model = self.evaluation.models.get(chosen) if chosen else None
+        first = [line.configuration.name for line in self.evaluation.ranked()[:1]]
+        model = self.evaluation.models.get(self.table.chosen or "".join(first))
         if model is None or model.result is None:
             self.notify("This model has no figures yet.", timeout=3)
             return
-        self.app.push_screen(DetailsScreen(model.name), self._came_back)
-
-    def _came_back(self, configuration: str | None) -> None:
-        if configuration is not None:
-            self.table.choose(configuration)
+        self.app.push_screen(DetailsScreen(model.name), self.table.choose)
 
     def action_mark(self) -> None:
         chosen, marked = self.table.chosen, self.table.marked

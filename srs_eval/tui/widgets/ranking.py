@@ -252,10 +252,10 @@ class RankingTable(OptionList):
 
     # --- the cursor
 
-    def choose(self, configuration: str) -> None:
+    def choose(self, configuration: str | None) -> None:
         """Put the cursor on a model, as if the user had done it."""
         with contextlib.suppress(OptionDoesNotExist):
-            self.highlighted = self.get_option_index(configuration)
+            self.highlighted = self.get_option_index(configuration or "")
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         if event.option_id != self.chosen:
