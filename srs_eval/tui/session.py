@@ -165,8 +165,8 @@ class Session:
 
     def next_bins(self) -> None:
         """Switch calibration graphs to the next number of bins."""
-        larger = [bins for bins in _BIN_CHOICES if bins > self.state.bins]
-        self.remember(bins=larger[0] if larger else _BIN_CHOICES[0])
+        larger = (bins for bins in _BIN_CHOICES if bins > self.state.bins)
+        self.remember(bins=next(larger, _BIN_CHOICES[0]))
 
     # --- opening a file
 

@@ -21,7 +21,7 @@ class Shown(App[None]):
 
 def points(app: App[None]) -> dict[str, tuple[float, float]]:
     """Where each letter stands."""
-    shown = app.query_one(CostsChart)._graph
+    shown = app.query_one(CostsChart).graph
     assert shown is not None
     return {each.letter: (each.x[0], each.y[0]) for each in shown.marks if each.letter}
 
@@ -42,7 +42,7 @@ async def test_the_last_retentions_do_not_flatten_the_rest() -> None:
     app = Shown()
     async with app.run_test(size=(60, 40)):
         app.query_one(CostsChart).draw(make_costs())
-        shown = app.query_one(CostsChart)._graph
+        shown = app.query_one(CostsChart).graph
         assert shown is not None
         assert shown.y.high < 1.1 * 73  # the band at 0.97 ends at 73, at 0.99 near 10,000
 

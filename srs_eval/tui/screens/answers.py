@@ -52,18 +52,17 @@ class _Answering(AppScreen):
     is_live = True
 
     def show_protocol(self) -> None:
-        session = self.session
+        read = self.session.import_summary
         for line in self.query(ProtocolLine):
-            if session.import_summary is not None:
-                kept = session.import_summary.rows[session.overview.rows]
-                last = session.import_summary.last_review
-                fsrs = session.import_summary.fsrs_enabled
-                facts = [
-                    f"{words.count(kept.kept)} reviews",
-                    *([f"last on {last[:10]}"] if last else []),
-                    *([_FSRS[fsrs]] if fsrs is not None else []),
-                ]
-                line.show(session.file_name, *facts)
+            if read is not None:
+                line.file, line.facts = (
+                    self.session.file_name,
+                    [
+                        f"{words.count(read.rows[self.session.overview.rows].kept)} reviews",
+                        f"last on {read.last_review[:10]}" if read.last_review else "",
+                        "" if read.fsrs_enabled is None else _FSRS[read.fsrs_enabled],
+                    ],
+                )
 
 
 class AnswersScreen(_Answering, actions="answers"):
@@ -76,7 +75,6 @@ class AnswersScreen(_Answering, actions="answers"):
     def __init__(self) -> None:
         super().__init__()
         self._shown: tuple[object, ...] = ()
-        self._progress_said = ""
 
     def content(self) -> ComposeResult:
         yield PaneBox(1)
@@ -145,19 +143,15 @@ class AnswersScreen(_Answering, actions="answers"):
         evaluation = session.models.of_open_file
         if evaluation.models:
             text += f" · models: {evaluation.finished} of {len(evaluation.models)}"
-        text = f"{self._as_of()}{text}"
-        if text != self._progress_said:
-            self._progress_said = text
-            self.query_one("#progress", Static).update(Text(text), layout=False)
+        self.query_one("#progress", Static).update(Text(f"{self._as_of()}{text}"), layout=False)
 
     def _as_of(self) -> str:
         """Of which day the answers are, while those of today are worked out."""
-        session = self.session
-        if session.earlier is None or not self.overview.waiting:
+        earlier, read = self.session.earlier, self.session.import_summary
+        if earlier is None or read is None or not self.overview.waiting:
             return ""
-        day = time.strftime("%Y-%m-%d", time.localtime(session.earlier.at))
-        entries = session.earlier.entries
-        new = 0 if session.import_summary is None else session.import_summary.entries_read - entries
+        day = time.strftime("%Y-%m-%d", time.localtime(earlier.at))
+        new = read.entries_read - earlier.entries
         since = f", {counted(new, 'review')} ago" if new > 0 else ""
         return f"As of {day}{since} · "
 
@@ -413,7 +407,7 @@ class CostsChart(plot.Plot):
         percents = [(p / 100, f"{p}") for p in range(70, 100, 5)]
         x_axis = plot.Axis(at[0] - 0.005, at[-1] + 0.005, percents)
         y_axis = plot.Axis(0.0, high, _ticks(high))
-        self.show(plot.Graph(marks, x_axis, y_axis, faint))
+        self.graph = plot.Graph(marks, x_axis, y_axis, faint)
 
 
 def _ticks(high: float) -> Sequence[tuple[float, str]]:

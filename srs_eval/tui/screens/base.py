@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.cells import cell_len
@@ -12,6 +13,7 @@ from textual.app import ComposeResult, RenderResult
 from textual.binding import Binding
 from textual.containers import Container, Vertical
 from textual.content import Content
+from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
 from textual.style import Style
 from textual.widget import Widget
@@ -33,36 +35,20 @@ class ProtocolLine(Widget):
     """The top line: which file is open, and under which protocol."""
 
     ALLOW_SELECT = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._file = ""
-        self._facts: tuple[str, ...] = ()
-        self._busy = ""
-
-    def busy(self, text: str) -> None:
-        """What is at work behind the screen; "" for nothing."""
-        if text != self._busy:
-            self._busy = text
-            self.refresh()
-
-    def show(self, file: str, *facts: str) -> None:
-        """Show the file's name and `facts`, of which fewer are shown in a narrow window."""
-        self._file, self._facts = file, facts
-        self.refresh()
+    file: reactive[str] = reactive("")
+    facts: reactive[Sequence[str]] = reactive(())  # fewer are shown in a narrow window
+    busy: reactive[str] = reactive("")  # what is at work behind the screen
 
     def render(self) -> RenderResult:
         def taken() -> int:
             return sum(cell_len(f"{each} · ") for each in ("srs-eval", *facts))
 
-        facts, width = [*filter(None, (*self._facts, self._busy))], self.size.width
-        while facts and taken() + min(cell_len(self._file), 16) > width:
+        facts, width = [*filter(None, (*self.facts, self.busy))], self.size.width
+        while facts and taken() + min(cell_len(self.file), 16) > width:
             facts.pop(1 if len(facts) > 2 else 0)  # the first stays as long as another can go
-        said = [
-            ("srs-eval", "bold $primary"),
-            (words.shortened(self._file, width - taken()), "bold"),
-        ]
-        parts = [*said[: 2 if self._file else 1], *((each, "") for each in facts)]
+        file = words.shortened(self.file, width - taken())
+        parts = [("srs-eval", "bold $primary"), *([(file, "bold")] if self.file else [])]
+        parts += [(each, "") for each in facts]
         return Content.from_markup("[$text-muted] · [/]").join(
             Content.assemble(part) for part in parts
         )
@@ -192,22 +178,18 @@ class AppScreen(Forgetful, Screen[Any]):
 
     def show_protocol(self) -> None:
         session = self.session
-        if self.lacks("ProtocolLine"):
-            return
-        line = self.query_one(ProtocolLine)
-        if session.log is None or session.import_summary is None:
-            line.show("")
-            return
-        facts = []
-        counts = session.models.counts()
+        counts, facts = session.models.counts(), []
         if counts is not None:
             facts = [f"{words.count(counts[0])} reviews", f"{words.count(counts[1])} evaluated"]
-        line.show(session.file_name, *facts, f"rows: {words.protocol(session.models.protocol)}")
+        if session.log is not None:
+            facts.append(f"rows: {words.protocol(session.models.protocol)}")
+        for line in self.query(ProtocolLine):
+            line.file, line.facts = "" if session.log is None else session.file_name, facts
 
     def show_export(self) -> None:
         """How far a report is, in the top line, and the key that stops it."""
         for line in self.query(ProtocolLine):
-            line.busy(self.session.reports.said)
+            line.busy = self.session.reports.said
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -127,7 +127,7 @@ class CalibrationChart(Vertical):
             *self._marks(graph, low, wide, (primary, secondary, faint)),
         ]
         axis = plot.Axis(low, high, _percent_ticks(low, high, 8 if wide else 4))
-        self.query_one(plot.Plot).show(plot.Graph(marks, axis, axis, faint))
+        self.query_one(plot.Plot).graph = plot.Graph(marks, axis, axis, faint)
         self.query_one(_CountBars).show(graph, self._limits)
         self.query_one("#axes", Static).update(
             "→ predicted %   ↑ recalled %" if self.size.width >= 32 else "→predicted ↑recalled"
@@ -263,7 +263,7 @@ class CurvesChart(Vertical):
         days = [(math.log10(day), str(day)) for day in _TICKS if day <= last]
         x_axis = plot.Axis(-0.05, math.log10(last) + 0.05, days)
         y_axis = plot.Axis(low, 1.0, _percent_ticks(low, 1.0, 6))
-        self.query_one(plot.Plot).show(plot.Graph(marks, x_axis, y_axis, faint))
+        self.query_one(plot.Plot).graph = plot.Graph(marks, x_axis, y_axis, faint)
 
     def _limits(self) -> tuple[float, float]:
         """The lowest recall and the last day of the axes."""

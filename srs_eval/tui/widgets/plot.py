@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from rich.text import Text
 from textual.app import RenderResult
+from textual.reactive import reactive
 from textual.widget import Widget
 
 from srs_eval.stats.intervals import Interval
@@ -66,14 +67,10 @@ class Plot(Widget):
     """Shows a `Graph` in whatever room it has."""
 
     ALLOW_SELECT: ClassVar[bool] = False
-    _graph: Graph | None = None
-
-    def show(self, graph: Graph) -> None:
-        self._graph = graph
-        self.refresh()
+    graph: reactive[Graph | None] = reactive(None)
 
     def render(self) -> RenderResult:
-        return "" if self._graph is None else draw(self._graph, *self.size)
+        return "" if self.graph is None else draw(self.graph, *self.size)
 
 
 def draw(graph: Graph, width: int, height: int) -> Text:
