@@ -243,6 +243,18 @@ class AppScreen(Forgetful, Screen[Any]):
         self.session.models.rank()
         self.app.push_screen(RunScreen())
 
+    def compare(self, *wanted: str | None) -> None:
+        """Two models side by side: those `wanted` as far as they have figures, else the best."""
+        from srs_eval.tui.screens.details import CompareScreen
+
+        run = self.session.models.run
+        ranked = (line.configuration.name for line in run.ranked())
+        names = [name for name in dict.fromkeys((*wanted, *ranked)) if name in run.results()]
+        if len(names) < 2:
+            self.notify("Two finished models are needed to compare.", timeout=3)
+        else:
+            self.app.push_screen(CompareScreen(str(names[0]), str(names[1])))
+
     def action_help(self) -> None:
         from srs_eval.tui.screens.dialogs import HelpScreen
 

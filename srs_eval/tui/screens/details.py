@@ -107,15 +107,7 @@ class DetailsScreen(AppScreen, actions="details"):
             self.update_now()
 
     def action_compare(self) -> None:
-        others = [
-            line.configuration.name
-            for line in self.session.models.run.ranked()
-            if line.configuration.name != self.configuration
-        ]
-        if not others:
-            self.notify("Two finished models are needed to compare.", timeout=3)
-            return
-        self.app.push_screen(CompareScreen(self.configuration, others[0]))
+        self.compare(self.configuration)
 
     def action_errors(self) -> None:
         self.app.push_screen(ErrorsScreen(self.configuration))

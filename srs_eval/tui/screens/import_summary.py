@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -20,6 +20,11 @@ from srs_eval.report.inspection import DeckReport, Inspection, PresetReport, sum
 from srs_eval.tui.screens.base import AppScreen
 
 _NAME = 14  # columns that a name gets, however little room there is
+_TABLES = {
+    "reasons": ("What counts", "what"),
+    "decks": ("Decks", "per-deck"),
+    "presets": ("Presets", "per-preset"),
+}
 _NO = {"", "–"}  # cells that say nothing
 
 
@@ -29,12 +34,9 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
     def content(self) -> ComposeResult:
         yield Static(id="facts")
         with TabbedContent():
-            with TabPane("What counts", id="what"):
-                yield DataTable(id="reasons", cursor_type="row", zebra_stripes=True)
-            with TabPane("Decks", id="per-deck"):
-                yield DataTable(id="decks", cursor_type="row", zebra_stripes=True)
-            with TabPane("Presets", id="per-preset"):
-                yield DataTable(id="presets", cursor_type="row", zebra_stripes=True)
+            for name, (title, tab) in _TABLES.items():
+                with TabPane(title, id=tab):
+                    yield DataTable(id=name, cursor_type="row", zebra_stripes=True)
             with TabPane("Notes", id="remarks"), VerticalScroll(id="notes"):
                 yield Static(id="remarks-text")
         with Horizontal(id="choice"):
@@ -81,8 +83,7 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
             (f"{import_summary.format}{span}\nDays: {import_summary.day_boundaries}", "dim"),
         )
         self.query_one("#facts", Static).update(facts)
-        names = ("reasons", "decks", "presets")
-        for name, table in zip(names, summary_tables(import_summary), strict=True):
+        for name, table in zip(_TABLES, summary_tables(import_summary), strict=True):
             self._fill(self.query_one(f"#{name}", DataTable), table)
         notes = [f"• {note}" for note in import_summary.notes]
         if import_summary.deleted_cards:
@@ -135,29 +136,27 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
 
     def move(self, step: int) -> None:
         tabs = self.query_one(TabbedContent)
-        panes = [pane for pane in tabs.query(TabPane) if pane.id is not None]
-        place = [pane.id for pane in panes].index(tabs.active)
-        shown = panes[(place + step) % len(panes)]
+        panes = list(tabs.query(TabPane))
+        shown = panes[([pane.id for pane in panes].index(tabs.active) + step) % len(panes)]
         tabs.active = str(shown.id)
         shown.query("DataTable, VerticalScroll").first().focus()
 
     @on(DataTable.RowSelected)
     def _row_chosen(self, event: DataTable.RowSelected) -> None:
         """A preset's or a deck's row evaluates that alone; other rows evaluate what there is."""
-        import_summary, kind = self._import_summary, event.data_table.id
-        reports: Mapping[str | None, Sequence[PresetReport | DeckReport]] = {
-            "presets": import_summary.presets,
-            "decks": import_summary.decks,
-        }
-        if kind not in reports:
+        is_preset = event.data_table.id == "presets"
+        if event.data_table.id == "reasons":
             self.action_ranking()
             return
-        chosen = reports[kind][event.cursor_row]
+        reports: Sequence[PresetReport | DeckReport] = (
+            self._import_summary.presets if is_preset else self._import_summary.decks
+        )
+        chosen = reports[event.cursor_row]
         if chosen.id == MISSING:
             self.notify("These reviews belong to no preset or deck that still exists.", timeout=3)
             return
         one = (str(chosen.id),)
-        self.session.evaluate_only((one, ()) if kind == "presets" else ((), one))
+        self.session.evaluate_only((one, ()) if is_preset else ((), one))
 
     def on_button_pressed(self) -> None:
         self.action_ranking()

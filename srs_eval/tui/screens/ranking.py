@@ -22,7 +22,7 @@ from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
 from srs_eval.tui.screens.base import AppScreen
-from srs_eval.tui.screens.details import CompareScreen, DetailsScreen
+from srs_eval.tui.screens.details import DetailsScreen
 from srs_eval.tui.screens.dialogs import FamiliesScreen
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.facts import metric_table, parameter_table
@@ -306,23 +306,10 @@ class RunScreen(AppScreen, actions="run"):
         self.update_now()
 
     def action_compare(self) -> None:
-        pair = self._pair()
-        if pair is None:
-            self.notify("Two finished models are needed to compare.", timeout=3)
-            return
-        self.app.push_screen(CompareScreen(*pair))
-
-    def _pair(self) -> tuple[str, str] | None:
         """The marked models; else the learner's own scheduler and the chosen one, at first FSRS."""
-        marked, chosen = self.table.marked, self.table.chosen
-        own = self.session.models.own_scheduler
-        if self.table.follows_best and not marked:
-            chosen = REFERENCE
-        wanted = [*marked, chosen] if marked else [own, chosen]
-        wanted += [line.configuration.name for line in self.evaluation.ranked()]
-        results = self.evaluation.results()
-        names = [name for name in dict.fromkeys(wanted) if name in results]
-        return (str(names[0]), str(names[1])) if len(names) >= 2 else None
+        table = self.table
+        chosen = REFERENCE if table.follows_best and not table.marked else table.chosen
+        self.compare(*(table.marked or [self.session.models.own_scheduler]), chosen)
 
 
 def seconds_left(evaluation: Run, now: float) -> float | None:

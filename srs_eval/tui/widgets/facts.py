@@ -166,11 +166,8 @@ def parameter_table(result: Result, log: ReviewLog | None) -> WidthDependent | T
 
 def _partition_name(partition: int, log: ReviewLog | None) -> str:
     """The name of a preset or a deck."""
-    if log is not None and partition in log.presets:
-        return log.presets[partition].name
-    if log is not None and partition in log.decks:
-        return log.decks[partition].name
-    return f"partition {partition}"
+    found = log and (log.presets.get(partition) or log.decks.get(partition))
+    return found.name if found else f"partition {partition}"
 
 
 def evidence(answer: Finding, paint: Mapping[str, str], above: Set[str] = _NO) -> WidthDependent:
