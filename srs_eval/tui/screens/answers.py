@@ -69,7 +69,7 @@ class AnswersScreen(_Answering, actions="answers"):
     """Shown once a file is read; fills as answers come."""
 
     BINDINGS: ClassVar = [
-        *(Binding(str(n), f"pane({n})", "Open", show=n == 1, key_display="1-5") for n in _PANES),
+        *(Binding(str(n), f"pane({n})", "Open", show=n == 1, key_display="1-5") for n in _PANES)
     ]
 
     def __init__(self) -> None:

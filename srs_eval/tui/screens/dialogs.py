@@ -38,9 +38,7 @@ class HelpScreen(Dialog):
     """A dialog that Esc, ?, F1 and Enter close."""
 
     box = VerticalScroll
-    BINDINGS: ClassVar[list[Any]] = [
-        ("escape,question_mark,f1,enter", "close", "Close"),
-    ]
+    BINDINGS: ClassVar[list[Any]] = [("escape,question_mark,f1,enter", "close", "Close")]
 
     def __init__(self, screen: str, actions: Sequence[Action]) -> None:
         super().__init__("Help", "Esc closes")

@@ -94,10 +94,7 @@ class PaneBox(Widget, can_focus=True):
         super().__init__(id=f"pane-{number}")
         self.number = number
         self.pane = Pane(
-            first_screen.TITLES[number - 1],
-            first_screen.WAITING,
-            (first_screen.WAITING,),
-            (),
+            first_screen.TITLES[number - 1], first_screen.WAITING, (first_screen.WAITING,), ()
         )
 
     def show(self, pane: Pane) -> None:
