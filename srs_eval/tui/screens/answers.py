@@ -189,8 +189,8 @@ class AnswersScreen(_Answering, actions="answers"):
     def _show(self, line: Line | None, pane: int | None = None) -> None:
         if line is None:
             self.notify("This is not answered yet.", timeout=3)
-            return
-        self.app.push_screen(EvidenceScreen(line.question, line.title, pane))
+        else:
+            self.app.push_screen(EvidenceScreen(line.question, line.title, pane))
 
     def action_untold(self) -> None:
         """What can't be told yet."""

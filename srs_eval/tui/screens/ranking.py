@@ -118,10 +118,9 @@ class RunScreen(AppScreen, actions="run"):
         state, everyone = self.session.state, len(self.evaluation.models)
         title = "Models"
         if not state.filter and not state.hidden:  # else the room is for what is not shown
-            rows, other = self.session.models.protocol.rows, self.session.models.other_rows
-            title += f" on {_WHOSE[rows]} rows" + (
-                "" if other is None else f" (R: {_WHOSE[other]})"
-            )
+            title += f" on {_WHOSE[self.session.models.protocol.rows]} rows"
+            if other := self.session.models.other_rows:
+                title += f" (R: {_WHOSE[other]})"
         if self.table.shown < everyone:
             title += f" · {self.table.shown} of {everyone}"
         if state.filter:
@@ -144,17 +143,15 @@ class RunScreen(AppScreen, actions="run"):
         evaluation = self.evaluation
         gone = clock(evaluation.seconds_gone(now))
         total = len(evaluation.models)
-        if evaluation.running:
-            if not total:
-                text = "preparing the reviews …"
-            else:
-                left = seconds_left(evaluation, now)
-                rest = f", about {clock(left)} left" if left is not None else ""
-                if evaluation.preparing:
-                    rest += ", preparing models (first run only)"
-                text = f"{evaluation.finished} of {total} · {gone} gone{rest}"
-                if evaluation.cancelled:
-                    text = "stopping …"
+        if evaluation.running and not total:
+            text = "preparing the reviews …"
+        elif evaluation.running and evaluation.cancelled:
+            text = "stopping …"
+        elif evaluation.running:
+            left = seconds_left(evaluation, now)
+            text = f"{evaluation.finished} of {total} · {gone} gone"
+            text += f", about {clock(left)} left" if left is not None else ""
+            text += ", preparing models (first run only)" if evaluation.preparing else ""
         else:
             done = len(evaluation.results())
             text = f"{done} of {total} models finished in {gone}"
@@ -290,19 +287,17 @@ class RunScreen(AppScreen, actions="run"):
         model = self.evaluation.models.get(self.table.chosen or "".join(first))
         if model is None or model.result is None:
             self.notify("This model has no figures yet.", timeout=3)
-            return
-        self.app.push_screen(DetailsScreen(model.name), self.table.choose)
+        else:
+            self.app.push_screen(DetailsScreen(model.name), self.table.choose)
 
     def action_mark(self) -> None:
         chosen, marked = self.table.chosen, self.table.marked
         if chosen is None or self.evaluation.models[chosen].result is None:
             self.notify("This model has no figures yet.", timeout=3)
-            return
-        if chosen in marked:
+        elif chosen in marked:
             marked.remove(chosen)
         else:
-            marked.append(chosen)
-            del marked[:-2]
+            marked[:] = [*marked[-1:], chosen]
         self.update_now()
 
     def action_compare(self) -> None:
