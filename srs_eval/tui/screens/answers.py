@@ -338,7 +338,7 @@ class CostsScreen(_Answering, actions="costs"):
         with Horizontal():
             with VerticalScroll(id="box"):
                 yield Static(_BEGINNING, id="all")
-            yield CostsChart(id="drawn")
+            yield _CostsChart(id="drawn")
 
     def on_mount(self) -> None:
         box = self.query_one("#box")
@@ -364,7 +364,7 @@ class CostsScreen(_Answering, actions="costs"):
             head = Text(self.found.preset, "bold underline")
             shown = evidence(self.found.finding, paint(self.app))
             self.query_one("#all", Static).update(stacked([head, shown]))
-            self.query_one(CostsChart).draw(self.found)
+            self.query_one(_CostsChart).draw(self.found)
 
     def _all_costed(self, error: Exception | None) -> None:
         """It won't be known better, or can't be told."""
@@ -378,7 +378,7 @@ class CostsScreen(_Answering, actions="costs"):
             self.query_one("#all", Static).update(Text(said))
 
 
-class CostsChart(plot.Plot):
+class _CostsChart(plot.Plot):
     """Reviews a day by desired retention; a dot tells today's."""
 
     def on_mount(self) -> None:

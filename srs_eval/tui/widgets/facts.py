@@ -30,7 +30,7 @@ from srs_eval.metrics import FACTS
 from srs_eval.report.formats import count, cut, difference, loss, metric
 from srs_eval.report.panes import drawn
 from srs_eval.stats.intervals import Interval
-from srs_eval.tui.widgets.plot import DOTS, axis, common_scale, whisker
+from srs_eval.tui.widgets.plot import DOTS, common_scale
 
 _GAP = "  "  # between columns
 _NO: Set[str] = frozenset()
@@ -252,12 +252,12 @@ def _drawn(table: Table, place: int, room: int) -> list[Text]:
     if scale is None:
         return []
     line = 0.0 if differs else None
-    heading = axis(scale, line, "dim")
+    heading = scale.labels(line, "dim")
     heading.stylize_before("bold")
     return [
         heading,
         *(
-            whisker(cell, scale, _dot(table, row), "", line, "dim")
+            scale.whisker(cell, _dot(table, row), "", line, "dim")
             if isinstance(cell, Interval)
             else Text("")
             for row, cell in zip(table.rows, cells, strict=True)

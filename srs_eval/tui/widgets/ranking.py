@@ -20,7 +20,7 @@ from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
 from srs_eval.tui.config import State
 from srs_eval.tui.screens.themes import Palette, palette
-from srs_eval.tui.widgets.plot import DOTS, Scale, axis, common_scale, whisker
+from srs_eval.tui.widgets.plot import DOTS, Scale, common_scale
 
 _SIZES = {
     **{"place": 3, "family": 3, "model": 0, "log loss": 13, "drawn": 0, "vs average": 13},
@@ -148,7 +148,7 @@ class RankingTable(OptionList):
         if key == "drawn":
             if self._scale is None:
                 return Text("")
-            return Text.assemble(" ", axis(self._scale, self._baseline, self._palette.baseline))
+            return Text.assemble(" ", self._scale.labels(self._baseline, self._palette.baseline))
         arrow = ("↑" if state.backwards else "↓") if state.order == key else ""
         text = {"place": "", "family": "", "vs average": words.THAN_AVERAGE}.get(key, key) + arrow
         if key in ("RMSE(bins)", "params"):
@@ -196,8 +196,8 @@ class RankingTable(OptionList):
         style = colours.baseline if is_baseline else colours.yours if own else family
         if self._scale is not None:
             dot = "═" if is_baseline else DOTS[line.standing or "can't tell yet"]
-            drawn = whisker(
-                line.log_loss, self._scale, dot, style, self._baseline, f"dim {colours.baseline}"
+            drawn = self._scale.whisker(
+                line.log_loss, dot, style, self._baseline, f"dim {colours.baseline}"
             )
             cells["drawn"] = Text.assemble(" ", drawn)
         against = "the baseline" if is_baseline else words.against_baseline(line.against_baseline)
