@@ -229,15 +229,14 @@ def drawn_table(table: Table) -> WidthDependent:
         numbers = set(range(kept)) - set(words_only)
         texts = [[Text(name, "bold dim") for name in table.columns[:kept]]]
         texts += [[Text(cell) for cell in row[:kept]] for row in cells]
-        if place is None:
-            return in_columns(texts, width, numbers, widest)
-        if width - taken < _LEAST:
+        below: list[Text] = []
+        if place is not None and width - taken < _LEAST:
             below = _drawn_below(table, place, width)
-            return Text("\n").join([in_columns(texts, width, numbers, widest), *below])
-        drawn = _drawn(table, place, width - taken)
-        for line_of_row, picture in zip(texts, drawn, strict=False):
-            line_of_row.append(picture)
-        return in_columns(texts, width, numbers, widest)
+        elif place is not None:
+            drawn = _drawn(table, place, width - taken)
+            for line_of_row, picture in zip(texts, drawn, strict=False):
+                line_of_row.append(picture)
+        return Text("\n").join([in_columns(texts, width, numbers, widest), *below])
 
     return WidthDependent(draw)
 
@@ -303,13 +302,9 @@ def _unbroken(widths: list[int], width: int) -> int:
 
 def _to_draw(table: Table) -> int | None:
     """The column of differences, else the first one of intervals."""
-    places = [
-        place
-        for place in range(len(table.columns))
-        if any(isinstance(row[place], Interval) for row in table.rows)
-    ]
-    differences = [place for place in places if is_difference(table.columns[place])]
-    return next(iter((*differences, *places)), None)
+    columns = enumerate(zip(*table.rows, strict=True))
+    places = [at for at, cells in columns if any(isinstance(cell, Interval) for cell in cells)]
+    return min(places, key=lambda at: not is_difference(table.columns[at]), default=None)
 
 
 def _cell(cell: Cell, column: str) -> str:
