@@ -8,7 +8,7 @@ from functools import partial
 from typing import ClassVar
 
 from rich.text import Text
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
@@ -166,10 +166,6 @@ class AnswersScreen(_Answering, actions="answers"):
 
     def action_details(self) -> None:
         self.action_pane(self.focused.number if isinstance(self.focused, PaneBox) else 1)
-
-    @on(PaneBox.Opened)
-    def _opened(self, event: PaneBox.Opened) -> None:
-        self.action_pane(event.number)
 
     def action_pane(self, number: int) -> None:
         """What a pane's answer rests on."""

@@ -123,14 +123,11 @@ class OpenScreen(AppScreen, actions="open"):
     def on_mount(self) -> None:
         self._list()
         self.query_one("#choices").focus()
-        self.call_after_refresh(self._is_there)
+        self.call_after_refresh(self._look_around)
+        self.call_after_refresh(self.app.first_screen_is_there)  # type: ignore[attr-defined]
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         self._list()
-
-    def _is_there(self) -> None:
-        self._look_around()
-        self.app.first_screen_is_there()  # type: ignore[attr-defined]
 
     @work(thread=True, exit_on_error=False)
     def _look_around(self) -> None:
