@@ -196,7 +196,8 @@ def gru_p_loop(trials: Trials, train: IntArray, test: IntArray, context: Context
     from torch import nn
 
     from srs_eval.models import gru
-    from srs_eval.training.networks import length_order, load_weights, weight_names
+    from srs_eval.training.networks import load_weights, weight_names
+    from srs_eval.training.optimisers import length_order
 
     class Network(nn.Module):
         def __init__(self) -> None:
@@ -263,7 +264,7 @@ def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Conte
     from torch import nn
 
     from srs_eval.models import gru_503
-    from srs_eval.training.networks import recency
+    from srs_eval.training.optimisers import recency
 
     start = gru_503.pretrained(context)
 

@@ -238,7 +238,7 @@ def write_many(home: Path, learners: int = 3_000, results: int = 50_000) -> Writ
     survey(Dataset(data))
     listed = time.process_time()
     configuration = resolve("FSRS-6")[0]
-    setup = make_setup(Dataset(data), "", [configuration], Context())
+    setup = make_setup(Dataset(data), "", [configuration], Context(), {})
     line = {
         "metrics": dict.fromkeys(Metrics.__dataclass_fields__, 0.123456),
         "size": 35_000,

@@ -20,8 +20,8 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from srs_eval.benchmark.others import Others
 from srs_eval.benchmark.plan import (
     BatchEvent,
     Ended,
@@ -32,17 +32,19 @@ from srs_eval.benchmark.plan import (
     open_place,
     survey,
 )
-from srs_eval.benchmark.setup import make_setup
+from srs_eval.benchmark.setup import check_name, labelled, make_setup, without_label
 from srs_eval.benchmark.store import ResultStore, Status, Unit, refuse_audits
 from srs_eval.data.dataset_hub import load_possible
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData, missing
-from srs_eval.data.paths import refuse_nested
+from srs_eval.data.paths import file_digest, refuse_nested
 from srs_eval.data.readers.features import read_features, with_features
+from srs_eval.data.readers.predictions import of_user, refuse_unusable
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import attempt, in_words
 from srs_eval.engine.run import Failed, Finished, Skipped
 from srs_eval.engine.session import Result, Session
+from srs_eval.engine.shared import two_on_shared_reviews
 from srs_eval.engine.workers import (
     DONE,
     TaskEvents,
@@ -53,7 +55,8 @@ from srs_eval.engine.workers import (
     send,
 )
 from srs_eval.models import all_models
-from srs_eval.models.configurations import Configuration, Names
+from srs_eval.models.configurations import Configuration, Names, meant_by
+from srs_eval.models.given import OF_FILE
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.torch_networks import check_device, release_device
 
@@ -82,7 +85,7 @@ def run_batch(
     context: Context | None = None,
     names: Names = "2025",
     publish_seconds: float = _PUBLISH_SECONDS,
-    session: _SessionMaker | Others = Session,
+    session: _SessionMaker | _Others = Session,
 ) -> Generator[BatchEvent, None, None]:
     """Evaluate what is missing in `out` of users x configurations.
 
@@ -97,10 +100,13 @@ def run_batch(
     what others predicted. Raises InputError for an unusable set-up or device.
     """
     context, makers, happenings = context or Context(), keep or {}, TaskEvents()
-    _refuse_unusable(out, dataset, context)
+    refuse_audits(out)
+    refuse_nested(out, dataset.folder)
+    if context.features is not None:
+        read_features(context.features, -1, of_users=True)
     jobs = cores() if jobs is None else max(1, jobs)
     fingerprint, sizes = survey(dataset)
-    given = session if isinstance(session, Others) else None
+    given = session.digests(configurations) if isinstance(session, _Others) else {}
     setup = {**make_setup(dataset, fingerprint, configurations, context, given), "names": names}
     on_device = _on_device(configurations, context)
     with (
@@ -146,13 +152,6 @@ def run_batch(
             yield Ended(**todo.counts)
         finally:
             store.publish(everything=True)
-
-
-def _refuse_unusable(out: Path, dataset: Dataset, context: Context) -> None:
-    refuse_audits(out)
-    refuse_nested(out, dataset.folder)
-    if context.features is not None:
-        read_features(context.features, -1, of_users=True)
 
 
 def _on_device(configurations: Sequence[Configuration], context: Context) -> frozenset[str]:
@@ -388,3 +387,76 @@ def _peak_mb() -> float:
         unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
     return 0.0
+
+
+# --- predictions that were made elsewhere, of many users: result lines as of any model
+#
+# They may lack reviews. So what they are held against is evaluated twice: on all reviews, and as
+# `NAME-on-THEIRS` on those that they have.
+
+
+@dataclass(frozen=True)
+class _Others:
+    """Predictions of a file under a name; makes the sessions of a batch that know them."""
+
+    path: Path
+    name: str
+    digest: str  # of the file
+    of_file: Configuration
+
+    def __call__(self, log: ReviewLog) -> Session:
+        return _WithOthers(log, self)
+
+    def beside(self, configurations: Sequence[Configuration]) -> list[Configuration]:
+        """Themselves, and the others, each also on the reviews that they have."""
+        return [self.of_file, *(one for each in configurations for one in self._twice(each))]
+
+    def _twice(self, configuration: Configuration) -> Iterator[Configuration]:
+        yield configuration
+        plain = without_label(configuration.name, configuration.label)
+        label = f"{configuration.label} on {self.name}".lstrip()
+        yield labelled(replace(configuration, name=plain), label)
+
+    def digests(self, configurations: Sequence[Configuration]) -> dict[str, str]:
+        """The file's digest by the name of each whose figures depend on it."""
+        return {each.name: self.digest for each in configurations if self.concerns(each)}
+
+    def concerns(self, configuration: Configuration) -> bool:
+        """Whether its figures depend on the file."""
+        on_theirs = f" {configuration.label}".endswith(f" on {self.name}")
+        return configuration.model.name == OF_FILE or on_theirs
+
+
+def others_in(path: Path | None, name: str, of_file: Configuration) -> _Others:
+    """What a file holds; `of_file` is the configuration of OF_FILE. Raises InputError."""
+    if path is None or not name:
+        raise InputError("--predictions FILE and --name NAME, what they are called, go together.")
+    check_name("--name", name)
+    if meant_by(name):
+        raise InputError(f"--name {name}: {meant_by(name)} is computed here; take another name.")
+    refuse_unusable(path)
+    named = of_file.name.replace(OF_FILE, name, 1)
+    return _Others(path.absolute(), name, file_digest(path), replace(of_file, name=named))
+
+
+class _WithOthers(Session):
+    def __init__(self, log: ReviewLog, others: _Others) -> None:
+        super().__init__(log)
+        self._others = others
+        self._last: tuple[str, Result] | None = None  # it is wanted once more, as a rule next
+
+    def run(
+        self, configuration: Configuration, context: Context | None = None, **how: Any
+    ) -> Result:
+        others = self._others
+        if configuration.model.name == OF_FILE and not self.log.given:
+            given = of_user(self.log, others.path, others.name)
+            self.log = replace(self.log, given={OF_FILE: given})
+        if configuration.model.given or not others.concerns(configuration):
+            self._last = configuration.name, super().run(configuration, context, **how)
+            return self._last[1]
+        name = without_label(configuration.name, f"on {others.name}")
+        known = self._last and self._last[0] == name and self._last[1]
+        mine = known or self.run(replace(configuration, name=name, label=""), context, **how)
+        theirs = self.run(replace(others.of_file, protocol=configuration.protocol), context)
+        return two_on_shared_reviews(mine, theirs)[0]

@@ -26,10 +26,10 @@ from srs_eval import batch, metrics
 from srs_eval.batch import _evaluate_user, run_batch
 from srs_eval.benchmark import plan as places
 from srs_eval.benchmark.check import check
-from srs_eval.benchmark.labels import with_labels
 from srs_eval.benchmark.leaderboard import compare
 from srs_eval.benchmark.plan import Ended, Place, Planned, is_engine
 from srs_eval.benchmark.result_files import read_folders
+from srs_eval.benchmark.setup import with_labels
 from srs_eval.benchmark.store import Unit
 from srs_eval.data.dataset_hub import check as verify
 from srs_eval.data.datasets import absent_users, open_dataset, select_users, shard_of
@@ -641,7 +641,7 @@ def test_online_models_that_fit_something_follow_the_flags() -> None:
 
 
 def test_a_set_up_shows_in_names_and_in_a_report(dataset: Path, tmp_path: Path) -> None:
-    """Numbers go to those that depend on them; a folder from before names had them goes on."""
+    """Numbers go to those that depend on them."""
     sweep = tmp_path / "sweep"
     weaker = ("--gamma", "0.5", "--label")
     for flags in (
@@ -660,12 +660,9 @@ def test_a_set_up_shows_in_names_and_in_a_report(dataset: Path, tmp_path: Path) 
         lines(files[f"FSRS-6-recency{name}"])[1]["metrics"]["LogLoss"] for name in names
     )
     assert {plain} != set(others) == {others[0]}
-    # As folders had it: the plain name, whatever the set-up.
+    # From Python names are as they are given, whatever the set-up.
     old, configurations = tmp_path / "old", resolve("FSRS-6-recency", Protocol(gamma=0.5))
     list(run_batch(open_dataset(dataset), configurations, old, users=[1], jobs=1))
-    again = here(dataset, old, "--users", "1,2", "--gamma", "0.5", models="FSRS-6-recency")
-    assert "1 unit to evaluate (1 are there)" in again.stderr
-    assert [path.stem for path in (old / "result").iterdir()] == ["FSRS-6-recency"]
     read = read_folders([sweep, old])
     assert sorted(file.label for folder in read for file in folder.files) == [
         "FSRS-6 recency",
@@ -848,7 +845,10 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_users_that_verify_rejects_are_left_out_with_its_reason(odd: Path, tmp_path: Path) -> None:
     data = open_dataset(odd)
-    found = {each.user: [one.what for one in each.findings] for each in verify(data, data.users)}
+    found = {
+        each.user: [finding.partition("data.parquet: ")[2] for finding in each.findings]
+        for each in verify(data, data.users)
+    }
     rejected = {user: stated for user, stated in found.items() if stated}
     assert list(rejected) == list(range(2, 2 + len(IMPOSSIBLE)))
     for name, stated in zip(IMPOSSIBLE, rejected.values(), strict=True):

@@ -104,8 +104,9 @@ def facts(name: str, of_model: list[dict[str, Any]], year: str) -> str:
         ("configurations", ", ".join(f"`{each['configuration']}`" for each in of_model)),
         ("code", f"[{first['file']}](../{first['file']})"),
     )
-    stems = {plain(Path(first["file"]).stem), plain(name), plain(name.split("-")[0])}
-    for note in (note for note in NOTES if plain(note) in stems):
+    stems = [plain(each) for each in (name, Path(first["file"]).stem, name.split("-")[0])]
+    notes = [note for stem in stems for note in NOTES if plain(note) == stem]
+    for note in notes[:1]:
         text += f"More: [docs/models/{note}.md](../docs/models/{note}.md)\n\n"
     functions = filter(inspect.isfunction, vars(module).values())
     steps = [step for step in map(inspect.getsource, functions) if "w: Value) ->" in step]

@@ -25,14 +25,7 @@ from typing import Any
 import numpy as np
 
 from srs_eval.benchmark.leaderboard import Change, changes, compare
-from srs_eval.benchmark.plan import (
-    START_SECONDS,
-    BatchEvent,
-    Ended,
-    Planned,
-    UnitDone,
-    survey,
-)
+from srs_eval.benchmark.plan import START_SECONDS, BatchEvent, Ended, Planned, UnitDone, survey
 from srs_eval.benchmark.result_files import ResultFile, read_folders
 from srs_eval.benchmark.setup import LEDGER, SETUP, Entry, Found, as_json, make_setup, write_ledger
 from srs_eval.benchmark.store import AUDIT, JOURNAL, PUBLISHED, TUNED, ResultStore, Status, hold
@@ -92,11 +85,6 @@ class Ranking:
     tuned: tuple[str, ...]
     pairs: tuple[_Pair, ...]
 
-    @property
-    def survives(self) -> bool:
-        """Whether the order is the same."""
-        return self.published == self.tuned
-
 
 @dataclass(frozen=True, eq=False)
 class Audit:
@@ -149,7 +137,7 @@ def run_audit(
             )
     context = context or Context()
     fingerprint, _ = survey(dataset)
-    setup = make_setup(dataset, fingerprint, configurations, context)
+    setup = make_setup(dataset, fingerprint, configurations, context, {})
     tries = Tries(out / JOURNAL, configurations, wanted, trials=trials, repeats=repeats, seed=seed)
     progress = _Progress(tries, trials)
     with _held(out, setup, fresh):
@@ -321,15 +309,14 @@ def _write_results(out: Path, setup: Mapping[str, Any], tries: Tries) -> None:
 
 
 def _audit(out: Path, tries: Tries, trials: int) -> Audit:
+    evaluated = [
+        (name, each) for name in tries.configurations for each in tries.all_evaluated(name)
+    ]
     try:
         published, tuned = (read_folders([out / name])[0].files for name in (PUBLISHED, TUNED))
     except InputError:
-        reasons = Counter(
-            unit.reason or "it has some as published, none as tuned"
-            for name in tries.configurations
-            for unit in tries.all_evaluated(name)
-        )
-        ((reason, _),) = reasons.most_common(1)
+        none = "it has some as published, none as tuned"
+        ((reason, _),) = Counter(unit.reason or none for _, unit in evaluated).most_common(1)
         raise NotEnoughData(
             f"no model has results of any user, mostly for this: {reason}"
         ) from None
@@ -347,19 +334,14 @@ def _audit(out: Path, tries: Tries, trials: int) -> Audit:
                 spread=_spread(tries, name),
             )
         )
-    failed = Counter(
-        f"{name}: {unit.reason}"
-        for name in tries.configurations
-        for unit in tries.all_evaluated(name)
-        if unit.status == "failed"
-    )
+    failed = (f"{name}: {unit.reason}" for name, unit in evaluated if unit.status == "failed")
     return Audit(
         users=len(tries.users),
         trials=trials,
         repeats=tries.repeats,
         tuned=tuple(lines),
         rankings=tuple(_rankings(published, tuned)),
-        failed=failed,
+        failed=Counter(failed),
     )
 
 

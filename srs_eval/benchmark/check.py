@@ -65,7 +65,10 @@ def check(folder: Path) -> list[_Finding]:
     setup = read_setup(folder)
     if not paths and setup is None:
         raise InputError(f'"{folder}" holds no result files.')
-    found = [] if setup is None else _stale(folder, setup) + _journals(folder)
+    found = [] if setup is None else _stale(folder, setup)
+    for path, count in damaged_lines(folder).items():
+        what = "damaged: the same batch command evaluates those units again"
+        found.append(_Finding(path, f"{counted(count, 'line')} {what}"))
     results: dict[Path, _Results] = {}
     for path in paths:
         ours = _ours(folder, setup, path)
@@ -178,7 +181,8 @@ def _check_lines(path: Path, lines: Sequence[_Result | None]) -> tuple[list[_Fin
     users = [line["user"] for line in lines if line is not None]
     repeated = [user for user, count in Counter(users).items() if count > 1]
     if repeated:
-        said.append(f"{counted(len(repeated), 'user')} more than once ({_some(repeated)})")
+        some = ", ".join(map(str, sorted(repeated)[:3])) + ", ..." * (len(repeated) > 3)
+        said.append(f"{counted(len(repeated), 'user')} more than once ({some})")
     if users != sorted(users):
         said.append("its users are not in order")
     results = {line["user"]: line for line in lines if line is not None}
@@ -233,10 +237,9 @@ def _sizes(
     for path, of_users in results.items():
         configuration = configuration_of(spelled(path), setup, year_of(of_users.values()))
         if configuration is not None:  # a model that is not here tells nothing of its rows
+            of_rows = evaluated[configuration.protocol.evaluated_rows()]
             for user, line in of_users.items():
-                evaluated[configuration.protocol.evaluated_rows()][user][path] = line[
-                    "size"
-                ] + line.get("lacks", 0)
+                of_rows[user][path] = line["size"] + line.get("lacks", 0)
     different: dict[Path, list[tuple[int, str]]] = defaultdict(list)
     for of_rows in evaluated.values():
         for user, sizes in of_rows.items():
@@ -276,16 +279,3 @@ def _stale(folder: Path, setup: Mapping[str, Any]) -> list[_Finding]:
         what = "made by another state of srs-eval than this one; figures may have changed"
         found.append(_Finding(folder / "setup.json", what))
     return found
-
-
-def _journals(folder: Path) -> list[_Finding]:
-    what = "damaged: the same batch command evaluates those units again"
-    return [
-        _Finding(path, f"{counted(count, 'line')} {what}")
-        for path, count in damaged_lines(folder).items()
-    ]
-
-
-def _some(users: Sequence[int]) -> str:
-    shown = ", ".join(map(str, sorted(users)[:3]))
-    return shown if len(users) <= 3 else f"{shown}, ..."

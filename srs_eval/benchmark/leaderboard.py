@@ -14,18 +14,22 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.benchmark.result_files import ResultFile
+from srs_eval.benchmark.result_files import ResultFile, ResultFolder, home_of
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.engine.ranking import apart, placed
 from srs_eval.engine.shared import evaluated_alike
 from srs_eval.metrics import better
 from srs_eval.stats.users import (
+    COLUMNS,
     FEWEST_USERS,
+    Averages,
     MeanInterval,
+    averages,
     bca_interval,
     confidence_set,
     mean_intervals,
+    read_predictions,
     resampled_means,
 )
 
@@ -125,17 +129,13 @@ class Comparison:
         return int(self.sizes.sum())
 
     @property
-    def moved(self) -> list[tuple[str, int, int]]:
-        """Label, place by reviews and place by users of those for whom these differ."""
+    def moved(self) -> list[str]:
+        """Labels of those whose places by reviews and by users differ."""
         by_reviews, by_users = (
             {line.file.label: line.place for line in table.lines if line.place is not None}
             for table in self.tables[:2]
         )
-        return [
-            (label, place, by_users[label])
-            for label, place in by_reviews.items()
-            if by_users[label] != place
-        ]
+        return [label for label, place in by_reviews.items() if by_users[label] != place]
 
     @property
     def most_users(self) -> int:
@@ -341,6 +341,56 @@ def _nanmean(values: FloatArray) -> FloatArray:
     defined = np.isfinite(values)
     with np.errstate(invalid="ignore"):
         found: FloatArray = np.where(defined, values, 0.0).sum(0) / defined.sum(0)
+    return found
+
+
+# Averages over reviews, users, decks or cards
+
+
+def averaged(
+    folders: Sequence[ResultFolder], comparisons: Sequence[Comparison], modes: Sequence[str]
+) -> list[list[Averages]]:
+    """By comparison: averages of those of its files that have predictions.
+
+    Over the users of whom all of these hold every evaluated review, and no others.
+    """
+    if list(modes) == ["user"]:
+        return [[] for _ in comparisons]
+    found: list[list[Averages]] = []
+    for comparison in comparisons:
+        users, sizes = comparison.users, comparison.sizes
+        predicted = []
+        for file in comparison.files:
+            predictions = read_predictions(home_of(file.path), file.spelled)
+            if predictions is not None:
+                predicted.append(file)
+                users = predictions.complete(users, sizes[np.isin(comparison.users, users)])
+                if not len(users):
+                    raise InputError(
+                        f'--average: the predictions of {file.label} in "{home_of(file.path)}" are '
+                        "not of the reviews and users that results and other predictions are of: "
+                        "evaluate again with --raw."
+                    )
+        # Read again, for those of all files at once need not fit into memory.
+        read = ((file, read_predictions(home_of(file.path), file.spelled)) for file in predicted)
+        found.append(
+            [
+                averages(file.label, those.of(users), modes, is_baseline=file.is_baseline)
+                for file, those in read
+                if those is not None
+            ]
+        )
+    if not any(found):
+        raise InputError(
+            f"--average {','.join(modes)} needs predictions, and there are none in a folder raw "
+            f'beside the results of "{folders[0].path}": evaluate with --raw.'
+        )
+    for mode in modes:
+        if not any(mode in each.means for averaged in found for each in averaged):
+            raise InputError(
+                f"--average {mode}: no predictions in raw tell the {mode}s of reviews; parquet "
+                f"files with a column {COLUMNS[mode]} do."
+            )
     return found
 
 

@@ -22,8 +22,13 @@ from typing import Annotated, Any, NotRequired, TypedDict
 import msgspec
 import numpy as np
 
-from srs_eval.benchmark import labels
-from srs_eval.benchmark.setup import named_by, read_setup
+from srs_eval.benchmark.setup import (
+    labelled,
+    named_by,
+    read_setup,
+    settings_in_words,
+    without_label,
+)
 from srs_eval.data.errors import InputError, counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
@@ -201,7 +206,7 @@ def _read_folder(path: Path) -> ResultFolder:
         label = file.configuration.label if file.configuration else ""
         on, others = f" {label}".rpartition(" on ")[1:]
         theirs = on and "predictions" in _entry(file.spelled, setup)
-        if theirs and not file.lacks and labels.without(file.name, on + others) in names:
+        if theirs and not file.lacks and without_label(file.name, on + others) in names:
             files.remove(file)
             unread.append(f"{file.label} is left out: {others} lacks no review")
     return ResultFolder(path, tuple(files), setup, tuple(unread))
@@ -279,7 +284,7 @@ def configuration_of(
             return published(name, names)
         name, entry = named_by(name, setup) or name, _entry(name, setup)
         label = entry.get("label", "")
-        tuned = labels.without(name, label)
+        tuned = without_label(name, label)
         (found,) = resolved([OF_FILE if entry.get("model") == OF_FILE else untuned(tuned)])
     except InputError:
         return None
@@ -289,7 +294,7 @@ def configuration_of(
         name=tuned if found.model.given or untuned(tuned) != tuned else found.name,
         protocol=replace(found.protocol, **{key: flags[key] for key in flags if key in _FLAGS}),
     )
-    return labels.labelled(found, label)
+    return labelled(found, label)
 
 
 def _entry(file_name: str, setup: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -301,9 +306,9 @@ def _entry(file_name: str, setup: Mapping[str, Any] | None) -> Mapping[str, Any]
 
 
 def _in_words(configuration: Configuration) -> str:
-    """Its words, and its settings where an older batch has left them out of its name."""
-    settings = {} if configuration.label else labels.settings_of(configuration)
-    return f"{configuration.words} {labels.in_words(settings)}".rstrip()
+    """Its words, and its settings where its name leaves them out."""
+    settings = "" if configuration.label else settings_in_words(configuration)
+    return f"{configuration.words} {settings}".rstrip()
 
 
 def _evaluated_rows(name: str) -> Protocol:

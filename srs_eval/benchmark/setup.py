@@ -7,27 +7,24 @@ import json
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
 from srs_eval.data.datasets import Dataset
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, cut, harmless
 from srs_eval.data.paths import VERSION, write_atomically
+from srs_eval.data.protocol import Protocol
 from srs_eval.engine.own_models import doubts, in_words
-from srs_eval.models import Model
-from srs_eval.models.configurations import Configuration, Names, meant_by, resolve
+from srs_eval.models.configurations import Configuration, Names, meant_by, resolve, untuned
 from srs_eval.models.published import spelled
 from srs_eval.training.compile import program_digest
 from srs_eval.training.hyperparameters import Context, Value, setup_in_words
-from srs_eval.training.pretrained import names_of_pretrained
-
-if TYPE_CHECKING:
-    from srs_eval.benchmark.others import Others
+from srs_eval.training.networks import names_of_pretrained
 
 SETUP = "setup.json"
 _LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
@@ -38,9 +35,12 @@ def make_setup(
     fingerprint: str,
     configurations: Sequence[Configuration],
     context: Context,
-    others: Others | None = None,
+    predictions: Mapping[str, str],
 ) -> dict[str, Any]:
-    """What figures depend on, as `OUT/setup.json` holds it; looks at models of somebody's own."""
+    """What figures depend on, as `OUT/setup.json` holds it; looks at models of somebody's own.
+
+    `predictions` are digests of files that others have made, by names of configurations.
+    """
     options = context.settings()
     found = doubts([each.model for each in configurations], context.features)
     del options["user"]  # each unit has its own
@@ -58,12 +58,8 @@ def make_setup(
                 "model_version": each.model.version,
                 **(_of_own(each, each.model.file.digest) if each.model.file else {}),
                 **({"weights": each.model.weights(context)} if each.model.weights else {}),
-                **_pretrained(each.model, context),
                 "fit": each.fit,
-                **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
-                **({"ledger": each.ledger} if each.ledger else {}),
-                **({"label": each.label} if each.label else {}),
-                **({"predictions": others.digest} if others and others.concerns(each) else {}),
+                **_more(each, context, predictions),
                 "protocol": asdict(each.protocol),
                 **({"check": found[each.model.name]} if each.model.file else {}),
             }
@@ -76,15 +72,20 @@ def make_setup(
 def _of_own(configuration: Configuration, digest: str) -> dict[str, Any]:
     """What tells a model of one's own, and how reports show it where its file is not given."""
     shown = ("words", "inputs", "parameters", "learns")
-    return {
-        "model_file": digest,
-        "shown": {each: getattr(configuration, each) for each in shown},
+    return {"model_file": digest, "shown": {each: getattr(configuration, each) for each in shown}}
+
+
+def _more(each: Configuration, context: Context, predictions: Mapping[str, str]) -> dict[str, Any]:
+    """What only some have."""
+    model = each.model
+    more = {
+        "pretrained": model.pretrain and names_of_pretrained(model.name, context),
+        "hyperparameters": dict(each.hyperparameters),
+        "ledger": each.ledger,
+        "label": each.label,
+        "predictions": predictions.get(each.name),
     }
-
-
-def _pretrained(model: Model, context: Context) -> dict[str, str]:
-    named = names_of_pretrained(model.name, context) if model.pretrain else ""
-    return {"pretrained": named} if named else {}
+    return {key: value for key, value in more.items() if value}
 
 
 @cache
@@ -249,6 +250,85 @@ def file_name(configuration: str, setup: Mapping[str, Any] | None) -> str:
 def named_by(file: str, setup: Mapping[str, Any]) -> str:
     """The configuration of a batch folder whose files are called so; "" for none."""
     return next((each for each in setup["configurations"] if file_name(each, setup) == file), "")
+
+
+# --- set-ups that are not the published ones, in the names of configurations
+
+_NUMBERS = ("gamma", "batch_size", "max_seq_len", "n_splits")
+"""Flags that no suffix of canonical names says."""
+_LONGEST = 40
+
+
+def settings_in_words(configuration: Configuration) -> str:
+    """Numbers among the flags that its figures depend on and that are not as by default.
+
+    As names end with it: "gamma 0.5 n_splits 3".
+    """
+    flags = {name: getattr(configuration.protocol, name) for name in _NUMBERS}
+    return " ".join(
+        f"{name} {value:g}"
+        for name, value in flags.items()
+        if value != getattr(Protocol(), name) and _depends(configuration, name)
+    )
+
+
+def _depends(configuration: Configuration, number: str) -> bool:
+    """Whether a number changes its figures; of a model of one's own nobody knows.
+
+    An online model with parameters fits them itself, as FSRS-6 is fitted.
+    """
+    return (
+        number in ("max_seq_len", "n_splits")  # which reviews are evaluated
+        or configuration.model.file is not None
+        or (configuration.model.online is not None and configuration.parameters > 0)
+        or any(each.flag == number for each in configuration.tunable)
+        or any(_depends(each, number) for each in configuration.members)
+    )
+
+
+def without_label(name: str, label: str) -> str:
+    """The name of a configuration before it had a label."""
+    return name.removesuffix(_suffix(label))
+
+
+def labelled(configuration: Configuration, label: str) -> Configuration:
+    """The same under a name that ends with a label, if there is one."""
+    return replace(configuration, name=configuration.name + _suffix(label), label=label)
+
+
+def _suffix(label: str) -> str:
+    return "".join(f"-{word}" for word in label.split())
+
+
+def check_name(option: str, name: str) -> None:
+    """Raises InputError for what cannot be part of a file's name."""
+    if not re.fullmatch(r"([\w.+=]+([ -][\w.+=]+)*)?", name) or len(name) > _LONGEST:
+        raise InputError(
+            f"{option} takes letters, digits and . _ + = -, {_LONGEST} at most, "
+            f'not "{cut(harmless(name))}".'
+        )
+
+
+def with_labels(configurations: Sequence[Configuration], label: str) -> list[Configuration]:
+    """The configurations, those with another set-up under a name that says so.
+
+    A `label` ends the names of all but a baseline that it cannot differ from; without one, what is
+    not as by default does: FSRS-6-gamma-0.5. Numbers among the flags that a configuration does not
+    depend on are as by default. Raises InputError for a label that cannot be, or that makes the
+    name of another.
+    """
+    check_name("--label", label)
+    found = []
+    for each in configurations:
+        usual = {name: getattr(Protocol(), name) for name in _NUMBERS if not _depends(each, name)}
+        each = replace(each, protocol=replace(each.protocol, **usual))
+        settings = settings_in_words(each)
+        if settings or (label and not each.is_baseline):
+            each = labelled(each, label or settings)
+        if each.label and (meant_by(each.name) or untuned(each.name) != each.name):
+            raise InputError(f"--label {label}: {each.name} means something else here.")
+        found.append(each)
+    return found
 
 
 # --- the ledger of an audit: the best known training set-up of each configuration

@@ -331,7 +331,7 @@ def _evaluate(
     from srs_eval.engine.run import Run
     from srs_eval.engine.shared import with_given
     from srs_eval.models.configurations import untuned
-    from srs_eval.training.pretrained import refuse_unused
+    from srs_eval.training.networks import refuse_unused
 
     if log.rows is not None:
         refuse_rows_of_anki(flags)

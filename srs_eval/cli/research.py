@@ -70,17 +70,16 @@ def batch(
     merge: list[Path] | None = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
-    from srs_eval.batch import run_batch
-    from srs_eval.benchmark.labels import with_labels
-    from srs_eval.benchmark.others import others_in
+    from srs_eval.batch import others_in, run_batch
     from srs_eval.benchmark.plan import is_engine
     from srs_eval.benchmark.result_files import raw_parquet, raw_table
+    from srs_eval.benchmark.setup import with_labels
     from srs_eval.data.datasets import shard_of
     from srs_eval.engine.session import Session
     from srs_eval.models.given import OF_FILE
     from srs_eval.models.rwkv import with_rwkv
     from srs_eval.report.pictures import calibration_png
-    from srs_eval.training.pretrained import refuse_unused
+    from srs_eval.training.networks import refuse_unused
 
     models = with_rwkv(models or ("" if predictions else "all"), context)
     flags = flags.set_up_by(setup, models)
@@ -94,7 +93,7 @@ def batch(
     chosen = _users_chosen(opened, users, max_user_id)
     configurations = _on_a_data_set(flags, models, predictions is None) if models else []
     refuse_unused(context, {each.model.name for each in configurations})
-    configurations = with_labels(configurations, label, [] if fresh else [out, *(merge or ())])
+    configurations = with_labels(configurations, label)
     others = None
     if predictions is not None or name:
         others = others_in(predictions, name, with_labels(flags.resolve(OF_FILE), label)[0])
@@ -233,7 +232,7 @@ def pretrain(model: Model, dataset: str, users: str, out: Path, context: Context
     from srs_eval.data.datasets import open_dataset
     from srs_eval.data.readers.features import read_features
     from srs_eval.engine.own_models import pretrained_on
-    from srs_eval.training.pretrained import save_pretrained
+    from srs_eval.training.networks import save_pretrained
 
     opened = open_dataset(dataset)
     chosen = _users_chosen(opened, users)
@@ -380,8 +379,7 @@ def _download(folder: str, users: str | None = None, repo: str | None = None) ->
     target = Path(folder).expanduser()
     if folder in hub.KNOWN and not target.exists():
         target = datasets_folder() / folder
-    repo = hub.usual_repo(target) if repo is None else repo
-    hub.refuse_misnamed(repo)
+    repo = hub.repo_of(target, repo)
     say(
         f"{repo} goes to {target}. Its licence is between you and its owner ({hub.page_of(repo)}): "
         "it lets you use the data and forbids to pass them on."
@@ -441,7 +439,7 @@ def _verify(folder: str, users: str | None = None) -> int:
         for done, user in enumerate(checked, start=1):
             hashes += user.hashes
             for finding in user.findings:
-                show(f"{finding.path}: {finding.what}")
+                show(finding)
             if user.findings:
                 damaged.append(user.user)
             tell(f"{done:,} of {len(chosen):,} users read", done / len(chosen))

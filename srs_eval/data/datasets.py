@@ -26,8 +26,8 @@ import numpy as np
 
 from srs_eval.data.errors import InputError, csv_text, printable, require
 from srs_eval.data.paths import check_outputs, data_dir
-from srs_eval.data.readers.files import file_errors, read_whole
-from srs_eval.data.readers.table import MAX_BYTES, header_of, read_table
+from srs_eval.data.readers.files import START_BYTES, file_errors, read_start
+from srs_eval.data.readers.table import table_in
 from srs_eval.data.reviews import (
     MISSING,
     Cards,
@@ -265,9 +265,8 @@ def _damaged(part: Path, error: Exception) -> InputError:
 
 def _load_table(path: Path, user: int) -> ReviewLog:
     """A user's csv file. Without a table of cards: what rests on decks is skipped."""
-    content, name = read_whole(path, MAX_BYTES), printable(path)
-    header = header_of(content[:65536], name)
-    table = read_table(content, *header, name) if header else None
+    name = printable(path)
+    table = table_in(path, read_start(path, START_BYTES), name)
     if table is None or table.rows is None:
         raise InputError(
             f"{name} is no table of reviews as in FSRS-Anki-20k (card_id, review_th, elapsed_days, "

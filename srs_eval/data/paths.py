@@ -92,22 +92,13 @@ def content_of(path: Path, most: int) -> bytes:
     Raises OSError, also of what is larger and of what is no file: a pipe or a device is not opened,
     for that may wait for ever.
     """
-    _refuse_other_than_file(os.stat(path), path)
-    with open(path, "rb", opener=_without_waiting) as file:
-        _refuse_other_than_file(os.fstat(file.fileno()), path)
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "no regular file", str(path))
+    with open(path, "rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
     return content
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def _refuse_other_than_file(found: os.stat_result, path: Path) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "no regular file", str(path))
 
 
 def content_digest(folder: Path, files: Iterable[Path]) -> str:

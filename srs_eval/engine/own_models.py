@@ -24,7 +24,7 @@ from srs_eval.models import MADE_HERE, Model, all_models
 from srs_eval.models.configurations import resolve
 from srs_eval.training.compile import program_digest
 from srs_eval.training.hyperparameters import Context
-from srs_eval.training.pretrained import Arrays
+from srs_eval.training.networks import Arrays
 
 _LEAKS = {
     "own outcome": "reads the outcome that it predicts",

@@ -34,7 +34,7 @@ from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import Interval, mean_interval
 from srs_eval.training.compile import changed, kernels_there, mark_kernels, program_digest
 from srs_eval.training.hyperparameters import Context
-from srs_eval.training.pretrained import pretrained_for
+from srs_eval.training.networks import pretrained_for
 
 
 @dataclass(frozen=True, eq=False)

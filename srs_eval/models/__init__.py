@@ -2,6 +2,7 @@
 
 A model file defines `MODELS`, a tuple of `Model`. It imports numpy at most;
 numba, torch and others wait inside its functions, so that listing is cheap.
+What tables tell of the models here is in `facts.toml`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 import pkgutil
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -139,6 +141,16 @@ class Model:
         return _named, (self.name, self.file)
 
 
+@cache
+def _facts() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name("facts.toml").read_text("utf-8"))
+
+
+def facts(name: str) -> dict[str, Any]:
+    """Fields of the `Model` of this name that `facts.toml` holds."""
+    return {"name": name, **_facts()[name]}
+
+
 @dataclass(frozen=True)
 class _ModelFile:
     """A file with models of one's own, as it was when it was loaded."""
@@ -183,7 +195,7 @@ def load_model_file(path: Path) -> tuple[Model, ...]:
     try:
         # What was hashed, not what bytecode there may be of it.
         exec(compile(content, path, "exec"), vars(module))
-        models = tuple(replace(model, file=file) for model in vars(module)["MODELS"])
+        models = tuple(replace(model, file=file) for model in vars(module).get("MODELS", ()))
         found = (
             _wrong_with(model, [each.name for each in models[:k]]) for k, model in enumerate(models)
         )

@@ -12,8 +12,8 @@ from typing import Any
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
-from srs_eval.training.elementwise import Value, clamp, exp, power, where
+from srs_eval.models import Context, Model, facts
+from srs_eval.training.elementwise import State, Value, clamp, exp, minimum, power, where
 from srs_eval.training.initial_stability import InitialStability, fit_initial_stability
 from srs_eval.training.recurrent import START, RecurrentModel, Trainable
 
@@ -50,7 +50,7 @@ def stability_after_failure(s: Value, d: Value, r: Value, w: Value) -> Value:
     return w[11] * power(d, -w[12]) * (power(s + 1.0, w[13]) - 1.0) * exp((1.0 - r) * w[14])
 
 
-# Difficulty and the limit after a failure, in FSRS-5 and FSRS-6
+# Difficulty in FSRS-5 and FSRS-6
 
 
 def init_d(rating: Value, w: Value) -> Value:
@@ -67,9 +67,47 @@ def next_d(d: Value, rating: Value, w: Value) -> Value:
     return clamp(raw_next_d(d, rating, w), 1.0, 10.0)
 
 
-def longest_after_failure(s: Value, w: Value) -> Value:
+# Steps of v4 to FSRS-6
+
+
+def _no_limit(forgotten: Value, s: Value, w: Value) -> Value:
+    return forgotten
+
+
+def limit_of_v5(forgotten: Value, s: Value, w: Value) -> Value:
     """What w[17] and w[18] make of S; a failure leaves no more than that."""
-    return s / exp(w[17] * w[18])
+    return minimum(forgotten, s / exp(w[17] * w[18]))
+
+
+def steps(
+    least: int,
+    curve: Callable[[Value, Value, Value], Value],
+    init_d: Callable[[Value, Value], Value] = init_d,
+    next_d: Callable[[Value, Value, Value], Value] = next_d,
+    limit: Callable[[Value, Value, Value], Value] = _no_limit,
+) -> dict[str, Any]:
+    """The functions of a `RecurrentModel` with a state (s, d), whose least stability is w[least].
+
+    R is curve(t, s, w); after a failure, S is limit(what the formula gives, s, w).
+    """
+
+    def first(rating: Value, w: Value) -> State:
+        return clamp(init_s(rating, w), w[least], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
+
+    def success(state: State, t: Value, rating: Value, w: Value) -> State:
+        s, d = state
+        new_s = stability_after_success(s, d, curve(t, s, w), rating, w)
+        return clamp(new_s, w[least], S_MAX), next_d(d, rating, w)
+
+    def failure(state: State, t: Value, rating: Value, w: Value) -> State:
+        s, d = state
+        new_s = limit(stability_after_failure(s, d, curve(t, s, w), w), s, w)
+        return clamp(new_s, w[least], S_MAX), next_d(d, rating, w)
+
+    def recall(t: Value, state: State, w: Value) -> Value:
+        return curve(t, state[0], w)
+
+    return {"states": 2, "first": first, "success": success, "failure": failure, "recall": recall}
 
 
 # Initial stabilities
@@ -111,12 +149,12 @@ def s0_fit(
 
 
 def early_version(
-    number: str,
+    name: str,
     recurrent: RecurrentModel,
     fit_s0: Callable[..., list[float]] | None = None,
     **more: Any,
 ) -> Model:
-    """FSRS before v5, as srs-benchmark's class of that number trains it; `more` of its `Model`."""
+    """FSRS before v5; `more` of its `Model`."""
 
     def of_trials(trials: Trials, context: Context) -> RecurrentModel:
         return replace(recurrent, constants=(least_stability(trials),))
@@ -124,10 +162,7 @@ def early_version(
     trainable = Trainable(of_trials, fit_s0)
     start = (START,) if fit_s0 else ()
     return Model(
-        family="fsrs",
-        inputs="IL, G",
-        parameters=len(recurrent.default),
-        source=f"srs-benchmark other.py, class FSRS{number} ({2023 if number > '3' else 2022})",
+        **facts(name),
         predict=trainable.predict,
         fit=trainable.fit,
         default=lambda context: list(recurrent.default),

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Model, facts
 from srs_eval.training.compile import Gradient, as_function, compiled, specialised
 from srs_eval.training.elementwise import LANES, Value, exp, log, minimum, where
-from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, adam, sorted_by_length
+from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, adam
+from srs_eval.training.optimisers import length_order, training_rows
 
 START = (0.176786766570677, 0.216967308403809, 0.254893976981164, -0.704205679427144, 0.025)
 _LEAST = np.array([0.001, 0.001, 0.001, -np.inf, 0.001])
@@ -250,7 +251,8 @@ def _gradient(part: _Part, w: FloatArray) -> FloatArray:
 def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """Fitted on the trials with at most `max_seq_len` reviews, their own included."""
     paths = trials.derived(_make_paths)
-    rows, weights = sorted_by_length(trials, train, weights, trials.protocol.max_seq_len - 1)
+    rows = length_order(trials, training_rows(trials, train, trials.protocol.max_seq_len - 1))
+    weights = weights[np.searchsorted(train, rows)]
     size = BATCH_SIZE.integer(context, trials.protocol)
     batches = [
         _part(paths, trials, rows[at : at + size], weights[at : at + size])[0]
@@ -281,15 +283,10 @@ def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context)
 
 MODELS = (
     Model(
-        name="ACT-R",
-        family="history",
-        inputs="IL",
-        parameters=5,
-        source="Pavlik & Anderson 2005; srs-benchmark other.py, class ACT_R",
+        **facts("ACT-R"),
         fit=_fit,
         predict=_predict,
         default=lambda context: list(START),
         hyperparameters=HYPERPARAMETERS,
-        seconds_per_10k=0.013,
     ),
 )

@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.models import Model
+from srs_eval.models import Model, facts
 from srs_eval.models.rwkv import NEEDED, digest_of_weights
 
 _SMALLEST = 1e-6  # probability
@@ -48,24 +48,19 @@ _blend = partial(
 
 MODELS = (
     _blend(
-        name="BLEND",
-        inputs="FIL, G, SR",
+        **facts("BLEND"),
         members=(
             "FSRS-6-recency",
             "FSRS-7-short-secs-recency-equalize_test_with_non_secs",
             "GRU-503-short-secs-equalize_test_with_non_secs",
         ),
         flags=frozenset({"two_buttons"}),
-        seconds_per_10k=0.6,
-        note="FSRS-6 recency, FSRS-7 recency and GRU-503: the mean of their logits.",
     ),
     _blend(
-        name="BLEND+RWKV-Curve",
-        inputs="FIL, G, SR, AT",
+        **facts("BLEND+RWKV-Curve"),
         members=("BLEND", "RWKV-Curve"),
         flags=frozenset(),
         weights=digest_of_weights,
-        seconds_per_10k=1.1,
         note=f"Half BLEND, half RWKV-Curve; needs {NEEDED}.",
     ),
 )

@@ -105,7 +105,7 @@ class Configuration:
     """Of the training, what is not as published."""
     ledger: str = ""
     """Digest of the audit's ledger that these are from (`srs_eval.benchmark.setup`)."""
-    label: str = ""  # ends the name and says how its set-up differs (`srs_eval.benchmark.labels`)
+    label: str = ""  # ends the name and says how its set-up differs (`benchmark.setup.with_labels`)
 
     @property
     def tunable(self) -> tuple[Hyperparameter, ...]:

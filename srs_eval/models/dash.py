@@ -31,10 +31,11 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Model, facts
 from srs_eval.training.compile import compiled
 from srs_eval.training.elementwise import Value, exp
-from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, Linear, adam, sorted_by_length
+from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, Linear, adam
+from srs_eval.training.optimisers import length_order, training_rows
 
 START = (0.2024, 0.5967, 0.1255, 0.6039, -0.1485, 0.572, 0.0933, 0.4801, 0.787)
 _START_SHORT = (-0.1766, 0.4483, -0.3618, 0.5953, -0.5104, 0.8609, -0.3643, 0.6447, 1.2815)
@@ -216,7 +217,8 @@ def _fit_act_r(
 ) -> list[float]:
     """Fitted on the trials with at most `max_seq_len` reviews before them."""
     ages = trials.derived(_make_ages)
-    rows, weight = sorted_by_length(trials, train, weights, trials.protocol.max_seq_len)
+    rows = length_order(trials, training_rows(trials, train))
+    weight = weights[np.searchsorted(train, rows)]
     y = trials.y[rows]
     size = BATCH_SIZE.integer(context, trials.protocol)
 
@@ -279,32 +281,16 @@ _of_history = partial(Model, family="history", inputs="IL, G", hyperparameters=H
 
 MODELS = (
     _of_history(
-        name="DASH",
-        parameters=9,
-        source=_SOURCE,
+        **facts("DASH"),
         fit=_DASH.fit,
         predict=_DASH.predict,
         configurations=("DASH", "DASH-short", "DASH-recency"),
-        seconds_per_10k=0.0065,
-        seconds_to_compile=0.5,
     ),
+    _of_history(**facts("DASH[MCM]"), fit=_MCM.fit, predict=_MCM.predict),
     _of_history(
-        name="DASH[MCM]",
-        parameters=9,
-        source=_SOURCE,
-        fit=_MCM.fit,
-        predict=_MCM.predict,
-        seconds_per_10k=0.006,
-        seconds_to_compile=1.0,
-    ),
-    _of_history(
-        name="DASH[ACT-R]",
-        parameters=5,
-        source="Mozer & Lindsey 2016; srs-benchmark other.py, class DASH_ACTR",
+        **facts("DASH[ACT-R]"),
         fit=_fit_act_r,
         predict=_predict_act_r,
         default=lambda context: list(_START_ACT_R),
-        seconds_per_10k=0.0135,
-        seconds_to_compile=2.0,
     ),
 )

@@ -166,9 +166,4 @@ _V3 = _early(
     failure=_step(_next_d_v3, _after_failure_v3),
 )
 
-_NOTE = "In v1 a failure sets S from the number of lapses alone."
-MODELS = (
-    early_version("1", _V1, name="FSRSv1", seconds_per_10k=0.0075, note=_NOTE),
-    early_version("2", _V2, name="FSRSv2", seconds_per_10k=0.009),
-    early_version("3", _V3, name="FSRSv3", seconds_per_10k=0.009),
-)
+MODELS = tuple(early_version(each.name, each) for each in (_V1, _V2, _V3))

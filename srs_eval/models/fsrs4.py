@@ -17,50 +17,23 @@ from functools import partial
 
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models._fsrs import (
-    S_MAX,
-    early_version,
-    init_s,
-    s0_fit,
-    stability_after_failure,
-    stability_after_success,
-)
-from srs_eval.training.elementwise import State, Value, clamp, minimum, power
+from srs_eval.models._fsrs import early_version, s0_fit, steps
+from srs_eval.training.elementwise import Value, clamp, minimum, power
 from srs_eval.training.recurrent import RecurrentModel
 
 
-def _curve_v4(t: Value, s: Value) -> Value:
+def _curve_v4(t: Value, s: Value, w: Value) -> Value:
     """R(t) = 1 / (1 + t/(9 s))."""
     return 1.0 / (1.0 + t / (9.0 * s))
-
-
-def _recall_v4(t: Value, state: State, w: Value) -> Value:
-    return _curve_v4(t, state[0])
 
 
 def _init_d(rating: Value, w: Value) -> Value:
     return w[4] - w[5] * (rating - 3.0)
 
 
-def _first(rating: Value, w: Value) -> State:
-    return clamp(init_s(rating, w), w[17], S_MAX), clamp(_init_d(rating, w), 1.0, 10.0)
-
-
 def _next_d(d: Value, rating: Value, w: Value) -> Value:
     """Reversion to the difficulty of a first Good."""
     return clamp(w[7] * w[4] + (1.0 - w[7]) * (d - w[6] * (rating - 3.0)), 1.0, 10.0)
-
-
-def _success_v4(state: State, t: Value, rating: Value, w: Value) -> State:
-    s, d = state
-    new_s = stability_after_success(s, d, _curve_v4(t, s), rating, w)
-    return clamp(new_s, w[17], S_MAX), _next_d(d, rating, w)
-
-
-def _failure_v4(state: State, t: Value, rating: Value, w: Value) -> State:
-    s, d = state
-    new_s = stability_after_failure(s, d, _curve_v4(t, s), w)
-    return clamp(new_s, w[17], S_MAX), _next_d(d, rating, w)
 
 
 def after_second_review(trials: Trials, rows: IntArray) -> IntArray:
@@ -71,8 +44,6 @@ def after_second_review(trials: Trials, rows: IntArray) -> IntArray:
 _NO_BOUND = 4 * (math.inf,)
 _v4 = partial(
     RecurrentModel,
-    states=2,
-    first=_first,
     constants=(0.01,),
     frozen=(0, 1, 2, 3),
     tie_order="quicksort",
@@ -95,9 +66,7 @@ V4 = _v4(
         1, 0.1, 0.1, 0, 0, 0.1, 0.01, 0.5, 0.01, 0.01, 0.01, 0, 1,
     ),
     upper=(*_NO_BOUND, 10, 5, 5, 0.5, 3, 0.8, 2.5, 5, 0.2, 0.9, 2, 1, 4),
-    success=_success_v4,
-    failure=_failure_v4,
-    recall=_recall_v4,
+    **steps(17, _curve_v4, _init_d, _next_d),
 )
 # fmt: on
 fit_s0_v4 = s0_fit(_DEFAULT_V4, decay=1.0)
@@ -108,25 +77,13 @@ fit_s0_v4 = s0_fit(_DEFAULT_V4, decay=1.0)
 _FACTOR = 19 / 81  # 0.9^(1 / -0.5) - 1
 
 
-def forgetting_curve(t: Value, s: Value) -> Value:
+def forgetting_curve(t: Value, s: Value, w: Value) -> Value:
     """R(t) = (1 + 19/81 t/s)^-0.5."""
     return power(1.0 + _FACTOR * t / s, -0.5)
 
 
-def recall(t: Value, state: State, w: Value) -> Value:
-    return forgetting_curve(t, state[0])
-
-
-def _success_v45(state: State, t: Value, rating: Value, w: Value) -> State:
-    s, d = state
-    new_s = stability_after_success(s, d, forgetting_curve(t, s), rating, w)
-    return clamp(new_s, w[17], S_MAX), _next_d(d, rating, w)
-
-
-def _failure_v45(state: State, t: Value, rating: Value, w: Value) -> State:
-    s, d = state
-    new_s = minimum(stability_after_failure(s, d, forgetting_curve(t, s), w), s)
-    return clamp(new_s, w[17], S_MAX), _next_d(d, rating, w)
+def _not_longer(forgotten: Value, s: Value, w: Value) -> Value:
+    return minimum(forgotten, s)
 
 
 # fmt: off
@@ -149,22 +106,15 @@ V45 = _v4(
         0, 0.01, 0.01, 0, 0, 0, 0.01, 0.2, 0.01, 0.01, 0.01, 0, 1,
     ),
     upper=(*_NO_BOUND, 10, 5, 5, 0.8, 6, 0.8, 5, 6, 0.4, 0.9, 4, 1, 10),
-    success=_success_v45,
-    failure=_failure_v45,
-    recall=recall,
+    **steps(17, forgetting_curve, _init_d, _next_d, _not_longer),
     decimals=6,
 )
 # fmt: on
 fit_s0_v45 = s0_fit(_DEFAULT_V45, decay=0.5, default_secs=_DEFAULT_V45_SECS)
 
 MODELS = (
-    early_version("4", V4, fit_s0_v4, name="FSRSv4", seconds_per_10k=0.0085),
+    early_version("FSRSv4", V4, fit_s0_v4),
     early_version(
-        "4dot5",
-        V45,
-        fit_s0_v45,
-        name="FSRS-4.5",
-        default_secs=lambda context: list(_DEFAULT_V45_SECS),
-        seconds_per_10k=0.0085,
+        "FSRS-4.5", V45, fit_s0_v45, default_secs=lambda context: list(_DEFAULT_V45_SECS)
     ),
 )

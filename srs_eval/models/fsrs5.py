@@ -25,39 +25,12 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.models._fsrs import (
-    S_MAX,
-    init_d,
-    init_s,
-    least_stability,
-    longest_after_failure,
-    next_d,
-    s0_fit,
-    stability_after_failure,
-    stability_after_success,
-)
-from srs_eval.models.fsrs4 import forgetting_curve, recall
-from srs_eval.training.elementwise import State, Value, clamp, exp, minimum
-from srs_eval.training.optimisers import quicksort_order
+from srs_eval.models import ANY_FLAG, Context, Model, facts
+from srs_eval.models._fsrs import S_MAX, least_stability, limit_of_v5, next_d, s0_fit, steps
+from srs_eval.models.fsrs4 import forgetting_curve
+from srs_eval.training.elementwise import State, Value, clamp, exp
+from srs_eval.training.optimisers import length_order, training_rows
 from srs_eval.training.recurrent import START, RecurrentModel, fit_recurrent, predict_recurrent
-
-
-def _first(rating: Value, w: Value) -> State:
-    return clamp(init_s(rating, w), w[19], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
-
-
-def _success(state: State, t: Value, rating: Value, w: Value) -> State:
-    s, d = state
-    new_s = stability_after_success(s, d, forgetting_curve(t, s), rating, w)
-    return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
-
-
-def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
-    s, d = state
-    new_s = stability_after_failure(s, d, forgetting_curve(t, s), w)
-    new_s = minimum(new_s, longest_after_failure(s, w))
-    return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
 
 
 def _same_day(state: State, t: Value, rating: Value, w: Value) -> State:
@@ -95,15 +68,11 @@ def _lower_bounds(least: float) -> tuple[float, ...]:
 
 RECURRENT = RecurrentModel(
     name="FSRS_5",
-    states=2,
     default=_DEFAULT,
     lower=_lower_bounds(0.01),
     upper=_UPPER,
-    first=_first,
-    success=_success,
-    failure=_failure,
+    **steps(19, forgetting_curve, limit=limit_of_v5),
     same_day=_same_day,
-    recall=recall,
     constants=(0.01,),
     deviation=_DEVIATION,
     tie_order="quicksort",
@@ -132,15 +101,6 @@ def _in_whole_days(trials: Trials) -> Trials:
     return replace(trials, history_delta_t=np.floor(trials.history_delta_t))
 
 
-def _shortest(trials: Trials, train: IntArray) -> int:
-    """The training row that comes first when they are sorted by length."""
-    lengths = trials.sequence_length[train]
-    short = np.flatnonzero(lengths <= trials.protocol.max_seq_len)
-    if not len(short):
-        return int(train[0])
-    return int(train[short[quicksort_order(lengths[short])[0]]])
-
-
 def _without_short_term(parameters: list[float]) -> list[float]:
     return [*parameters[:17], 0.0, 0.0]
 
@@ -156,8 +116,9 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     start = list(_DEFAULT)
     if START.of(context) == "fitted":
         start = _fit_s0(trials, train, weights, context)
-    padded = _as_padded(trials, _shortest(trials, train))
     try:
+        shortest = length_order(trials, training_rows(trials, train))[0]
+        padded = _as_padded(trials, int(shortest))
         return fit_recurrent(_recurrent(trials), padded, train, weights, start, context)
     except NotEnoughData:
         return start
@@ -177,11 +138,7 @@ def _predict(
 
 MODELS = (
     Model(
-        name="FSRS-5",
-        family="fsrs",
-        inputs="IL, G, SR",
-        parameters=19,
-        source="fsrs-optimizer 5.7.0 (2024), src/fsrs_optimizer/fsrs_optimizer.py",
+        **facts("FSRS-5"),
         predict=_predict,
         fit=_fit,
         fit_s0=_fit_s0,
@@ -201,7 +158,5 @@ MODELS = (
         flags=ANY_FLAG | {"disable_short_term"},
         parameters_with={"pretrain": 4, "two_buttons": 15, "disable_short_term": 17},
         hyperparameters=(*RECURRENT.hyperparameters, START),
-        seconds_per_10k=0.013,
-        note="Trained with gamma 1; the published FSRS-5 figures used 2 (--gamma).",
     ),
 )

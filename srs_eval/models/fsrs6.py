@@ -12,30 +12,50 @@ reviews stay together in a batch, batches come in another random order, eight ep
 parameters are kept, and the initial stabilities are put in order once more. On the same reviews the
 parameters agree with Anki's to four decimals. Not followed is what more than one relearning step
 does to the bounds of w17 and w18.
+
+FSRS-6-one-step learns online: one gradient step after each review, in one pass over the past.
+
+    w <- w - 0.0001 dl/dw,  l = -ln R if recalled, else -ln (1 - R)
+
+S0 is fitted first, as for FSRS-6. Then, review after review, the state before it is computed with
+the current parameters, and these move. The gradient looks back through the last transition only,
+holding the state before that, and S0 moves 100 times as fast as the rest. Predictions are those
+of FSRS-6.
+Source: srs-benchmark models/fsrs_v6_one_step.py (commit 1d517ddcf823) and
+model_processors.py `fsrs_one_step` (commit 8a8a329c902f). Its quirks are part of it: S
+has no upper bound and no limit after a failure, D changes before S, gradients pass
+through clamps, a same-day last review gets the gradient of one on a later day, and the
+parameters of same-day reviews (w[17] to w[19]) are never trained. A failure's gradient is
+written out here: with the stability of a same-day review in it, it is no formula's derivative.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 
 from srs_eval.data.errors import NotEnoughData
-from srs_eval.data.reviews import IntArray
+from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials, first_interval_outliers, recency_weights
-from srs_eval.models import Context, Model
+from srs_eval.models import ANY_FLAG, Context, Model, facts
 from srs_eval.models._fsrs import (
     LOG_09,
     S_MAX,
     init_d,
-    init_s,
-    longest_after_failure,
+    limit_of_v5,
     next_d,
+    raw_next_d,
     s0_fit,
     stability_after_failure,
     stability_after_success,
+    steps,
 )
-from srs_eval.training.elementwise import State, Value, clamp, exp, minimum, power, where
+from srs_eval.training import hyperparameters
+from srs_eval.training.compile import Gradient, specialised
+from srs_eval.training.elementwise import State, Value, clamp, exp, power, where
 from srs_eval.training.initial_stability import (
     InitialStability,
     ordered_and_complete,
@@ -45,47 +65,28 @@ from srs_eval.training.optimisers import shuffles
 from srs_eval.training.recurrent import START, RecurrentModel, Trainable, fit_recurrent
 
 
-def forgetting_curve(t: Value, s: Value, w: Value) -> Value:
+def _forgetting_curve(t: Value, s: Value, w: Value) -> Value:
     """R(t) = (1 + factor t/s)^-w[20], with factor such that R(s) = 0.9."""
     factor = exp(-LOG_09 / w[20]) - 1.0
     return power(1.0 + factor * t / s, -w[20])
 
 
-def _recall(t: Value, state: State, w: Value) -> Value:
-    return forgetting_curve(t, state[0], w)
+_STEPS = steps(21, _forgetting_curve, limit=limit_of_v5)
 
 
-def _first(rating: Value, w: Value) -> State:
-    """S0 and D0."""
-    return clamp(init_s(rating, w), w[21], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
-
-
-def _success(state: State, t: Value, rating: Value, w: Value) -> State:
-    s, d = state
-    r = forgetting_curve(t, s, w)
-    new_s = stability_after_success(s, d, r, rating, w)
-    return clamp(new_s, w[21], S_MAX), next_d(d, rating, w)
-
-
-def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
-    s, d = state
-    forgotten = stability_after_failure(s, d, forgetting_curve(t, s, w), w)
-    new_s = minimum(forgotten, longest_after_failure(s, w))
-    return clamp(new_s, w[21], S_MAX), next_d(d, rating, w)
-
-
-def short_term_increase(s: Value, rating: Value, w: Value) -> Value:
+def _short_term_increase(s: Value, rating: Value, w: Value) -> Value:
     return exp(w[17] * (rating - 3.0 + w[18])) * power(s, -w[19])
 
 
 def _same_day(state: State, t: Value, rating: Value, w: Value) -> State:
     """A review less than a day after the one before; Good and Easy never shorten S."""
     s, d = state
-    increase = short_term_increase(s, rating, w)
+    increase = _short_term_increase(s, rating, w)
     held = where(rating >= 3.0, where(increase < 1.0, 1.0, increase), increase)
     return clamp(s * held, w[21], S_MAX), next_d(d, rating, w)
 
 
+_LEAST = 0.001  # stability in days
 # fmt: off
 DEFAULT = (
     0.212, 1.2931, 2.3065, 8.2956,  # S0 by first rating
@@ -117,22 +118,18 @@ def lower_bounds(least_stability: float) -> tuple[float, ...]:
 
 
 def _least_stability(trials: Trials) -> float:
-    """In days; smaller where intervals are fractions of a day."""
-    return 1e-6 if trials.protocol.secs else 0.001
+    """Smaller where intervals are fractions of a day."""
+    return 1e-6 if trials.protocol.secs else _LEAST
 
 
 def recurrent(least: float) -> RecurrentModel:
     return RecurrentModel(
         name="FSRS_6",
-        states=2,
         default=DEFAULT,
         lower=lower_bounds(least),
         upper=UPPER,
-        first=_first,
-        success=_success,
-        failure=_failure,
+        **_STEPS,
         same_day=_same_day,
-        recall=_recall,
         constants=(least,),
         deviation=DEVIATION,
     )
@@ -173,7 +170,7 @@ def fit_as_anki(trials: Trials, train: IntArray, context: Context) -> list[float
         return start
     counts = second_reviews(trials, train)
     first = {rating: fitted[rating - 1] for rating in counts}
-    settings = InitialStability(default=DEFAULT[:4], decay=DEFAULT[20], minimum=0.001)
+    settings = InitialStability(default=DEFAULT[:4], decay=DEFAULT[20], minimum=_LEAST)
     return [*ordered_and_complete(first, counts, settings), *fitted[4:]]
 
 
@@ -198,7 +195,7 @@ def _by_card(trials: Trials, rows: IntArray, size: int) -> list[IntArray]:
 
 
 def _anki_model() -> RecurrentModel:
-    model = recurrent(0.001)
+    model = recurrent(_LEAST)
     lower = list(model.lower)
     lower[19] = _LEAST_W19
     return replace(
@@ -222,13 +219,128 @@ def _without_outliers(trials: Trials, train: IntArray) -> IntArray:
     return train[~np.isin(trials.card_id[train], trials.card_id[second[rare]])]
 
 
+# Learnt online
+
+
+_LEARNING_RATE = hyperparameters.learning_rate(1e-4)
+_S0_FACTOR = 100.0
+_R_MIN = 1e-9  # of the probability that the loss is divided by
+
+
+_gradient: Any = None  # in the kernel, those that `_kernel` says
+_curve_adjoint = _success_adjoint = _difficulty_adjoint = _gradient
+
+
+def _bounded_d(d: float) -> float:
+    return clamp(d, 1.0, 10.0)
+
+
+def _descend(
+    history_start: IntArray,
+    history_end: IntArray,
+    history_delta_t: FloatArray,
+    history_rating: IntArray,
+    delta_t: FloatArray,
+    y: FloatArray,
+    train: IntArray,
+    w: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    rate: float,
+) -> None:
+    """Moves w once for each training row."""
+    for row in train:
+        t = delta_t[row]
+        if t < 1.0:
+            continue
+        s, d, last_s, last_d, last_t, rating = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        for k in range(history_start[row], history_end[row]):
+            last_s, last_d = s, d
+            last_t, rating = history_delta_t[k], float(history_rating[k])
+            if k == history_start[row]:
+                s = w[history_rating[k] - 1]
+                d = _bounded_d(init_d(rating, w))
+            elif last_t < 1.0:
+                increase = _short_term_increase(s, rating, w)
+                s *= max(increase, 1.0) if rating >= 3.0 else increase
+                d = next_d(d, rating, w)
+            else:
+                r = _forgetting_curve(last_t, s, w)
+                d = next_d(d, rating, w)
+                if rating == 1.0:
+                    s = stability_after_failure(s, d, r, w)
+                else:
+                    s = stability_after_success(s, d, r, rating, w)
+            s = max(s, _LEAST)
+        if s <= _LEAST:
+            continue
+
+        gradient = np.zeros(21)
+        r = min(max(_forgetting_curve(t, s, w), _R_MIN), 1.0 - _R_MIN)
+        s_bar = _curve_adjoint(t, s, w, (r - y[row]) / (r * (1.0 - r)), gradient)
+        if history_end[row] - history_start[row] == 1:
+            gradient[history_rating[history_start[row]] - 1] = _S0_FACTOR * s_bar
+        else:
+            last_r = _forgetting_curve(last_t, last_s, w)
+            if rating == 1.0:
+                # By the formula of a later day, but with the s that was found: no derivative.
+                grown = (last_s + 1.0) ** w[13]
+                factor = w[11] * d ** -w[12] * np.exp((1.0 - last_r) * w[14])
+                gradient[11] += s / w[11] * s_bar
+                gradient[12] += -np.log(d) * s * s_bar
+                gradient[13] += factor * grown * np.log(last_s + 1.0) * s_bar
+                gradient[14] += (1.0 - last_r) * s * s_bar
+                d_bar = -w[12] * s / d * s_bar
+            else:
+                d_bar = _success_adjoint(last_s, d, last_r, rating, w, s_bar, gradient)
+            _difficulty_adjoint(last_d, rating, w, d_bar, gradient)
+        for k in range(21):
+            w[k] = min(max(w[k] - rate * gradient[k], lower[k]), upper[k])
+
+
+@cache
+def _kernel() -> Any:
+    steps: dict[str, Any] = {
+        "_bounded_d": _bounded_d,
+        "_forgetting_curve": _forgetting_curve,
+        "init_d": init_d,
+        "next_d": next_d,
+        "_short_term_increase": _short_term_increase,
+        "stability_after_failure": stability_after_failure,
+        "stability_after_success": stability_after_success,
+        "_curve_adjoint": Gradient(_forgetting_curve, ("s",), "w"),
+        "_success_adjoint": Gradient(stability_after_success, ("d",), "w"),
+        "_difficulty_adjoint": Gradient(raw_next_d, (), "w"),
+    }
+    return specialised(_descend, "FSRS_6", steps, {})
+
+
+def _fit_one_step(
+    trials: Trials, train: IntArray, weights: FloatArray, context: Context
+) -> list[float]:
+    """The 21 parameters after the last training review; they are not rounded."""
+    w = np.array(fit_s0(trials, train, weights, context))
+    _kernel()(
+        trials.history_start,
+        trials.history_end,
+        trials.history_delta_t,
+        trials.history_rating,
+        trials.delta_t,
+        trials.y,
+        train,
+        w,
+        np.array(lower_bounds(_LEAST), np.float64),
+        np.array(UPPER, np.float64),
+        _LEARNING_RATE.number(context),
+    )
+    context.tick(1.0)
+    fitted: list[float] = w.tolist()
+    return fitted
+
+
 MODELS = (
     Model(
-        name="FSRS-6",
-        family="fsrs",
-        inputs="IL, G, SR",
-        parameters=21,
-        source="fsrs-optimizer 6.1.3 (2025), src/fsrs_optimizer/fsrs_optimizer.py",
+        **facts("FSRS-6"),
         predict=predict,
         fit=fit,
         fit_s0=fit_s0,
@@ -245,8 +357,16 @@ MODELS = (
         ),
         always_short=True,
         parameters_with={"pretrain": 4, "two_buttons": 17},
-        hyperparameters=(*recurrent(0.001).hyperparameters, START),
-        seconds_per_10k=0.0105,
-        seconds_to_compile=6.0,
+        hyperparameters=(*recurrent(_LEAST).hyperparameters, START),
+    ),
+    Model(
+        **facts("FSRS-6-one-step"),
+        predict=predict,
+        fit=_fit_one_step,
+        default=lambda context: list(DEFAULT),
+        always_short=True,
+        flags=ANY_FLAG - {"recency"},
+        parameters_with={"two_buttons": 17},
+        hyperparameters=(_LEARNING_RATE,),
     ),
 )

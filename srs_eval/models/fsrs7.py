@@ -30,7 +30,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models import ANY_FLAG, Context, Model, facts
 from srs_eval.models._fsrs import S_MAX, init_d, init_s
 from srs_eval.training.compile import Gradient, specialised
 from srs_eval.training.elementwise import (
@@ -297,11 +297,7 @@ def _remarks(trials: Trials, context: Context) -> tuple[str, ...]:
 
 _OF_LONGER = "FSRS-7-100-epochs-short-secs-recency"
 _FSRS_7 = Model(
-    name="FSRS-7",
-    family="fsrs",
-    inputs="FIL, G, SR",
-    parameters=34,
-    source="open-spaced-repetition/srs-benchmark models/fsrs_v7.py (2026)",
+    **facts("FSRS-7"),
     predict=predict,
     fit=fit,
     default=lambda context: list(DEFAULT),
@@ -323,22 +319,17 @@ _FSRS_7 = Model(
     remarks=_remarks,
     parameters_with={"two_buttons": 28},
     hyperparameters=recurrent(secs=False).hyperparameters,
-    seconds_per_10k=0.045,
-    seconds_to_compile=3.0,
-    note="Recency weighs the newest reviews more strongly than in other FSRS versions.",
 )
 MODELS = (
     _FSRS_7,
     replace(
         _FSRS_7,
-        name="FSRS-7-100-epochs",
+        **facts("FSRS-7-100-epochs"),
         fit=partial(fit, trainable=_LONGER),
         aliases={},
         configurations=(_OF_LONGER, f"{_OF_LONGER}-equalize_test_with_non_secs"),
         standard=_OF_LONGER,
         hyperparameters=replace(recurrent(secs=False), epochs=_MORE_EPOCHS).hyperparameters,
-        seconds_per_10k=0.28,
-        kernels_of="FSRS-7",
         extra=True,
     ),
 )

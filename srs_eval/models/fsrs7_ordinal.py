@@ -24,7 +24,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model, fsrs7
+from srs_eval.models import ANY_FLAG, Context, Model, facts, fsrs7
 from srs_eval.training.elementwise import State, Value, exp, log, where
 from srs_eval.training.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 
@@ -124,11 +124,8 @@ def buttons(trials: Trials, parameters: Any, index: IntArray) -> FloatArray:
 
 MODELS = (
     Model(
-        name="FSRS-7-ordinal",
-        family="fsrs",
-        inputs="FIL, G, SR",
+        **facts("FSRS-7-ordinal"),
         parameters=_FSRS + len(_HEAD),
-        source="srs-benchmark pull request 335 (2026), models/fsrs_v7_ordinal.py",
         predict=predict,
         fit=fit,
         default=lambda context: [*fsrs7.DEFAULT, *_HEAD],
@@ -142,9 +139,6 @@ MODELS = (
         hyperparameters=tuple(  # its loss falls with every epoch: the last one is the best
             each for each in fsrs7.recurrent(secs=False).hyperparameters if each.name != "keep"
         ),
-        seconds_per_10k=0.08,
-        seconds_to_compile=4.0,
-        note="Is trained on which button was pressed, too; evaluated is recall.",
         extra=True,
     ),
 )

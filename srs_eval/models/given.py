@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from srs_eval.models import UNTRAINED_FLAGS, Model
+from srs_eval.models import UNTRAINED_FLAGS, Model, facts
 
 OF_FILE = "Predictions"
-
 
 _given = partial(
     Model,
@@ -26,15 +25,5 @@ _given = partial(
     extra=True,
     seconds_per_10k=0.02,
 )
-_BESIDE = "as your Anki computed it; from collection.retrievability-cache.sqlite beside it"
 
-MODELS = (
-    _given(
-        name="RWKV-Anki",
-        family="online",
-        inputs="FIL, G, SR, AT",
-        note=f"RWKV, {_BESIDE}. Knows every answer before; a scheduler cannot.",
-    ),
-    _given(name="FSRS-Anki", family="other", inputs="FIL, G, SR", note=f"FSRS, {_BESIDE}."),
-    _given(name=OF_FILE, family="other", inputs="-", note="Your own, of --predictions FILE."),
-)
+MODELS = tuple(_given(**facts(name)) for name in ("RWKV-Anki", "FSRS-Anki", OF_FILE))

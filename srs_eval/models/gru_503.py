@@ -28,7 +28,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models import ANY_FLAG, Context, Model, facts
 from srs_eval.training import hyperparameters
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.networks import (
@@ -38,10 +38,9 @@ from srs_eval.training.networks import (
     load_weights,
     no_weights,
     optimiser_state,
-    recency,
     require_finite,
-    shuffled_rows,
 )
+from srs_eval.training.optimisers import recency, shuffled_rows
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
 _PASSES = hyperparameters.epochs(21)
@@ -244,18 +243,11 @@ def _scratch(batches: TrieBatches) -> Any:
 
 MODELS = (
     Model(
-        name="GRU-503",
-        family="neural",
-        inputs="FIL, G, SR",
-        parameters=503,
-        source="srs-benchmark models/gru.py and reptile/reptile_trainer_gru.py (2026)",
+        **facts("GRU-503"),
         fit=_fit,
         predict=_predict,
         standard=_STANDARD,
         flags=ANY_FLAG - {"recency"},
         hyperparameters=_HYPERPARAMETERS,
-        seconds_per_10k=0.5,
-        seconds_to_compile=8.0,
-        note="Upstream's name for it is GRU since 2026.",
     ),
 )

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -37,18 +37,10 @@ from numpy.typing import NDArray
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models import ANY_FLAG, Context, Model, facts
 from srs_eval.training import hyperparameters
-from srs_eval.training.networks import (
-    Fit,
-    Predict,
-    Tensors,
-    load_weights,
-    no_weights,
-    recency,
-    require_finite,
-    shuffled_rows,
-)
+from srs_eval.training.networks import Tensors, load_weights, no_weights, require_finite
+from srs_eval.training.optimisers import recency, shuffled_rows
 from srs_eval.training.torch_networks import build, layer, on_device, previous_rows
 
 INPUTS, HIDDEN, CURVES = 6, 20, 3
@@ -354,30 +346,30 @@ def recall(weights: Weights, trials: Trials, rows: IntArray, context: Context) -
     return result
 
 
-def _functions(fixed: bool) -> tuple[Fit, Predict]:
-    def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> Weights:
-        return tune(_start(fixed, context), trials, train, context, _at_once(context))
+def _fit(
+    trials: Trials,
+    train: IntArray,
+    weights: FloatArray,
+    context: Context,
+    *,
+    fixed: bool = False,
+) -> Weights:
+    return tune(_start(fixed, context), trials, train, context, _at_once(context))
 
-    def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-        """`parameters` empty: the pretrained ones."""
-        weights = parameters if isinstance(parameters, Weights) else _start(fixed, context)
-        return recall(weights, trials, index, context)
 
-    return fit, predict
+def _predict(
+    trials: Trials, parameters: Any, index: IntArray, context: Context, *, fixed: bool = False
+) -> FloatArray:
+    """`parameters` empty: the pretrained ones."""
+    weights = parameters if isinstance(parameters, Weights) else _start(fixed, context)
+    return recall(weights, trials, index, context)
 
-
-_fit, _predict = _functions(fixed=False)
-_fit_fixed, _predict_fixed = _functions(fixed=True)
 
 # It has recency weights of its own and, with `secs`, trains on later days only anyway.
 _FLAGS = ANY_FLAG - {"recency", "no_train_same_day"}
 
 _LSTM = Model(
-    name="LSTM",
-    family="neural",
-    inputs="FIL, G, SR, AT",
-    parameters=8869,
-    source="srs-benchmark branch lstm (2025), other.py class LSTM and reptile_trainer.py",
+    **facts("LSTM"),
     fit=_fit,
     predict=_predict,
     standard=_UPSTREAM_NAME,
@@ -388,21 +380,16 @@ _LSTM = Model(
     compiles="never",
     needs="torch",
     uses_device=True,
-    seconds_per_10k=3.5,
-    seconds_besides=1.7,
-    note="As published: the answer time is normalised with the interval's mean and "
-    "deviation, by mistake; LSTM-fixed mends it.",
 )
 
 MODELS = (
     _LSTM,
     replace(
         _LSTM,
-        name="LSTM-fixed",
-        fit=_fit_fixed,
-        predict=_predict_fixed,
+        **facts("LSTM-fixed"),
+        fit=partial(_fit, fixed=True),
+        predict=partial(_predict, fixed=True),
         standard=_UPSTREAM_NAME.replace("LSTM", "LSTM-fixed"),
         aliases={},
-        note="LSTM with the answer time normalised as it should be; no published figures.",
     ),
 )

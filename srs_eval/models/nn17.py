@@ -15,7 +15,7 @@ and predicts rw of (d, s, 0.9^(t/s)). All stabilities are held within [least, 36
 
 Formulas and training: srs-benchmark other.py `class NN_17` and `Trainer` (January
 2025): Adam at 0.04 with cosine annealing, 5 epochs, batches of 512 by length, from
-weights pretrained on other learners; the last weights are kept, see `networks`. What only
+weights pretrained on other learners; the last weights are kept, see `gru`. What only
 later reviews use rests while a batch holds first reviews alone (`later_only`).
 Parameters in the order of its state_dict; w[39] is no parameter but the least
 stability, 0.01 days (1e-6 with `secs`). A state is (s, d, lapses so far).
@@ -31,38 +31,24 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Model, facts
 from srs_eval.models._fsrs import LOG_09, S_MAX, init_s
 from srs_eval.training.elementwise import State, Value, clamp, exp, log, power, where
 from srs_eval.training.hyperparameters import Hyperparameter
 from srs_eval.training.networks import flat, load_weights, no_weights, require_finite, weight_names
 from srs_eval.training.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 
-SHAPES = {
-    "S0": (4,),  # w[0] ...
-    "D0": (4,),  # w[4] ...
-    "sinc_w": (3,),  # w[8] ...
-    "rw.0.weight": (1, 3),  # w[11] ...
-    "rw.0.bias": (1,),
-    "rw.2.weight": (1, 1),
-    "rw.2.bias": (1,),
-    "next_d.0.weight": (1, 3),  # w[17] ...
-    "next_d.0.bias": (1,),
-    "next_d.2.weight": (1, 1),
-    "next_d.2.bias": (1,),
-    "pls.0.weight": (1, 2),  # w[23] ...
-    "pls.0.bias": (1,),
-    "pls.2.weight": (1, 1),
-    "pls.2.bias": (1,),
-    "sinc.0.weight": (1, 3),  # w[28] ...
-    "sinc.0.bias": (1,),
-    "sinc.2.weight": (1, 1),
-    "sinc.2.bias": (1,),
-    "best_sinc.0.weight": (1, 2),  # w[34] ...
-    "best_sinc.0.bias": (1,),
-    "best_sinc.2.weight": (1, 1),
-    "best_sinc.2.bias": (1,),
+_NETS = {  # inputs
+    "rw": 3,  # w[11] ...
+    "next_d": 3,  # w[17] ...
+    "pls": 2,  # w[23] ...
+    "sinc": 3,  # w[28] ...
+    "best_sinc": 2,  # w[34] ...
 }
+SHAPES: dict[str, tuple[int, ...]] = {"S0": (4,), "D0": (4,), "sinc_w": (3,)}
+for _net, _inputs in _NETS.items():
+    SHAPES |= {f"{_net}.0.weight": (1, _inputs), f"{_net}.0.bias": (1,)}
+    SHAPES |= {f"{_net}.2.weight": (1, 1), f"{_net}.2.bias": (1,)}
 
 
 def _sigmoid(x: Value) -> Value:
@@ -197,18 +183,10 @@ def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context)
 
 MODELS = (
     Model(
-        name="NN-17",
-        family="neural",
-        inputs="IL, G",
-        parameters=39,
-        source="srs-benchmark other.py, class NN_17 (2024)",
+        **facts("NN-17"),
         fit=_fit,
         predict=_predict,
         hyperparameters=(*_IN_DAYS.hyperparameters, _START),
-        seconds_per_10k=0.035,
-        seconds_to_compile=2.5,
         version=2,
-        note="An outsider's imitation of SuperMemo's SM-17, which is not public; one hidden unit "
-        "stands for each of its matrices, so it says little about SM-17 itself.",
     ),
 )

@@ -32,11 +32,11 @@ from srs_eval.data.errors import NotInstalled
 from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir, file_digest
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
-from srs_eval.training.pretrained import is_pretrained
+from srs_eval.models import Context, Model, facts
+from srs_eval.training.networks import is_pretrained, read_tensors
 from srs_eval.training.rwkv_inputs import SEED, inputs, lacking, reviews_of
 from srs_eval.training.rwkv_network import predictions
-from srs_eval.training.rwkv_weights import Network, network, read_tensors
+from srs_eval.training.rwkv_weights import Network, network
 
 NEEDED = "weights of your own: `srs-eval models weights` tells where to get them"
 _OWN_FILE = "SRS_EVAL_RWKV_WEIGHTS"
@@ -253,16 +253,13 @@ _rwkv = partial(
 
 MODELS = (
     _rwkv(
-        name="RWKV-Instant",
-        family="online",
+        **facts("RWKV-Instant"),
         online=_instant,
-        kernels_of="RWKV-Curve",
         aliases={"RWKV-P": "RWKV-Instant"},
         note=f"Frozen; needs {NEEDED}. Knows every answer before; a scheduler cannot.",
     ),
     _rwkv(
-        name="RWKV-Curve",
-        family="neural",
+        **facts("RWKV-Curve"),
         predict=_curve,
         aliases={"RWKV": "RWKV-Curve"},
         note=f"Frozen; needs {NEEDED}. Codes of cards are drawn with seed {SEED}: another one "

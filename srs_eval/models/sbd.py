@@ -27,16 +27,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Model, facts
 from srs_eval.models.fsrs7 import recency_weights
 from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, compiled, specialised
 from srs_eval.training.elementwise import LANES, Value, clamp, exp, log, minimum, where
 from srs_eval.training.hyperparameters import Hyperparameter
-from srs_eval.training.optimisers import minimise
+from srs_eval.training.optimisers import minimise, training_rows
 from srs_eval.training.trie import history_trie, trie_batches
 
 _START = (-2.803101, 1.386926, 1.739235, -1.819954, 0.529839, -0.886052, -1.393709)
@@ -221,15 +220,12 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     """The 7 parameters, fitted on histories of at most `max_seq_len` reviews."""
     if trials.protocol.recency:
         weights = recency_weights(len(train))
-    short = trials.sequence_length[train] <= trials.protocol.max_seq_len
-    rows, weight = train[short], weights[short]
-    if not len(rows):
-        raise NotEnoughData("no history is short enough to train on")
+    rows = training_rows(trials, train)
     weight_of = np.zeros(len(trials))
-    weight_of[rows] = weight
+    weight_of[train] = weights
     training, _ = _all_rows(trials, rows, weight_of)
     start = np.array(_START)
-    total = float(weight.sum())
+    total = float(weight_of[rows].sum())
     pull = _PULL.number(context) / len(rows)
     done = [0]
 
@@ -268,16 +264,11 @@ def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context)
 
 MODELS = (
     Model(
-        name="SBD",
-        family="history",
-        inputs="FIL, G, SR",
-        parameters=7,
-        source="srs-benchmark pull request 355 (2026), models/sbd.py",
+        **facts("SBD"),
         fit=_fit,
         predict=_predict,
         default=lambda context: list(_START),
         standard="SBD-short-secs-recency",
         hyperparameters=(_PULL, _ITERATIONS),
-        seconds_per_10k=0.08,
     ),
 )

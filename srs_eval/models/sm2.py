@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,8 @@ import numpy as np
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import UNTRAINED_FLAGS, Context, Model
+from srs_eval.models import UNTRAINED_FLAGS, Context, Model, facts
 from srs_eval.training.elementwise import State, Value, clamp, exp, where
-from srs_eval.training.networks import Predict
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 from srs_eval.training.trie import before, card_steps
 
@@ -103,13 +103,16 @@ def _memrise_intervals(trials: Trials) -> FloatArray:
     return after
 
 
-def _by(intervals: Callable[[Trials], FloatArray]) -> Predict:
-    def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-        """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
-        interval = before(trials, trials.derived(intervals), index)
-        return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
-
-    return predict
+def _predict(
+    intervals: Callable[[Trials], FloatArray],
+    trials: Trials,
+    parameters: Any,
+    index: IntArray,
+    context: Context,
+) -> FloatArray:
+    """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
+    interval = before(trials, trials.derived(intervals), index)
+    return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
 
 
 # SM2-trainable
@@ -170,51 +173,24 @@ _TRAINABLE = Trainable(
 
 MODELS = (
     Model(
-        name="SM2",
-        family="sm2",
-        inputs="IL, G",
-        parameters=0,
-        source=(
-            "P. A. Wozniak, SuperMemo 2 (1987); "
-            "open-spaced-repetition/srs-benchmark other.py `sm2`, `process_untrainable`"
-        ),
-        predict=_by(_sm2_intervals),
+        **facts("SM2"),
+        predict=partial(_predict, _sm2_intervals),
         configurations=("SM2", "SM2-short"),
         known_decks_only=True,
         flags=UNTRAINED_FLAGS,
         compiles="never",
-        seconds_per_10k=0.004,
-        note=(
-            "SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %. "
-            "On data sets, reviews of missing cards or decks are left out, as in srs-benchmark."
-        ),
     ),
     Model(
-        name="Memrise",
-        family="sm2",
-        inputs="IL, G",
-        parameters=0,
-        source="SSP-MMC-FSRS (2025) src/ssp_mmc_fsrs/policies.py `memrise_policy`",
-        predict=_by(_memrise_intervals),
+        **facts("Memrise"),
+        predict=partial(_predict, _memrise_intervals),
         flags=UNTRAINED_FLAGS,
         compiles="never",
-        seconds_per_10k=0.004,
-        note="Memrise predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
     ),
     Model(
-        name="SM2-trainable",
-        family="sm2",
-        inputs="IL, G",
-        parameters=6,
-        source=(
-            "P. A. Wozniak, SuperMemo 2 (1987); "
-            "open-spaced-repetition/srs-benchmark other.py, class SM2"
-        ),
+        **facts("SM2-trainable"),
         predict=_TRAINABLE.predict,
         fit=_TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         hyperparameters=recurrent(0.01).hyperparameters,
-        seconds_per_10k=0.008,
-        note="SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
     ),
 )

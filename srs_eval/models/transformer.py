@@ -6,7 +6,7 @@ R(t) = (1 + factor t/s)^-0.5 with R(s) = 0.9.
 
 Network and training: srs-benchmark other.py `class Transformer` and `Trainer` (January
 2025): AdamW at 0.04 with cosine annealing, 5 epochs, batches of 512 by length, dropout
-0.1, from weights pretrained on other learners; the last weights are kept, see `networks`.
+0.1, from weights pretrained on other learners; the last weights are kept, see `gru`.
 It is computed in `transformer_kernel`; torch draws what dropout takes.
 
 Two mistakes are part of the published figures and so of this: nothing marks the order
@@ -27,17 +27,8 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training import hyperparameters
-from srs_eval.training.networks import (
-    SEED,
-    flat,
-    length_order,
-    load_weights,
-    no_weights,
-    require_finite,
-    training_rows,
-    weight_names,
-)
-from srs_eval.training.optimisers import permutations
+from srs_eval.training.networks import flat, load_weights, no_weights, require_finite, weight_names
+from srs_eval.training.optimisers import batch_seed, length_order, permutations, training_rows
 from srs_eval.training.torch_networks import build, one_thread
 
 if TYPE_CHECKING:
@@ -157,7 +148,7 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     parts = [order[first : first + size] for first in range(0, len(order), size)]
     batches = [_batch(trials, rows, weight_of[rows]) for rows in parts]
     adam = Adam(np.zeros(len(w)), np.zeros(len(w)), rate, decay, epochs * len(parts))
-    visits = permutations(len(parts), SEED + seed)
+    visits = permutations(len(parts), batch_seed(context))
     run = compiled(transformer_pass)
     done = 0
     with one_thread(), torch.random.fork_rng(devices=[]):

@@ -46,7 +46,7 @@ def _audit_lead(audit: Audit) -> list[str]:
     said = []
     for ranking in audit.rankings:
         over = f"{ranking.rows}, {counted(ranking.users, 'user')}"
-        if ranking.survives:
+        if ranking.published == ranking.tuned:
             unsure = sum(pair.verdict == "no sure lead any more" for pair in ranking.pairs)
             though = f", but {counted(unsure, 'lead')} in it no longer sure" if unsure else ""
             said.append(f"Evaluated on {over}: the ranking survives tuning{though}.")
@@ -163,22 +163,14 @@ def _ranking(ranking: Ranking, number: int) -> Section:
 def _setups(audit: Audit) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for each in audit.tuned:
+        name = each.configuration.words
         for half, found in enumerate(each.found, start=1):
-            rows.append(
-                (
-                    each.configuration.words,
-                    half,
-                    found.users,
-                    found.trials,
-                    setup_in_words(found.hyperparameters) if found.users else _NOBODY,
-                    figure(found.published_log_loss),
-                    figure(found.log_loss),
-                    ", ".join(found.on_edge) or "none",
-                )
-            )
+            setup = setup_in_words(found.hyperparameters) if found.users else _NOBODY
+            losses = figure(found.published_log_loss), figure(found.log_loss)
+            edges = ", ".join(found.on_edge) or "none"
+            rows.append((name, half, found.users, found.trials, setup, *losses, edges))
         if any(found.users for found in each.found):
-            best = setup_in_words(each.best)
-            rows.append((each.configuration.words, "best", None, None, best, *[None] * 3))
+            rows.append((name, "best", None, None, setup_in_words(each.best), *[None] * 3))
     tuned = Column("tuned", note="held-out training rows")
     heads = (
         *("configuration", "half", "users", "trials"),

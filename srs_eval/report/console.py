@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from srs_eval.data.errors import counted, harmless
-from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table, table_of
+from srs_eval.report.document import (
+    Column,
+    Document,
+    Figure,
+    Picture,
+    Section,
+    Table,
+    is_strong,
+    table_of,
+)
 from srs_eval.report.formats import clock
 
 if TYPE_CHECKING:
@@ -165,7 +174,7 @@ def table_text(
         )
         shown.append(k)
     for number, (row, cells) in enumerate(zip(table.rows, texts, strict=True)):
-        drawn = [Text(cells[k], "bold" if _is_strong(row[k]) else "") for k in shown]
+        drawn = [Text(cells[k], "bold" if is_strong(row[k]) else "") for k in shown]
         for k, text in zip(shown, drawn, strict=True):
             if table.columns[k].gives == "cut":
                 text.no_wrap, text.overflow = True, "ellipsis"
@@ -182,10 +191,6 @@ def _least(cells: Sequence[str], width: int) -> int:
     words = [len(word) for cell in cells for word in cell.split()]
     longest = max((each for each in words if each <= _LONGEST_WORD), default=0)
     return min(max(longest, _LEAST_NAME), width // 2)
-
-
-def _is_strong(cell: object) -> bool:
-    return isinstance(cell, Figure) and cell.strong
 
 
 def facts_text(facts: Iterable[tuple[str, str]]) -> RichTable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,10 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from srs_eval.benchmark import labels
-from srs_eval.benchmark.leaderboard import Comparison, Standing, compare
+from srs_eval.benchmark.leaderboard import Comparison, Standing, averaged, compare
 from srs_eval.benchmark.result_files import ResultFile, ResultFolder, home_of, read_folders
-from srs_eval.benchmark.setup import remarks
+from srs_eval.benchmark.setup import remarks, settings_in_words
 from srs_eval.data.datasets import select_users
 from srs_eval.data.errors import InputError, counted
 from srs_eval.data.paths import VERSION
@@ -22,7 +21,6 @@ from srs_eval.report.comparison import (
     METRICS,
     SECONDS,
     SURE,
-    averaged,
     changes_section,
     comparison_section,
     heading,
@@ -31,14 +29,15 @@ from srs_eval.report.comparison import (
     title_of,
 )
 from srs_eval.report.document import (
+    Block,
     Column,
     Document,
     Figure,
+    Picture,
     Section,
     Table,
     figure,
     table_of,
-    with_tables,
 )
 from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, MODES, RESAMPLES, SEED
 
@@ -63,7 +62,7 @@ def dataset_report(
     and ranges of ids; `digits` are the decimals of figures, 0 for as many as intervals allow.
     """
     folders = read_folders(paths)
-    files = [file for folder in folders for file in folder.files]
+    files, taken = _files(folders), None
     held_against = _meant("--reference", reference, files) if reference else []
     if len(held_against) > 1:
         several = listed([file.label for file in held_against])
@@ -86,12 +85,7 @@ def dataset_report(
     columns = [named("--columns", each.strip(), [*known, SECONDS]) for each in columns]
     modes = [named("--average", each.strip(), MODES) for each in average]
     before = read_folders([baseline]) if baseline is not None else []
-    old = [file for folder in before for file in folder.files]
-    if models is not None:
-        names = {file.name for file in files}
-        old = [file for file in old if file.name in names]
-    if users is not None:
-        old = [part for file in old if (part := _of_users(file, taken))]
+    old = _files(before, None if models is None else {file.name for file in files}, taken)
     metrics = [each for each in columns if each != SECONDS]
     comparisons = compare(
         files,
@@ -108,11 +102,11 @@ def dataset_report(
         own = means == "each"
         section = comparison_section(comparison, columns, name, own, averages, shown)
         over = "" if own else f"n = {counted(len(comparison.users), 'user')}; "
-        sections.append(with_tables(section, partial(_with_caption, over)))
+        sections.append(_with_tables(section, partial(_with_caption, over)))
     if before:
         sections.insert(0, changes_section(files, old, metric, metrics))
     if digits:
-        sections = [with_tables(each, partial(_with_digits, digits)) for each in sections]
+        sections = [_with_tables(each, partial(_with_digits, digits)) for each in sections]
     most = max(len(comparison.users) for comparison in comparisons)
     return Document(
         title=f"{counted(len(files), 'configuration')}, {counted(most, 'user')}",
@@ -132,13 +126,22 @@ def dataset_report(
 
 def leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[Section]:
     """The first table on each set of evaluated reviews, of some configurations and users."""
-    read = (file for found in read_folders([folder]) for file in found.files)
-    files = [found for file in read if file.name in names and (found := _of_users(file, users))]
     return [
         replace(found, blocks=(*found.blocks, *_left_out(each)))
-        for each in compare(files)
+        for each in compare(_files(read_folders([folder]), names, users))
         for found in [leaderboard(each)]
     ]
+
+
+def _files(
+    folders: Sequence[ResultFolder],
+    names: Set[str] | None = None,
+    users: Iterable[int] | None = None,
+) -> list[ResultFile]:
+    """The files of some folders; perhaps only of these names, and what they hold of these users."""
+    read = (file for folder in folders for file in folder.files)
+    kept = [file for file in read if names is None or file.name in names]
+    return kept if users is None else [each for file in kept if (each := _of_users(file, users))]
 
 
 def _left_out(comparison: Comparison) -> Iterator[str]:
@@ -190,6 +193,22 @@ def _meant(option: str, names: str, files: Sequence[ResultFile]) -> list[ResultF
     if not found:
         raise InputError(f"{option} names no configuration.")
     return list(found.values())
+
+
+def _with_tables(section: Section, change: Callable[[Table], Table]) -> Section:
+    """A section with all its tables changed, those of pictures and of sections in it too."""
+
+    def changed(block: Block) -> Block:
+        match block:
+            case Table():
+                return change(block)
+            case Picture():
+                return replace(block, table=block.table and change(block.table))
+            case Section():
+                return _with_tables(block, change)
+        return block
+
+    return replace(section, blocks=tuple(map(changed, section.blocks)))
 
 
 def _with_digits(digits: int, table: Table) -> Table:
@@ -285,11 +304,10 @@ def _lead(comparison: Comparison) -> list[str]:
             f"models are compared on the same reviews: {why}."
         )
     said.append(_best_by(comparison))
-    moved = comparison.moved
-    if moved:
+    if moved := comparison.moved:
         said.append(
             "The order depends on whether reviews or users count the same: "
-            f"{listed([label for label, *_ in moved])} change places."
+            f"{listed(moved)} change places."
         )
     return said
 
@@ -389,29 +407,20 @@ def _card(
 
 def _long(comparisons: Sequence[Comparison]) -> Table:
     """A row for each set of reviews, weighting, configuration and metric; for files only."""
-    return table_of(
-        "results",
-        "All means",
+    about = ("model", "evaluated on", "weighted by", "metric")
+    rows = (
         (
-            (each, table.weighting, line, metric)
-            for each in comparisons
-            for table in each.tables
-            for line in table.lines
-            for metric in line.means
-        ),
-        (
-            ("model", lambda of: of[2].file.label),
-            ("evaluated on", lambda of: title_of(of[0])),
-            ("weighted by", lambda of: of[1]),
-            ("metric", lambda of: of[3]),
-            ("mean", lambda of: figure(of[2].means[of[3]])),
-            ("low", lambda of: Figure(of[2].means[of[3]].low)),
-            ("high", lambda of: Figure(of[2].means[of[3]].high)),
-            ("place", lambda of: of[2].place),
-            ("users", lambda of: of[2].users - of[2].undefined[of[3]]),
-        ),
-        shown=False,
+            *(line.file.label, title_of(each), table.weighting, metric),
+            *(figure(mean), Figure(mean.low), Figure(mean.high)),
+            *(line.place, line.users - line.undefined[metric]),
+        )
+        for each in comparisons
+        for table in each.tables
+        for line in table.lines
+        for metric, mean in line.means.items()
     )
+    heads = (*about, "mean", "low", "high", "place", "users")
+    return Table.of("results", "All means", heads, rows, shown=False)
 
 
 def _undefined(lines: Sequence[Standing], columns: Sequence[str]) -> str:
@@ -434,9 +443,9 @@ def _to_know(folder: ResultFolder, role: str) -> str:
             f"{key} {value}" for key, value in folder.setup["options"].items() if value is not None
         ]
     known += [
-        f"{file.label}: {labels.in_words(settings)}"
+        f"{file.label}: {settings}"
         for file in folder.files
-        if file.configuration and (settings := labels.settings_of(file.configuration))
+        if file.configuration and (settings := settings_in_words(file.configuration))
     ]
     known += _lacking(folder.files)
     known += folder.unread

@@ -7,7 +7,6 @@ text, so that a page can sort them and CSV has every digit.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -37,6 +36,11 @@ class Figure:
 
 
 Cell = str | int | Figure | None
+
+
+def is_strong(cell: Cell) -> bool:
+    """Whether it is the best of its column."""
+    return isinstance(cell, Figure) and cell.strong
 
 
 def figure(value: float | Interval | MeanInterval | None, strong: bool = False) -> Figure | None:
@@ -146,6 +150,7 @@ def written(cell: Cell, column: Column) -> str:
     if column.in_words is not None:
         return column.in_words(cell)
     scale, unit = (100, " %") if column.percent else (1, "")
+    value, width = scale * cell.value, scale * cell.half_width
     if cell.ends is not None and all(map(math.isfinite, cell.ends)):
         low, high = (scale * end for end in cell.ends)
         shown = column.decimals or _decimals((high - low) / 2)
@@ -153,14 +158,12 @@ def written(cell: Cell, column: Column) -> str:
         while digits < _MOST_DIGITS and any(end and not round(end, digits) for end in (low, high)):
             digits += 1  # on which side of 0 an end lies is what a verdict rests on
         middle, low_end, high_end = (
-            with_sign(f"{each:.{digits}f}", column.signed)
-            for each in (scale * cell.value, low, high)
+            with_sign(f"{each:.{digits}f}", column.signed) for each in (value, low, high)
         )
         return f"{middle} [{low_end}, {high_end}]{unit}"
-    text, width = f"{scale * cell.value:.{column.digits}f}", scale * cell.half_width
-    around = half(width, column.digits)
+    text, around = f"{value:.{column.digits}f}", half(width, column.digits)
     if column.by_half_width and not math.isnan(width):
-        text, around = _rounded(scale * cell.value, width, column.decimals)
+        text, around = _rounded(value, width, column.decimals)
         around = f"±{around}"
     return f"{with_sign(text, column.signed)}{around}{unit}"
 
@@ -225,22 +228,6 @@ class Section:
 Block = str | Table | Picture | Code | Section
 
 
-def with_tables(section: Section, change: Callable[[Table], Table]) -> Section:
-    """A section with all its tables changed, those of pictures and of sections in it too."""
-
-    def changed(block: Block) -> Block:
-        match block:
-            case Table():
-                return change(block)
-            case Picture():
-                return replace(block, table=block.table and change(block.table))
-            case Section():
-                return with_tables(block, change)
-        return block
-
-    return replace(section, blocks=tuple(map(changed, section.blocks)))
-
-
 @dataclass(frozen=True)
 class Document:
     """A report."""
@@ -263,13 +250,3 @@ class Document:
 
     def _blocks(self) -> Iterator[str | Table | Picture | Code]:
         return Section(self.title, self.sections).all_blocks()
-
-
-def with_commands(text: str) -> Iterator[tuple[str, bool]]:
-    """A sentence in parts, and which of them are commands of ours (between backticks).
-
-    Other backticks are somebody's: names of decks and files may hold anything.
-    """
-    for place, part in enumerate(re.split(r"`(srs-eval [^`|]*)`", text)):
-        if part:
-            yield part, bool(place % 2)

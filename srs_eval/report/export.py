@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -22,7 +23,7 @@ from srs_eval.models.configurations import Configuration, Names, listed_names, r
 from srs_eval.models.own_parameters import is_in_anki
 from srs_eval.models.published import spelled
 from srs_eval.report.console import spans
-from srs_eval.report.document import Column, Table, figure, table_of
+from srs_eval.report.document import Column, Document, Figure, Table, figure, table_of
 from srs_eval.report.formats import THAN_AVERAGE, against_baseline, better
 from srs_eval.stats.intervals import Interval
 
@@ -31,6 +32,8 @@ _HEAD = {"layout": 2, "srs_eval": VERSION}
 # Columns from which a terminal shows the more of a ranking.
 _WIDE, _PLAIN, _BROAD = 115, 80, 70
 DIFFERENCES = ("to_best", "to_baseline", "to_reference")
+_OF_MODELS = {"model": ("configuration", "file"), "other": ("other_configuration", "other_file")}
+"""What stands beside columns of labels in files for programs."""
 _CSV_COLUMNS = (
     *("group", "place", "configuration", "words", "model"),
     *("parameters", "status", "reason", "size"),
@@ -250,6 +253,58 @@ def _source_file(model: Model) -> str:
         if name.startswith("srs_eval.models.") and model in getattr(module, "MODELS", ())
     )
     return f"{home.__name__.replace('.', '/')}.py"
+
+
+def report_document(document: Document) -> dict[str, Any]:
+    """Title, lead and every table: a list of objects by column; no figure is null."""
+    tables = {}
+    for table in document.tables():
+        header, *rows = plain_rows(table, document.names)
+        objects = [dict(zip(header, row, strict=True)) for row in rows]
+        tables[table.name] = {"title": table.title, "rows": objects}
+    about = {"title": document.title, "lead": list(document.lead), "tables": tables}
+    return {"layout": 2 if document.names else 1, "srs_eval": VERSION, **about}
+
+
+def plain_rows(table: Table, names: Mapping[str, tuple[str, str]]) -> list[tuple[Any, ...]]:
+    """A header and the rows; a column with intervals is followed by half-widths or both ends.
+
+    `names` are the document's: columns that begin with "model" and "other" have configurations
+    beside them then.
+    """
+    columns: list[list[Any]] = []
+    unique = len({configuration for configuration, _ in names.values()}) == len(names)
+
+    def called(column: Column, more: str = "") -> str:
+        if not names:
+            return f"{column.title} {more}".rstrip()
+        if column.title in names:
+            said = [names[column.title][0] if unique else column.title]
+        else:
+            said = re.findall(r"\w+", (column.key or column.title).lower())
+        return "_".join([*said, *re.findall(r"\w+", more)])
+
+    for k, column in enumerate(table.columns):
+        cells = [row[k] for row in table.rows]
+        figures = [cell if isinstance(cell, Figure) else Figure(math.nan) for cell in cells]
+        if names and column.title in _OF_MODELS:
+            found = [names.get(str(cell), (None, None)) for cell in cells]
+            of_model = enumerate(_OF_MODELS[column.title])
+            columns += ([name, *(each[place] for each in found)] for place, name in of_model)
+        values = (_digits(cell.value) if isinstance(cell, Figure) else cell for cell in cells)
+        columns.append([called(column), *values])
+        more: dict[str, list[float]] = {}
+        if any(each.ends is not None for each in figures):
+            ends = zip(*(each.ends or (math.nan, math.nan) for each in figures), strict=True)
+            more = dict(zip(("low", "high"), map(list, ends), strict=True))
+        elif not all(math.isnan(each.half_width) for each in figures):
+            more = {"half-width": [each.half_width for each in figures]}
+        columns += ([called(column, name), *map(_digits, more[name])] for name in more)
+    return list(zip(*columns, strict=True))
+
+
+def _digits(value: float) -> float | None:
+    return None if math.isnan(value) else float(f"{value:.10g}")
 
 
 def to_json(document: Any) -> str:

@@ -10,19 +10,20 @@ from __future__ import annotations
 import math
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html import escape
 from importlib import resources
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from string import Template
 
 from srs_eval.advice.tables import Bar, ByMonth, FirstScreen, Heading, Item, Line, Pane, Row
 from srs_eval.data.errors import csv_text, harmless
-from srs_eval.data.paths import GENERATOR, MADE_BY, VERSION, write_file, write_folder
+from srs_eval.data.paths import GENERATOR, MADE_BY, write_file, write_folder
 from srs_eval.report.document import (
     Block,
+    Cell,
     Code,
     Column,
     Document,
@@ -30,18 +31,14 @@ from srs_eval.report.document import (
     Picture,
     Section,
     Table,
-    with_commands,
+    is_strong,
+    written,
 )
 
 _WIDEST = 14  # columns of a table that stands for a picture in Markdown
 _DENSE = 900  # points from which a picture is read at its full width only
 _LONG = 60  # characters from which a cell of a page is wrapped
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-_OF_MODELS = {
-    "model": ("configuration", "file"),
-    "other": ("other_configuration", "other_file"),
-}
-"""What stands beside columns of labels in files for programs."""
 _LOWEST_MONTH = 50  # of 100: an empty column of a month
 FOLDERS = ("csv", "tex", "png", "svg", "pdf")
 """Forms that are a folder of files; html, md and json are one file."""
@@ -49,15 +46,11 @@ FOLDERS = ("csv", "tex", "png", "svg", "pdf")
 
 def as_text(document: Document, form: str) -> str:
     """A document as a page ("html"), as Markdown ("md", "short") or as JSON ("json")."""
-    if form == "html":
-        return harmless(page(document))
-    if form == "short":
-        return harmless(_in_brief(document))
-    if form == "md":
-        return harmless(_markdown(document))
-    from srs_eval.report.export import to_json
+    if form == "json":
+        from srs_eval.report.export import report_document, to_json
 
-    return to_json(_as_json(document))
+        return to_json(report_document(document))
+    return harmless({"html": page, "short": _in_brief, "md": _markdown}[form](document))
 
 
 def write_as(document: Document, form: str, path: Path, inches: Sequence[float] = ()) -> list[Path]:
@@ -67,18 +60,18 @@ def write_as(document: Document, form: str, path: Path, inches: Sequence[float] 
     Raises InputError where a file is not srs-eval's own (`outputs`), or cannot be written.
     """
     if form == "csv":
+        from srs_eval.report.export import plain_rows
+
         # One file for each table; figures have all their digits, none is an empty field.
         tables = {
-            f"{each.name}.csv": csv_text(_plain(each, document.names)).encode()
+            f"{each.name}.csv": csv_text(plain_rows(each, document.names)).encode()
             for each in document.tables()
         }
         return write_folder(path, tables)
     if form == "tex":
-        from srs_eval.report.latex import latex
-
         # One file for each table that fits on a page.
         fitting = (each for each in document.tables() if _fits(each))
-        return write_folder(path, {f"{each.name}.tex": latex(each).encode() for each in fitting})
+        return write_folder(path, {f"{each.name}.tex": _latex(each).encode() for each in fitting})
     if form in FOLDERS:
         from srs_eval.report.pictures import drawn_as
 
@@ -93,58 +86,6 @@ def _fits(table: Table) -> bool:
     cells = (cell for row in table.rows for cell in row)
     words = max((len(cell) for cell in cells if isinstance(cell, str)), default=0)
     return table.shown and len(table.columns) <= _WIDEST and words <= _LONG
-
-
-def _as_json(document: Document) -> dict[str, Any]:
-    """Title, lead and every table: a list of objects by column; no figure is null."""
-    tables = {}
-    for table in document.tables():
-        header, *rows = _plain(table, document.names)
-        objects = [dict(zip(header, row, strict=True)) for row in rows]
-        tables[table.name] = {"title": table.title, "rows": objects}
-    about = {"title": document.title, "lead": list(document.lead), "tables": tables}
-    return {"layout": 2 if document.names else 1, "srs_eval": VERSION, **about}
-
-
-def _plain(table: Table, names: Mapping[str, tuple[str, str]]) -> list[tuple[Any, ...]]:
-    """A header and the rows; a column with intervals is followed by half-widths or both ends.
-
-    `names` are the document's: columns that begin with "model" and "other" have configurations
-    beside them then.
-    """
-    columns: list[list[Any]] = []
-    unique = len({configuration for configuration, _ in names.values()}) == len(names)
-
-    def called(column: Column, more: str = "") -> str:
-        if not names:
-            return f"{column.title} {more}".rstrip()
-        if column.title in names:
-            said = [names[column.title][0] if unique else column.title]
-        else:
-            said = re.findall(r"\w+", (column.key or column.title).lower())
-        return "_".join([*said, *re.findall(r"\w+", more)])
-
-    for k, column in enumerate(table.columns):
-        cells = [row[k] for row in table.rows]
-        figures = [cell if isinstance(cell, Figure) else Figure(math.nan) for cell in cells]
-        if names and column.title in _OF_MODELS:
-            found = [names.get(str(cell), (None, None)) for cell in cells]
-            of_model = enumerate(_OF_MODELS[column.title])
-            columns += ([name, *(each[place] for each in found)] for place, name in of_model)
-        values = (_digits(cell.value) if isinstance(cell, Figure) else cell for cell in cells)
-        columns.append([called(column), *values])
-        more: dict[str, list[float]] = {}
-        if any(each.ends is not None for each in figures):
-            ends = zip(*(each.ends or (math.nan, math.nan) for each in figures), strict=True)
-            more = dict(zip(("low", "high"), map(list, ends), strict=True))
-        elif not all(math.isnan(each.half_width) for each in figures):
-            more = {"half-width": [each.half_width for each in figures]}
-        columns += ([called(column, name), *map(_digits, more[name])] for name in more)
-    return list(zip(*columns, strict=True))
-
-
-def _digits(value: float) -> float | None:
-    return None if math.isnan(value) else float(f"{value:.10g}")
 
 
 # --- Markdown
@@ -199,6 +140,16 @@ def _runs(pane: Pane) -> list[tuple[bool, list[Item]]]:
     """What it holds, what is a row of a table beside its like."""
     rows = groupby(pane.items, lambda each: isinstance(each, Heading | Bar | Row))
     return [(is_row, list(items)) for is_row, items in rows]
+
+
+def _with_commands(text: str) -> Iterator[tuple[str, bool]]:
+    """A sentence in parts, and which of them are commands of ours (between backticks).
+
+    Other backticks are somebody's: names of decks and files may hold anything.
+    """
+    for place, part in enumerate(re.split(r"`(srs-eval [^`|]*)`", text)):
+        if part:
+            yield part, bool(place % 2)
 
 
 def _sentence(item: Item) -> str:
@@ -259,7 +210,7 @@ def _table(table: Table) -> list[str]:
     for place in places:
         cells = list(map(_escaped, texts[place]))
         for k, cell in enumerate(table.rows[place]):
-            if isinstance(cell, Figure) and cell.strong:
+            if is_strong(cell):
                 cells[k] = f"**{cells[k]}**"
         if place == table.own:
             cells[0] = f"★ **{cells[0]}**"
@@ -279,7 +230,7 @@ def _escaped(text: str) -> str:
     """
     return "".join(
         f"`{part}`" if code else re.sub(r"([\\`*_|<>\[\]])", r"\\\1", part)
-        for part, code in with_commands(" ".join(text.split()))
+        for part, code in _with_commands(" ".join(text.split()))
     )
 
 
@@ -292,33 +243,21 @@ def page(document: Document) -> str:
     links = "".join(
         f'<li><a href="#{place}">{escape(section.title)}</a></li>' for place, section in numbered
     )
-    parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en">',
-        "<head>",
-        GENERATOR,
-        '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(document.title)}</title>",
-        '<link rel="icon" href="data:,">',
-        f"<style>\n{_beside('page.css')}</style>",
-        "</head>",
-        "<body>",
-        "<main>",
-        f"<h1>{escape(document.title)}</h1>",
-        f'<div class="lead">{"".join(map(_paragraph, document.lead))}</div>'
-        if document.panes is None
-        else _cards(document.panes),
-        f"<nav><ul>{links}</ul></nav>" if len(numbered) > 2 else "",
+    lead = "".join(map(_paragraph, document.lead))
+    body = [
+        f'<div class="lead">{lead}</div>' if document.panes is None else _cards(document.panes),
+        *([f"<nav><ul>{links}</ul></nav>"] if len(numbered) > 2 else []),
         *(_html(section, 1, place) for place, section in numbered),
-        f"<footer>{MADE_BY}</footer>",
-        "</main>",
-        f"<script>\n{_beside('page.js')}</script>",
-        "</body>",
-        "</html>",
     ]
-    return "\n".join(part for part in parts if part) + "\n"
+    return Template(_beside("page.html")).substitute(
+        generator=GENERATOR,
+        policy=_POLICY,
+        title=escape(document.title),
+        style=_beside("page.css"),
+        body="\n".join(body),
+        made_by=MADE_BY,
+        script=_beside("page.js"),
+    )
 
 
 def _beside(name: str) -> str:
@@ -404,7 +343,7 @@ def _paragraph(text: str) -> str:
 def _inline(text: str) -> str:
     return "".join(
         f"<code>{escape(part)}</code>" if code else escape(part)
-        for part, code in with_commands(text)
+        for part, code in _with_commands(text)
     )
 
 
@@ -454,7 +393,7 @@ def _html_table(table: Table) -> str:
                 number = cell.value if isinstance(cell, Figure) else cell
                 known = number is not None and not math.isnan(number)
                 value = f' data-v="{number:.10g}"' if known else ' data-v=""'
-            if isinstance(cell, Figure) and cell.strong:
+            if is_strong(cell):
                 shown = f"<b>{shown}</b>"
             rows += f"<td{_kind(column, right, text)}{value}>{shown}</td>"
         rows += "</tr>\n"
@@ -472,3 +411,76 @@ def _kind(column: Column, right: bool, text: str = "") -> str:
 
 def _given(attribute: str, value: str) -> str:
     return f' {attribute}="{escape(value)}"' if value else ""
+
+
+# --- LaTeX, for \input: with booktabs, siunitx for figures, adjustbox for width
+
+_SIGNS = {
+    **{each: f"\\{each}" for each in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"−": "$-$", "±": r"$\pm$", "↓": r"$\downarrow$", "↑": r"$\uparrow$", "√": r"$\surd$"},
+    **{"<": "$<$", ">": "$>$", "–": "--"},
+}
+_FIGURE = re.compile(r"([−+]?)(\d+)(?:\.(\d+))?(?:±([\d.]+))?")
+_SETTINGS = "separate-uncertainty, table-align-uncertainty"
+_BOLD = ", mode=text, detect-weight"  # what bold figures need
+
+
+def _latex(table: Table) -> str:
+    """A table that floats, with its caption; the best of a column is bold."""
+    columns = [
+        (k, each, _alignment(table, k)) for k, each in enumerate(table.columns) if each.in_papers
+    ]
+    heads = [f"{{{_in_latex(each.title)}}}" for _, each, _ in columns]
+    rows = [[_latex_cell(row[k], each, kind) for k, each, kind in columns] for row in table.rows]
+    settings = _SETTINGS + _BOLD * any(is_strong(cell) for row in table.rows for cell in row)
+    lines = [
+        r"% needs \usepackage{adjustbox,booktabs,siunitx}",
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{_in_latex(f'{table.title}. {table.caption}'.strip())}}}",
+        rf"\label{{tab:{table.name}}}",
+        rf"\sisetup{{{settings}}}",
+        r"\begin{adjustbox}{max width=\linewidth}",
+        rf"\begin{{tabular}}{{{' '.join(kind for *_, kind in columns)}}}",
+        r"\toprule",
+        " & ".join(heads) + r" \\",
+        r"\midrule",
+        *(f"{' & '.join(each)} \\\\" for each in rows),
+        *(r"\bottomrule", r"\end{tabular}", r"\end{adjustbox}", r"\end{table}"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _alignment(table: Table, place: int) -> str:
+    """How a column is aligned: by the decimal points of its figures, where it has nothing else."""
+    column = table.columns[place]
+    if not table.right[place]:
+        return "l"
+    found = [_FIGURE.fullmatch(_bare(row[place], column)) for row in table.rows]
+    known = [each for each in found if each]
+    figures = (row[place] for row in table.rows)
+    if not known or any(isinstance(each, Figure) and each.ends for each in figures):
+        return "r"
+    sign = "-" if any(each[1] for each in known) else ""
+    whole, decimals = (max(len(each[k] or "") for each in known) for k in (2, 3))
+    digits = max(len((each[4] or "").replace(".", "").lstrip("0")) for each in known)
+    return f"S[table-format={sign}{whole}.{decimals}{f'({digits})' if digits else ''}]"
+
+
+def _bare(cell: Cell, column: Column) -> str:
+    return str(cell) if isinstance(cell, int) else written(cell, column)
+
+
+def _latex_cell(cell: Cell, column: Column, kind: str) -> str:
+    text = _bare(cell, column)
+    if kind[0] != "S":
+        return _in_latex(text)
+    if not _FIGURE.fullmatch(text):
+        return f"{{{_in_latex(text)}}}"
+    bold = r"\bfseries " if is_strong(cell) else ""
+    return bold + text.replace("−", "-").replace("±", r" \pm ")
+
+
+def _in_latex(text: str) -> str:
+    return "".join(_SIGNS.get(each, each) for each in text).replace(r" \%", r"~\%")

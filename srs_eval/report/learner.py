@@ -34,6 +34,7 @@ from srs_eval.report import formats as words
 from srs_eval.report import pictures
 from srs_eval.report.document import (
     Block,
+    Cell,
     Code,
     Column,
     Document,
@@ -117,11 +118,7 @@ def learner_report(
     predictor = next(iter(chosen), "")
     if chosen:
         of_months = questions.months_of(log, protocol, chosen[predictor])
-    drawn = (
-        *_calibration(chosen),
-        *_recall_by_month(predictor, of_months),
-        *_curve(costs_or_why),
-    )
+    drawn = (*_calibration(chosen), *_recall_by_month(predictor, of_months), *_curve(costs_or_why))
     return Document(
         _title(log, narrowed_to or {}, anonymous),
         tuple(f"{each.title} {each.short.text}" for each in screen.panes),
@@ -419,20 +416,17 @@ def _evidence(answer: Finding, name: str) -> Section:
 
 def figures(table: AnswerTable, name: str) -> Table:
     """An answer's table as a report's."""
-    return Table(
-        name,
-        table.heading,
-        tuple(
-            Column(title, 1, by_half_width=False, percent=True)
-            if title in SHARES
-            else Column(title, by_half_width=False, signed=is_difference(title))
-            for title in table.columns
-        ),
-        tuple(
-            tuple(figure(c) if isinstance(c, float | Interval) else c for c in row)
-            for row in table.rows
-        ),
-    )
+
+    def column(title: str) -> Column:
+        share = title in SHARES
+        signed = is_difference(title)
+        return Column(title, 1 if share else 4, by_half_width=False, percent=share, signed=signed)
+
+    def cell(of: Any) -> Cell:
+        return figure(of) if isinstance(of, float | Interval) else of
+
+    rows = (map(cell, row) for row in table.rows)
+    return Table.of(name, table.heading, map(column, table.columns), rows)
 
 
 def _costs(found: Workload | str) -> list[Section | str]:

@@ -94,9 +94,9 @@ class Results(Mapping[str, Result]):
         return "".join(parts)
 
     @property
-    def plot(self) -> Plots:
+    def plot(self) -> _Plots:
         """Pictures as in reports."""
-        return Plots(self)
+        return _Plots(self)
 
     def frame(self) -> pandas.DataFrame:
         """One row for each configuration, as ranked: place, standing, intervals, all metrics.
@@ -112,7 +112,7 @@ class Results(Mapping[str, Result]):
             for line in group.lines:
                 if line.configuration.name not in self.results:
                     continue
-                row = {
+                row: dict[str, Any] = {
                     "configuration": line.configuration.name,
                     "words": line.configuration.words,
                     "group": number,
@@ -124,10 +124,8 @@ class Results(Mapping[str, Result]):
                     "log_loss_half_width": line.log_loss.half_width,
                 }
                 intervals = {name: getattr(line, name) for name in DIFFERENCES}
-                for end, figure in (("", "estimate"), ("_half_width", "half_width")):
-                    for name, each in intervals.items():
-                        row[f"{name}{end}"] = math.nan if each is None else getattr(each, figure)
-                rows.append(row)
+                estimates, widths = _flat(intervals, "estimate"), _flat(intervals, "half_width")
+                rows.append(row | estimates | widths)
         if not rows:
             return pd.DataFrame()
         return pd.DataFrame(rows).set_index("configuration").astype({"place": "Int64"})
@@ -172,7 +170,7 @@ class Results(Mapping[str, Result]):
 
 
 @dataclass(frozen=True)
-class Plots:
+class _Plots:
     """Figures of matplotlib, drawn as in reports."""
 
     results: Results
@@ -203,7 +201,7 @@ class Plots:
         return pictures.as_figure(pictures.curves(curves))
 
 
-class Findings(list["Finding"]):
+class _Findings(list["Finding"]):
     """Answers, as a notebook shows them."""
 
     def __repr__(self) -> str:
@@ -243,6 +241,15 @@ def read_results(*folders: str | Path) -> pandas.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def _flat(found: Mapping[str, object], *figures: str) -> dict[str, float]:
+    """Figures of intervals as columns: NAME is the estimate; nan where there is none."""
+    return {
+        name if figure == "estimate" else f"{name}_{figure}": getattr(each, figure, math.nan)
+        for name, each in found.items()
+        for figure in figures
+    }
+
+
 def _files(folders: Sequence[str | Path]) -> list[ResultFile]:
     if not folders:
         raise InputError("Name a folder of results.")
@@ -274,8 +281,7 @@ def leaderboard(*folders: str | Path, metrics: Sequence[str] = METRICS) -> panda
             }
             means = {each: line.means[each] for each in metrics} | {"to_best": line.to_best}
             for name, mean in means.items():
-                for end, figure in (("", "estimate"), ("_low", "low"), ("_high", "high")):
-                    row[f"{name}{end}"] = math.nan if mean is None else getattr(mean, figure)
+                row |= _flat({name: mean}, "estimate", "low", "high")
             rows.append(row)
     return pd.DataFrame(rows).set_index("configuration").astype({"place": "Int64"})
 
@@ -305,7 +311,7 @@ def compare(
     models: _Models = (),
     equivalence: float = EQUIVALENT,
     context: Context | None = None,
-) -> Findings:
+) -> _Findings:
     """Answers to questions about presets, each with sentences and frames (`advice.questions`).
 
     `parameters` are lists of one's own to compare, by name, `predictions` a CSV or parquet file
@@ -328,7 +334,7 @@ def compare(
         equivalence=equivalence,
         context=context,
     )
-    return Findings(found)
+    return _Findings(found)
 
 
 def _given(log: ReviewLog, results: Results) -> dict[str, Given]:

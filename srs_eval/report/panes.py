@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from srs_eval.advice.tables import (
-    Bar,
-    ByMonth,
-    FirstScreen,
-    Heading,
-    Item,
-    Line,
-    Pane,
-    Row,
-)
+from srs_eval.advice.tables import Bar, ByMonth, FirstScreen, Heading, Item, Line, Pane, Row
 from srs_eval.report.formats import cut
 
 if TYPE_CHECKING:
@@ -80,11 +71,7 @@ def without_frame(
 
 
 def drawn(
-    pane: Pane,
-    width: int,
-    height: int,
-    paint: Mapping[str, str] = PLAIN,
-    airy: bool = True,
+    pane: Pane, width: int, height: int, paint: Mapping[str, str] = PLAIN, airy: bool = True
 ) -> list[Text]:
     """A pane's lines; what it can spare goes first where there is too little room.
 
@@ -147,9 +134,7 @@ def _blocks(
             case Line():
                 kept = item.right or (item.key if airy else "")
                 blocks.append(_line(replace(item, right=kept), width, paint))
-            case Heading():
-                blocks.append([_heading(item, label, figures, bar, paint)])
-            case Bar():
+            case Heading() | Bar():
                 blocks.append([_bar(item, label, figures, bar, paint)])
             case Row():
                 blocks.append([_row(item, rows, width, paint)])
@@ -207,20 +192,15 @@ def _wrapped(text: str, width: int, most: int) -> list[str]:
     return lines
 
 
-def _heading(
-    heading: Heading, label: int, figures: Sequence[int], bar: int, paint: Mapping[str, str]
+def _bar(
+    bar: Bar | Heading, label: int, figures: Sequence[int], size: int, paint: Mapping[str, str]
 ) -> Text:
-    shown = Text(set_cell_size(heading.label, label), paint["faint"])
-    for cell, size in zip(heading.figures, figures, strict=True):
-        shown.append(f"{cell:>{size}}", paint["faint"])
-    return shown
-
-
-def _bar(bar: Bar, label: int, figures: Sequence[int], size: int, paint: Mapping[str, str]) -> Text:
-    style = paint[bar.level]
+    style = paint[bar.level if isinstance(bar, Bar) else "faint"]
     shown = Text(set_cell_size(bar.label, label), style)
     for cell, room in zip(bar.figures, figures, strict=True):
         shown.append(f"{cell:>{room}}", style)
+    if isinstance(bar, Heading):
+        return shown
     if size >= _LEAST_BAR:
         shown.append("  ").append_text(_drawn(bar, size, paint))
     if bar.note:

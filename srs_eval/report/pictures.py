@@ -68,10 +68,11 @@ def drawn_as(form: str, picture: Picture, inches: Sequence[float] = ()) -> bytes
     """A picture as "png", "svg" or "pdf"; `inches` are its width and perhaps its height."""
     if form == "svg":
         return svg(picture, inches)[0]
+    how: dict[str, Any] = {"metadata": dict.fromkeys(("Creator", "Producer", "CreationDate"))}
     if form == "png":
-        return png(picture, inches)
-    nothing = dict.fromkeys(("Creator", "Producer", "CreationDate"))
-    return _saved(picture, inches, format="pdf", metadata=nothing)[0]
+        dots = 300 if inches else _DOTS_PER_INCH * _PNG_SCALE
+        how = {"facecolor": "#ffffff", "metadata": {"Software": None}, "dpi": dots}
+    return _saved(picture, inches, format=form, **how)[0]
 
 
 def svg(picture: Picture, inches: Sequence[float] = ()) -> tuple[bytes, float]:
@@ -80,13 +81,6 @@ def svg(picture: Picture, inches: Sequence[float] = ()) -> tuple[bytes, float]:
     content, width = _saved(picture, inches, format="svg", transparent=True, metadata=nothing)
     content = re.sub(rb"<metadata>.*?</metadata>|<!--.*?-->", b"", content, flags=re.S)
     return re.sub(rb"(\d\.\d\d)\d+", rb"\1", content), width
-
-
-def png(picture: Picture, inches: Sequence[float] = ()) -> bytes:
-    """A picture as PNG."""
-    how = {"format": "png", "facecolor": "#ffffff", "metadata": {"Software": None}}
-    dots = 300 if inches else _DOTS_PER_INCH * _PNG_SCALE
-    return _saved(picture, inches, dpi=dots, **how)[0]
 
 
 def as_figure(draw: Callable[[], Figure]) -> Figure:
@@ -358,7 +352,7 @@ def calibration_png(
 
     name = f"{configuration.name}, user {user}"
     drawn = calibration([(name, calibration_graph(result.y, result.p))])
-    return png(Picture(name, name, drawn))
+    return drawn_as("png", Picture(name, name, drawn))
 
 
 @_drawn

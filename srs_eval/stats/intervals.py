@@ -29,7 +29,7 @@ from srs_eval.metrics import ascending, checked_pair, lowess_knots
 FEWEST_REVIEWS, FEWEST_DAYS = 1_000, 20  # below either nothing is concluded
 TOO_MANY_MORE = 20  # times as many reviews as there are: nobody waits for these
 
-BLOCK_DAYS, FEWEST_BLOCKS = 7, 9
+BLOCK_DAYS, _FEWEST_BLOCKS = 7, 9
 _CONFIDENCE = 0.95
 
 Verdict = Literal["better", "worse", "as good", "can't tell yet"]
@@ -86,7 +86,7 @@ def mean_interval(values: FloatArray, day: IntArray) -> Interval:
     daily: FloatArray = np.bincount(place, values - mean).astype(np.float64)
     errors = [(_clustered(daily, count), days - 1), (_newey_west(daily, count), days - 1)]
     blocks = -(-days // BLOCK_DAYS)
-    if blocks >= FEWEST_BLOCKS:
+    if blocks >= _FEWEST_BLOCKS:
         by_block = np.add.reduceat(daily, np.arange(0, days, BLOCK_DAYS))
         errors.append((_clustered(by_block, count), blocks - 1))
     waves = int(0.41 * days ** (2 / 3))
@@ -277,8 +277,6 @@ def _wilson_interval(recalled: ArrayLike, count: ArrayLike) -> tuple[FloatArray,
 def calibration_graph(y: ArrayLike, p: ArrayLike, bins: int = 40) -> CalibrationGraph:
     """Reliability diagram over bins of p of equal width, with a smooth curve."""
     outcome, forecast = checked_pair(y, p)
-    if bins < 1:
-        raise ValueError("a graph needs one bin at least")
     edges = np.linspace(0.0, 1.0, bins + 1)
     place = np.minimum(np.searchsorted(edges, forecast, side="right") - 1, bins - 1)
     count = np.bincount(place, minlength=bins)

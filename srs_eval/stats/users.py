@@ -154,12 +154,8 @@ def superiority(losses: FloatArray) -> FloatArray:
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class _Effects:
-    """Effect sizes and p-values of all pairs (k, k); positive where the row's model is better."""
-
-    effect: FloatArray
-    p_value: FloatArray  # two-sided
+_Effects = tuple[FloatArray, FloatArray]
+"""Effect sizes and two-sided p-values of all pairs (k, k); positive: the row's model is better."""
 
 
 def wilcoxon_effects(losses: FloatArray) -> _Effects:
@@ -209,7 +205,7 @@ def _effects(losses: FloatArray, effect: Callable[[FloatArray], tuple[float, flo
         found, p_value = effect(difference)
         effects[row, column], effects[column, row] = found, -found
         p_values[row, column] = p_values[column, row] = p_value
-    return _Effects(effects, p_values)
+    return effects, p_values
 
 
 def _pairs(losses: FloatArray) -> Iterator[tuple[int, int, FloatArray]]:
@@ -347,14 +343,12 @@ def _by_group(y: FloatArray, p: FloatArray, group: IntArray) -> dict[str, FloatA
 
 def _auc(y: FloatArray, p: FloatArray, group: IntArray, groups: int) -> FloatArray:
     """Mann-Whitney statistic of each group over its pairs; equal p share their ranks."""
-    order = np.lexsort((p, group))
-    group, p, y = group[order], p[order], y[order]
-    new = np.r_[True, (group[1:] != group[:-1]) | (p[1:] != p[:-1])]
-    tie = np.cumsum(new) - 1
-    start = np.flatnonzero(new)
-    size = np.diff(np.r_[start, len(p)])
-    first = np.searchsorted(group, np.arange(groups))
-    rank = (start + (size - 1) / 2)[tie] - first[group] + 1
+    from scipy.stats import rankdata
+
+    _, place = np.unique(p, return_inverse=True)
+    count = np.bincount(group, minlength=groups)
+    # Within groups, for all of a group come before those of the next.
+    rank = rankdata(group * len(p) + place) - (np.cumsum(count) - count)[group]
     recalled = np.bincount(group, y, groups)
     forgotten = np.bincount(group, 1 - y, groups)
     pairs = recalled * forgotten

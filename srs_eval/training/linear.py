@@ -22,10 +22,15 @@ from srs_eval.data.trials import Trials
 from srs_eval.training import hyperparameters
 from srs_eval.training.compile import specialised
 from srs_eval.training.hyperparameters import Context
-from srs_eval.training.optimisers import adam_step, annealed, permutations, quicksort_order
+from srs_eval.training.optimisers import (
+    adam_step,
+    annealed,
+    batch_seed,
+    permutations,
+    quicksort_order,
+)
 from srs_eval.training.trie import LANES
 
-_SEED = 2023  # of the order of batches
 _RATE = hyperparameters.learning_rate(0.04)
 _EPOCHS = hyperparameters.epochs(5)
 BATCH_SIZE = hyperparameters.batch_size()
@@ -129,7 +134,7 @@ class Linear:
         visit = _kernel(self.name, self.recall_and_slope, len(w))
         steps = epochs * n_batches
         every = np.arange(n_batches)
-        orders = permutations(n_batches, _SEED + hyperparameters.SEED.integer(context))
+        orders = permutations(n_batches, batch_seed(context))
         best, best_loss = w.copy(), np.inf
         for epoch in range(epochs + 1):
             loss = visit(every, -1, w, batches, mean, square, rate, steps)
@@ -155,20 +160,6 @@ class Linear:
         return batches.recall[:n]
 
 
-def sorted_by_length(
-    trials: Trials, train: IntArray, weights: FloatArray, longest: int
-) -> tuple[IntArray, FloatArray]:
-    """The rows that are trained on and their weights, by history length, ties in the order of
-    fsrs-optimizer 5. Raises NotEnoughData where all are longer than `longest`.
-    """
-    length = trials.sequence_length[train]
-    short = np.flatnonzero(length <= longest)
-    if not len(short):
-        raise NotEnoughData("no history is short enough to train on")
-    chosen = short[quicksort_order(length[short])]
-    return train[chosen], weights[chosen]
-
-
 def adam(
     start: FloatArray,
     gradient: Callable[[FloatArray, int], FloatArray],
@@ -191,7 +182,7 @@ def adam(
     rate, n_epoch = _RATE.number(context), _EPOCHS.integer(context)
     steps = n_epoch * n_batches
     step = 0
-    orders = permutations(n_batches, _SEED + hyperparameters.SEED.integer(context))
+    orders = permutations(n_batches, batch_seed(context))
     for epoch in range(n_epoch + 1):
         loss = total_loss(w)
         if loss < best_loss:

@@ -1,6 +1,6 @@
-"""Networks: their weights on disk, and the training that the small ones share.
+"""Weights on disk: of networks, and of models of one's own.
 
-Weights. A network starts from pretrained weights: those of the folder that the person
+A network starts from pretrained weights: those of the folder that the person
 names (`Context.weights`), else those installed with the program. Two kinds of file:
 
     NAME.safetensors      tensors by torch's names (rnn.weight_ih_l0, ...), float32;
@@ -11,44 +11,41 @@ names (`Context.weights`), else those installed with the program. Two kinds of f
 NAME is that of the configuration with its flags on inputs, such as GRU-P-short; where
 there is none, flags are dropped from the end (GRU-P serves GRU-P-recency too).
 
-Training of the small ones: srs-benchmark other.py `Trainer` (January 2025) keeps the
-weights with the least training loss, but the dictionary that it keeps refers to the
-network's own tensors, so that what it returns are the last ones. So it is here.
+A model of one's own gets weights from other users: `models pretrain` makes them, --weights names
+them. Their file says in its metadata whose model it is for and on which users it was trained.
+These users are not evaluated with it, unless the person asks for that (`Context.seen_users`).
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
+import pickle
+from collections import OrderedDict
+from collections.abc import Collection, Container, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled, require
+from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled
+from srs_eval.data.paths import VERSION, file_digest, write_file
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import FloatArray, IntArray, read_only
-from srs_eval.data.trials import Trials
-from srs_eval.training import hyperparameters
+from srs_eval.data.reviews import FloatArray, read_only
 from srs_eval.training.hyperparameters import Context
-from srs_eval.training.optimisers import permutations, quicksort_order
-from srs_eval.training.trie import Trie, TrieBatches, history_trie, trie_batches
 
 SHIPPED = Path(__file__).parents[1] / "models" / "weights"
 OF_ADAM = ("adam_mean", "adam_square", "adam_steps")
 """Tensors beside the weights, where training goes on from the optimiser's state."""
-SEED = 2023  # of the order of batches
-_SHUFFLE_SEED = 2025
-_AT_ONCE = 64  # batches between two looks at whether the person has cancelled
+_KEY = "srs-eval"  # of the metadata: one, for the library writes several in any order
 
 Tensors = Mapping[str, NDArray[np.float32]]
 Shapes = Mapping[str, tuple[int, ...]]
+Arrays = Mapping[str, NDArray[Any]]
 
 
-# Weights on disk
+# Of networks
 
 
 def weight_names(model: str, protocol: Protocol) -> tuple[str, ...]:
@@ -61,7 +58,7 @@ def weight_names(model: str, protocol: Protocol) -> tuple[str, ...]:
 def load_weights(
     names: Iterable[str], shapes: Shapes, context: Context, besides: Collection[str] = ()
 ) -> Tensors | None:
-    """The tensors of the first of these files that exists, read-only; None where there is none.
+    """The tensors of the first of these files that exists; None where there is none.
 
     `shapes` says which tensors a file must hold, `besides` which others it may hold. Raises
     InputError if a file is damaged or holds another network.
@@ -69,8 +66,7 @@ def load_weights(
     path = _find_weights(names, context)
     if path is None:
         return None
-    stat = path.stat()
-    tensors = _read(path, stat.st_mtime_ns, stat.st_size)
+    tensors = read_tensors(path)
     for name, shape in shapes.items():
         if name not in tensors:
             raise InputError(f"{path.name} is not for this network: it lacks the tensor {name}.")
@@ -118,8 +114,7 @@ def optimiser_state(
         return None
     size = sum(math.prod(shape) for shape in shapes.values())
     if path.suffix == ".safetensors":
-        stat = path.stat()
-        found = _read(path, stat.st_mtime_ns, stat.st_size)
+        found = read_tensors(path)
         if not any(name in found for name in OF_ADAM):
             return None
         mean, square, taken = (found.get(name, np.empty(0)) for name in OF_ADAM)
@@ -128,24 +123,20 @@ def optimiser_state(
         path = path.with_name(path.name.replace("_pretrain.pth", "_opt_pretrain.pth"))
         if not path.is_file():
             return None
-        mean, square, steps = _read_adam(path, path.stat().st_mtime_ns)
+        mean, square, steps = _read_adam(path)
     of_this = mean.shape == square.shape == (size,) and steps >= 0
     if not of_this or not np.isfinite([mean, square]).all():
         raise InputError(f"{path.name} does not hold the state of AdamW for this network.")
     return mean.astype(np.float64), square.astype(np.float64), steps
 
 
-@cache
-def _read_adam(path: Path, changed_ns: int) -> tuple[Any, Any, int]:
+def _read_adam(path: Path) -> tuple[Any, Any, int]:
     """What torch's AdamW saves of parameters 0, 1, ..., each kind as one vector."""
-    require("torch", path.name)
-    import torch
-
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)["state"]
+        state: Any = _read_pth(path)["state"]
         of_each = [state[number] for number in range(len(state))]
         mean, square = (
-            np.concatenate([each[kind].numpy().ravel() for each in of_each])
+            np.concatenate([each[kind].ravel() for each in of_each])
             for kind in ("exp_avg", "exp_avg_sq")
         )
         return mean, square, int(of_each[0]["step"])
@@ -165,124 +156,10 @@ def no_weights(model: str, names: Iterable[str], context: Context) -> InputError
     return InputError(f"{context.weights} holds no weights for {model}: no {listed}.")
 
 
-@cache
-def _read(path: Path, changed_ns: int, size: int) -> Tensors:
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.numpy import load_file
-
-            found: Mapping[str, Any] = load_file(path)
-        else:
-            require("torch", path.name)
-            import torch
-
-            state = torch.load(path, map_location="cpu", weights_only=True)
-            found = {name: tensor.numpy() for name, tensor in state.items()}
-        return read_only({name: np.asarray(tensor) for name, tensor in found.items()})
-    except (ImportError, NotInstalled):
-        raise
-    except Exception as error:  # the libraries raise whatever they like
-        raise InputError(
-            f"{path.name} cannot be read as network weights ({type(error).__name__})."
-        ) from error
-
-
 def require_finite(*arrays: FloatArray | NDArray[np.float32]) -> None:
     """Raises NotEnoughData where training has led to infinities; the pretrained weights serve."""
     if not all(np.isfinite(array).all() for array in arrays):
         raise NotEnoughData("training diverged")
-
-
-# What LSTM and GRU-503 share: tuning to one learner
-
-
-def recency(n: int, weight: float, degree: float) -> FloatArray:
-    """Training weights of n rows in order of review, 1 + weight x^degree over their mean."""
-    weights = 1.0 + weight * np.power(np.linspace(0, 1, n), degree)
-    scaled: FloatArray = weights * (n / weights.sum())
-    return scaled
-
-
-def shuffled_rows(trials: Trials, train: IntArray, context: Context) -> IntArray:
-    """The rows that are trained on, in random order."""
-    random = np.random.RandomState(_SHUFFLE_SEED + hyperparameters.SEED.integer(context))
-    return training_rows(trials, train[random.permutation(len(train))])
-
-
-# Recurrent networks of one layer
-
-
-_START = hyperparameters.Hyperparameter("start", "pretrained", choices=("pretrained", "random"))
-
-
-@dataclass(frozen=True)
-class Network:
-    """A recurrent network of one layer, and how it is trained."""
-
-    name: str
-    cell: int  # as in cells
-    head: int
-    hidden: int
-    one_hot: bool = False  # inputs are days and four indicators of the rating, else the rating
-    following_interval: bool = False
-    """Each rating comes with the interval that follows it, the last with the trial's own."""
-    rate: float = 4e-2
-    decay: float = 1e-5
-    epochs: int = 5
-    starts_anyhow: bool = False  # from random weights, where no pretrained ones are found
-
-    @property
-    def hyperparameters(self) -> tuple[hyperparameters.Hyperparameter, ...]:
-        """What `_fit_network` can be set to by the context."""
-        return (
-            hyperparameters.learning_rate(self.rate),
-            hyperparameters.epochs(self.epochs),
-            hyperparameters.batch_size(),
-            *((hyperparameters.penalty("decay", self.decay),) if self.decay else ()),
-            hyperparameters.SEED,
-            *(() if self.starts_anyhow else (_START,)),
-        )
-
-    @property
-    def inputs(self) -> int:
-        return 5 if self.one_hot else 2
-
-    @property
-    def shapes(self) -> Shapes:
-        """Tensors in the order of the parameters."""
-        gates = (3, 1, 4)[self.cell] * self.hidden
-        return {
-            "rnn.weight_ih_l0": (gates, self.inputs),
-            "rnn.weight_hh_l0": (gates, self.hidden),
-            "rnn.bias_ih_l0": (gates,),
-            "rnn.bias_hh_l0": (gates,),
-            "fc.weight": (1, self.hidden),
-            "fc.bias": (1,),
-        }
-
-    @property
-    def parameters(self) -> int:
-        return sum(math.prod(shape) for shape in self.shapes.values())
-
-
-def _pretrained(network: Network, trials: Trials, context: Context) -> FloatArray:
-    """Where training begins (p,). Raises InputError where there are no weights."""
-    names = weight_names(network.name, trials.protocol)
-    tensors = None
-    if _START.of(context) == "pretrained":
-        tensors = load_weights(names, network.shapes, context)
-        if tensors is None and not network.starts_anyhow:
-            raise no_weights(network.name, names, context)
-    return random_start(network, context) if tensors is None else flat(tensors)
-
-
-def random_start(network: Network, context: Context) -> FloatArray:
-    """torch's initial values, uniform within 1/sqrt(hidden), from one seed per user."""
-    bound = network.hidden**-0.5
-    seed = 42 + hyperparameters.SEED.integer(context)
-    return np.random.default_rng([seed, abs(context.user)]).uniform(
-        -bound, bound, network.parameters
-    )
 
 
 def flat(tensors: Tensors) -> FloatArray:
@@ -290,147 +167,144 @@ def flat(tensors: Tensors) -> FloatArray:
     return np.concatenate([np.ravel(tensor).astype(np.float64) for tensor in tensors.values()])
 
 
-def length_order(trials: Trials, rows: IntArray) -> IntArray:
-    """Rows by history length, ties in the order that fsrs-optimizer 5 gives them."""
-    return rows[quicksort_order(trials.sequence_length[rows])]
+# Files
 
 
-def training_rows(trials: Trials, train: IntArray) -> IntArray:
-    """The rows that are trained on: those with a history that is not too long."""
-    rows = train[trials.sequence_length[train] <= trials.protocol.max_seq_len]
-    if not len(rows):
-        raise NotEnoughData("all histories are too long to train on")
-    return rows
+def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
+    """What a .safetensors or .pth file holds; nothing in it is run.
+
+    Raises InputError where it cannot be read.
+    """
+    try:
+        if path.suffix == ".pth":
+            return _read_pth(path)
+        from safetensors.numpy import load_file
+
+        return load_file(path)
+    except Exception as error:  # the libraries raise whatever they like
+        raise InputError(
+            f'"{path}" cannot be read as network weights ({type(error).__name__}).'
+        ) from error
 
 
-def _fit_network(
-    network: Network,
-    start: FloatArray,
-    trials: Trials,
-    train: IntArray,
-    weights: FloatArray,
-    context: Context,
-) -> list[float]:
-    """Parameters after the last epoch, `start` being where training begins."""
-    from srs_eval.training.cells import Adam, network_pass
-    from srs_eval.training.compile import compiled
+def _read_pth(path: Path) -> dict[str, Any]:
+    """What torch.save has made of dictionaries of tensors."""
+    import zipfile
 
-    given = context.hyperparameters
-    order = length_order(trials, training_rows(trials, train))
-    size = int(given.get("batch_size", trials.protocol.batch_size))
-    epochs = int(given.get("epochs", network.epochs))
-    parts = [order[k : k + size] for k in range(0, len(order), size)]
-    weight_of = np.ones(len(trials))
-    weight_of[train] = weights
-    batches = trie_batches(_trie(network, trials), trials, parts, weight_of)
-    x = _inputs(network, batches)
-    w = start.copy()
-    adam = Adam(
-        mean=np.zeros(len(w)),
-        square=np.zeros(len(w)),
-        rate=float(given.get("learning_rate", network.rate)),
-        decay=float(given.get("decay", network.decay)),
-        steps=len(parts) * epochs,
-    )
-    scratch = _scratch(network, batches, len(w))
-    orders = permutations(len(parts), SEED + hyperparameters.SEED.integer(context))
-    run = compiled(network_pass)
-    done = 0
-    for _ in range(epochs):
-        visits = next(orders)
-        for first in range(0, len(visits), _AT_ONCE):
-            some = visits[first : first + _AT_ONCE]
-            run(_shape(network), some, done, w, batches, x, adam, scratch)
-            done += len(some)
-            context.tick(done / adam.steps)
-    require_finite(w)
-    return w.tolist()
+    with zipfile.ZipFile(path) as archive:
+        (listing,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
+        folder = listing.removesuffix("data.pkl")
+
+        class Reader(pickle.Unpickler):
+            def find_class(self, module: str, name: str) -> Any:
+                return _ALLOWED[module, name]  # and nothing else
+
+            def persistent_load(self, identity: Any) -> NDArray[Any]:
+                _, kind, key, *_ = identity
+                return np.frombuffer(archive.read(f"{folder}data/{key}"), kind)
+
+        with archive.open(listing) as file:
+            return dict(Reader(file).load())
 
 
-def predict_network(
-    network: Network, parameters: FloatArray, trials: Trials, index: IntArray
-) -> FloatArray:
-    """Probability of recall at the positions `index` (same shape), in float32's steps."""
-    from srs_eval.training.cells import Adam, network_pass
-    from srs_eval.training.compile import compiled
-
-    if not len(index):
-        return np.empty(0)
-    batches = trie_batches(_trie(network, trials), trials, [index])
-    none = np.zeros(0)
-    scratch = _scratch(network, batches, len(parameters))
-    compiled(network_pass)(
-        _shape(network),
-        np.zeros(1, np.int64),
-        -1,
-        np.asarray(parameters, np.float64),
-        batches,
-        _inputs(network, batches),
-        Adam(none, none, 0.0, 0.0, 0),
-        scratch,
-    )
-    return scratch.recall[batches.target].astype(np.float32).astype(np.float64)
+def _tensor(storage: NDArray[Any], offset: int, size: Any, stride: Any, *rest: Any) -> NDArray[Any]:
+    if math.prod(size) > len(storage):
+        raise ValueError("a tensor repeats its storage")
+    bytes_each = storage.itemsize
+    steps = [bytes_each * each for each in stride]
+    whole = np.ndarray(size, storage.dtype, storage.data, bytes_each * offset, steps)
+    return whole.copy()
 
 
-def functions(network: Network) -> tuple[Fit, Predict]:
-    """`fit` and `predict` of a `Model`."""
-
-    def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-        start = _pretrained(network, trials, context)
-        return _fit_network(network, start, trials, train, weights, context)
-
-    def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-        """`parameters` empty: those that training begins with."""
-        w = np.array(parameters) if len(parameters) else _pretrained(network, trials, context)
-        return predict_network(network, w, trials, index)
-
-    return fit, predict
+_ALLOWED: Mapping[tuple[str, str], Any] = {
+    ("collections", "OrderedDict"): OrderedDict,
+    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+    ("torch", "FloatStorage"): "<f4",
+    ("torch", "HalfStorage"): "<f2",
+    ("torch", "DoubleStorage"): "<f8",
+    ("torch", "LongStorage"): "<i8",
+}
 
 
-def _shape(network: Network) -> Any:
-    from srs_eval.training.cells import Shape
-
-    return Shape(network.cell, network.head, network.inputs, network.hidden)
+# Of models of one's own
 
 
-def _trie(network: Network, trials: Trials) -> Trie:
-    if not network.following_interval:
-        return history_trie(trials, same_day=False)
-    return trials.derived(_following_trie)
+class Pretrained(NamedTuple):
+    """A file of weights."""
+
+    path: Path
+    model: str
+    users: str  # that it was trained on: "1-5000"
+
+    def __str__(self) -> str:
+        """As set-ups and remarks name it."""
+        return f"{self.path.name} ({file_digest(self.path)[:16]}), trained on users {self.users}"
+
+    def has_seen(self, user: int | None) -> bool:
+        from srs_eval.data.datasets import id_spans
+
+        return user is not None and any(a <= user <= b for a, b in id_spans(self.users))
+
+    def arrays(self) -> Arrays:
+        return read_only(read_tensors(self.path))
 
 
-def _following_trie(trials: Trials) -> Trie:
-    """As `history_trie`, each review with the interval to the next one of its card."""
-    following = np.roll(trials.history_delta_t, -1)
-    return history_trie(replace(trials, history_delta_t=following), same_day=False)
+def save_pretrained(path: Path, model: str, users: str, arrays: Arrays) -> None:
+    """Write weights. Raises InputError where they are none, or not finite, or cannot be written."""
+    from safetensors.numpy import save
+
+    if not arrays or not all(isinstance(each, np.ndarray) for each in arrays.values()):
+        raise InputError(f"The pretraining of {model} returns no arrays of numpy by name.")
+    if not all(np.isfinite(each).all() for each in arrays.values()):
+        raise InputError(f"The pretraining of {model} led to numbers that are not finite.")
+    about = {_KEY: json.dumps({"model": model, "users": users, "version": VERSION})}
+    write_file(path, save({key: np.ascontiguousarray(each) for key, each in arrays.items()}, about))
 
 
-def _inputs(network: Network, batches: TrieBatches) -> FloatArray:
-    """What a cell sees at each node (inputs, nodes), rounded as float32 does."""
-    days = batches.delta_t.astype(np.float32).astype(np.float64)
-    if not network.one_hot:
-        return np.stack([days, batches.rating])
-    return np.stack([days, *(batches.rating == rating for rating in (1, 2, 3, 4))]).astype(
-        np.float64
-    )
+def pretrained_for(model: str, user: int | None, context: Context) -> Pretrained | None:
+    """The file of --weights for a model that a user is new to; None where none is for the model.
+
+    Raises NotInstalled, which is a skip, where all were trained on the user.
+    """
+    found = [each for each in _given(context) if each.model == model]
+    new = [each for each in found if context.seen_users or not each.has_seen(user)]
+    if found and not new:
+        seen = ", ".join(f"{each.path.name} was trained on users {each.users}" for each in found)
+        raise NotInstalled(f"{seen}; --seen-users evaluates them all the same")
+    return next(iter(new), None)
 
 
-def _scratch(network: Network, batches: TrieBatches, parameters: int) -> Any:
-    from srs_eval.training.cells import LSTM, Scratch
-    from srs_eval.training.elementwise import LANES
-
-    nodes = int(np.diff(batches.first_node).max())
-    states = network.hidden * (2 if network.cell == LSTM else 1)
-    return Scratch(
-        state=np.zeros((states, nodes)),
-        bar=np.zeros((states, nodes)),
-        kept=np.zeros((5 * network.hidden, nodes)),
-        w_bar=np.zeros((parameters, LANES)),
-        before=np.zeros((states, LANES)),
-        before_bar=np.zeros((states, LANES)),
-        recall=np.zeros(len(batches.target_node)),
-    )
+def names_of_pretrained(model: str, context: Context) -> str:
+    """The files of --weights for a model, as a set-up names them; "" for none."""
+    return "; ".join(str(each) for each in _given(context) if each.model == model)
 
 
-Fit = Callable[[Trials, IntArray, FloatArray, Context], Any]
-Predict = Callable[[Trials, Any, IntArray, Context], FloatArray]
+def refuse_unused(context: Context, models: Container[str]) -> None:
+    """Raises InputError where a file of --weights is for none of these models."""
+    for each in _given(context):
+        if each.model not in models:
+            raise InputError(
+                f'"{each.path}" has weights of {each.model}, which is not among the models.'
+            )
+
+
+def is_pretrained(path: Path | None) -> bool:
+    """Whether a file is one of these."""
+    return path is not None and path.is_file() and _about(path) is not None
+
+
+def _given(context: Context) -> list[Pretrained]:
+    path = context.weights
+    paths = [] if path is None else sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
+    return list(filter(None, map(_about, paths)))
+
+
+def _about(path: Path) -> Pretrained | None:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "numpy") as file:
+            said = json.loads((file.metadata() or {})[_KEY])
+            return Pretrained(path, said["model"], said["users"])
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
+        return None  # of something else; who wants its weights will say what is wrong

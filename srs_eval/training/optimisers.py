@@ -31,10 +31,14 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
+from srs_eval.training.hyperparameters import SEED, Context
 
 _Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 
+_SHUFFLE_SEED = 2025
 _DECREASE = 1e-4  # c1
 _CURVATURE = 0.9  # c2
 
@@ -229,6 +233,41 @@ def quicksort_order(keys: IntArray) -> IntArray:
     """
     times = np.ascontiguousarray(keys, np.int64).view("timedelta64[s]")
     return np.argsort(times, kind="quicksort").astype(np.int64, copy=False)
+
+
+def recency(n: int, weight: float, degree: float) -> FloatArray:
+    """Training weights of n rows in order of review, 1 + weight x^degree over their mean."""
+    weights = 1.0 + weight * np.power(np.linspace(0, 1, n), degree)
+    scaled: FloatArray = weights * (n / weights.sum())
+    return scaled
+
+
+def training_rows(trials: Trials, train: IntArray, longest: int | None = None) -> IntArray:
+    """The rows that are trained on: those with a history that is not too long.
+
+    Of `max_seq_len` reviews at most where `longest` is not given. Raises NotEnoughData for none.
+    """
+    longest = trials.protocol.max_seq_len if longest is None else longest
+    rows = train[trials.sequence_length[train] <= longest]
+    if not len(rows):
+        raise NotEnoughData("all histories are too long to train on")
+    return rows
+
+
+def length_order(trials: Trials, rows: IntArray) -> IntArray:
+    """Rows by history length, ties in the order that fsrs-optimizer 5 gives them."""
+    return rows[quicksort_order(trials.sequence_length[rows])]
+
+
+def shuffled_rows(trials: Trials, train: IntArray, context: Context) -> IntArray:
+    """The rows that are trained on, in random order."""
+    random = np.random.RandomState(_SHUFFLE_SEED + SEED.integer(context))
+    return training_rows(trials, train[random.permutation(len(train))])
+
+
+def batch_seed(context: Context) -> int:
+    """Of the order of batches, as srs-benchmark draws it."""
+    return 2023 + SEED.integer(context)
 
 
 @cache

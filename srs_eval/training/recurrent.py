@@ -36,11 +36,10 @@ from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, Int32Array, as_function, packed
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.hyperparameters import Context
-from srs_eval.training.optimisers import permutations, quicksort_order
+from srs_eval.training.optimisers import batch_seed, length_order, permutations, training_rows
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
 _TAPED = ("success", "failure", "same_day")  # steps that leave something for their gradients
-_SEED = 2023  # of the order of batches
 _Steps = tuple[tuple[str, Callable[..., Any]], ...]  # by name
 _ONE = np.zeros(1, np.int64)  # the order of a single batch
 
@@ -192,10 +191,7 @@ def fit_recurrent(
     as_set: dict[str, Any] = {name: kinds[name](given[name]) for name in kinds if name in given}
     model = replace(model, **as_set)
     gamma = float(given.get("gamma", protocol.gamma))
-    short = trials.sequence_length[train] <= protocol.max_seq_len
-    rows = train[short]
-    if not len(rows):
-        raise NotEnoughData("all histories are too long to train on")
+    rows = training_rows(trials, train)
     weight_of = np.ones(len(trials))
     weight_of[train] = weights
     batched = rows if model.trained_on is None else model.trained_on(trials, rows)
@@ -203,13 +199,11 @@ def fit_recurrent(
         raise NotEnoughData("no reviews to train on")
     size, epochs = model.batch_size or protocol.batch_size, model.epochs
     if model.cut is None:
-        length = trials.sequence_length[batched]
-        stable = model.tie_order == "stable"  # a radix sort
-        order = batched[
-            np.argsort(length.astype(np.int16), kind="stable")
-            if stable
-            else quicksort_order(length)
-        ]
+        if model.tie_order == "quicksort":
+            order = length_order(trials, batched)
+        else:  # a radix sort
+            length = trials.sequence_length[batched].astype(np.int16)
+            order = batched[np.argsort(length, kind="stable")]
         parts = [order[k : k + size] for k in range(0, len(order), size)]
     else:
         parts = model.cut(trials, batched, size)
@@ -226,7 +220,7 @@ def fit_recurrent(
     scratch = _scratch(model, (batches,), (whole,))
     training = packed(batches), packed(descent), packed(scratch)
     evaluation = packed(whole), training[1], training[2]
-    orders = model.orders(len(parts), _SEED + hyperparameters.SEED.integer(context))
+    orders = model.orders(len(parts), batch_seed(context))
     best, best_loss = first, np.inf
     for epoch in range(epochs + 1):
         loss = -np.inf

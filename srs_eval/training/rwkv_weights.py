@@ -1,14 +1,11 @@
-"""RWKV's weights on disk: any size, all of it read from the tensors' shapes."""
+"""RWKV's weights, arranged: any size, all of it read from the tensors' shapes."""
 
 from __future__ import annotations
 
-import math
-import pickle
 import re
-from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,56 +56,6 @@ class Network(NamedTuple):
     heads: int
     stacks: tuple[Stack, ...]
     tensors: Mapping[str, Array32]  # those of inputs and heads, by their names in files
-
-
-def read_tensors(path: Path) -> dict[str, Array32]:
-    """What a .safetensors or .pth file holds; nothing in it is run.
-
-    Raises InputError where it cannot be read.
-    """
-    try:
-        if path.suffix == ".pth":
-            return _read_pth(path)
-        from safetensors.numpy import load_file
-
-        return load_file(path)
-    except Exception as error:  # the libraries raise whatever they like
-        raise InputError(
-            f'"{path}" cannot be read as network weights ({type(error).__name__}).'
-        ) from error
-
-
-def _read_pth(path: Path) -> dict[str, Array32]:
-    """The float32 tensors of what torch.save has made of a state_dict."""
-    import zipfile
-
-    with zipfile.ZipFile(path) as archive:
-        (listing,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
-        folder = listing.removesuffix("data.pkl")
-
-        class Reader(pickle.Unpickler):
-            def find_class(self, module: str, name: str) -> Any:
-                return _ALLOWED[module, name]  # and nothing else
-
-            def persistent_load(self, identity: Any) -> bytes:
-                return archive.read(f"{folder}data/{identity[2]}")
-
-        with archive.open(listing) as file:
-            return dict(Reader(file).load())
-
-
-def _tensor(storage: bytes, offset: int, size: Any, stride: Any, *rest: Any) -> Array32:
-    if math.prod(size) > len(storage) // 4:
-        raise ValueError("a tensor repeats its storage")
-    steps = [4 * each for each in stride]
-    return np.ascontiguousarray(np.ndarray(size, "<f4", storage, 4 * offset, steps))
-
-
-_ALLOWED: Mapping[tuple[str, str], Any] = {
-    ("collections", "OrderedDict"): OrderedDict,
-    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-    ("torch", "FloatStorage"): "float32",
-}
 
 
 def network(tensors: Mapping[str, Array32], name: str) -> Network:

@@ -588,10 +588,10 @@ def test_names_of_tuned_runs_in_both_years() -> None:
 def test_a_batch_tells_a_tuned_run_from_a_published_one(dataset: Dataset) -> None:
     (hlr,) = resolve("HLR")
     setups = [
-        make_setup(dataset, "f", [hlr.trained_with(values)], Context())
+        make_setup(dataset, "f", [hlr.trained_with(values)], Context(), {})
         for values in ({}, {"epochs": 6}, {"epochs": 6, "seed": 1})
     ]
-    assert setups[0] == make_setup(dataset, "f", [hlr], Context())
+    assert setups[0] == make_setup(dataset, "f", [hlr], Context(), {})
     for one, other in itertools.permutations(setups, 2):
         assert "HLR had hyperparameters" in disagreement(one, other)
 

@@ -79,7 +79,8 @@ def states(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 KINDS = ("default", pytest.param("inside", marks=pytest.mark.slow), "at bounds")
-STEPS = {"success": fsrs6._success, "failure": fsrs6._failure, "same_day": fsrs6._same_day}
+MODEL = fsrs6.recurrent(LEAST)
+STEPS = {name: getattr(MODEL, name) for name in ("success", "failure", "same_day")}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -104,12 +105,12 @@ def test_first_review_and_forgetting_curve_are_torchs(kind: str) -> None:
     w = parameters(rng, kind)
     rating = rng.integers(1, 5, 40).astype(float)
     expected = torch_first(torch.tensor(rating), torch.tensor(w))
-    for ours, theirs in zip(fsrs6._first(rating, [*w, LEAST]), expected, strict=True):
+    for ours, theirs in zip(MODEL.first(rating, [*w, LEAST]), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-14)
     s, d = states(rng, 100)
     t = np.floor(np.exp(rng.uniform(0, 9, 100)))
     curve = torch_curve(*map(torch.tensor, (t, s, w)))
-    np.testing.assert_allclose(fsrs6._recall(t, (s, d), w), curve, rtol=1e-12)
+    np.testing.assert_allclose(MODEL.recall(t, (s, d), w), curve, rtol=1e-12)
 
 
 def test_ties_are_split_as_torch_splits_them() -> None:

@@ -12,7 +12,7 @@ import torch
 
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.protocol import Clock, Protocol
+from srs_eval.data.protocol import Protocol, _Clock
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.models import Context, fsrs7, fsrs7_ordinal
@@ -444,7 +444,7 @@ def test_clocks_measure_intervals() -> None:
     log = simulate_learner(5, 1500).log()
     assert log.day_grid is not None
     log = replace(log, day_grid=replace(log.day_grid, zone="Europe/Berlin"))
-    clocks: tuple[Clock, ...] = ("seconds", "study-days", "days")
+    clocks: tuple[_Clock, ...] = ("seconds", "study-days", "days")
     by_seconds, by_days, whole = (
         Session(log).trials(replace(SECS, clock=clock)) for clock in clocks
     )

@@ -23,7 +23,7 @@ from srs_eval.models import (
     fsrs1to3,
     fsrs4,
     fsrs5,
-    fsrs6_one_step,
+    fsrs6,
 )
 from srs_eval.models._fsrs import least_stability
 from srs_eval.models.configurations import resolve
@@ -446,14 +446,6 @@ def test_older_rule_of_fractional_intervals_cuts_histories_to_days() -> None:
     assert fsrs5._as_padded(newer, only) is newer
 
 
-def test_shortest_is_the_first_of_numpys_plain_sort() -> None:
-    trials = simulated_trials(1, 1500, Protocol(short=True))
-    train = trials.folds[-1].train
-    first = fsrs5._shortest(trials, train)
-    assert first in train
-    assert trials.sequence_length[first] == trials.sequence_length[train].min()
-
-
 @pytest.mark.parametrize("name", ["FSRSv1", "FSRSv4", "FSRS-4.5", "FSRS-5"])
 def test_fractional_intervals_have_a_smaller_least_stability(name: str) -> None:
     (configuration,) = resolve(name, Protocol(secs=True))
@@ -476,13 +468,13 @@ def test_one_step_moves_against_the_gradient_of_the_last_transition() -> None:
     """Against torch: the state before the last transition held, no clamp in the way."""
     history = [(0.0, 3), (4.0, 3), (9.0, 2), (30.0, 4), (70.0, 1), (20.0, 3), (50.0, 3)]
     trials = Session(make_log([history] * 3)).trials(Protocol(rows="anki", short=True))
-    w = torch.tensor(fsrs6_one_step.DEFAULT, dtype=torch.float64)
+    w = torch.tensor(fsrs6.DEFAULT, dtype=torch.float64)
     start = w.numpy().copy()
     start[5:8] = 0.3, 0.5, 0.1  # so that D stays between its bounds
     for row in range(len(trials)):
         moved = start.copy()
         lower = np.full(21, -np.inf)
-        fsrs6_one_step._kernel()(
+        fsrs6._kernel()(
             trials.history_start,
             trials.history_end,
             trials.history_delta_t,
@@ -493,7 +485,7 @@ def test_one_step_moves_against_the_gradient_of_the_last_transition() -> None:
             moved,
             lower,
             -lower,
-            fsrs6_one_step._LEARNING_RATE.default,
+            fsrs6._LEARNING_RATE.default,
         )
         leaf = torch.tensor(start, requires_grad=True)
         s = d = torch.tensor(0.0)

@@ -33,9 +33,10 @@ from srs_eval.models.configurations import resolve
 from srs_eval.models.state import learner_features, shipped_prior, trace
 from srs_eval.training import rwkv_network
 from srs_eval.training.hyperparameters import Cancelled, Context
+from srs_eval.training.networks import read_tensors
 from srs_eval.training.rwkv_inputs import Reviews, inputs, reviews_of
 from srs_eval.training.rwkv_network import predictions
-from srs_eval.training.rwkv_weights import network, read_tensors
+from srs_eval.training.rwkv_weights import network
 from tests.cli.program import main_here
 from tests.conftest import RWKV_WEIGHTS, made_collection, shared_or_skip
 

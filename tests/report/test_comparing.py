@@ -15,7 +15,8 @@ from srs_eval.benchmark.result_files import read_folders
 from srs_eval.data.errors import InputError
 from srs_eval.report.dataset import dataset_report
 from srs_eval.report.document import Column, Figure, written
-from srs_eval.report.files import _as_json, _markdown
+from srs_eval.report.export import report_document
+from srs_eval.report.files import _markdown
 from tests.report.helpers import line, many, write_results
 
 
@@ -84,7 +85,7 @@ def test_what_changed_against_a_baseline(tmp_path: Path) -> None:
     assert "Not in the baseline: HLR." in text
     part = dataset_report([now], baseline=before, models="DASH,AVG", users="0-9")
     assert "Only in the baseline" not in _markdown(part)
-    (table,) = _as_json(part)["tables"]["changes"]["rows"][:1]
+    (table,) = report_document(part)["tables"]["changes"]["rows"][:1]
     assert (table["users"], table["only_before"]) == (10, 0)
 
 
@@ -104,7 +105,7 @@ def test_no_figure_reads_as_the_opposite_of_its_verdict(tmp_path: Path) -> None:
     assert (high - low) / 2 > -cell.value  # as ± it would leave room for 0
     shown = written(cell, Column("log loss by users"))
     assert re.fullmatch(r"−0\.00\d+ \[−0\.0\d+, −0\.00\d+\]", shown)
-    (row,) = _as_json(document)["tables"]["changes"]["rows"]
+    (row,) = report_document(document)["tables"]["changes"]["rows"]
     assert row["log_loss_by_users_high"] == pytest.approx(high, abs=1e-9)
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from srs_eval.data.errors import csv_text
 from srs_eval.report import pictures
+from srs_eval.report.comparison import _effect
 from srs_eval.report.dataset import dataset_report
 from srs_eval.report.document import (
     Code,
@@ -27,8 +28,8 @@ from srs_eval.report.document import (
     _rounded,
     written,
 )
-from srs_eval.report.files import _as_json, _markdown, _plain, page
-from srs_eval.report.pairs import _effect
+from srs_eval.report.export import plain_rows, report_document
+from srs_eval.report.files import _markdown, page
 from srs_eval.report.pictures import svg
 from tests.report.helpers import check_page, line, many, write_results
 
@@ -125,7 +126,7 @@ def test_odd_results_have_a_report(files: dict[str, list[str]], tmp_path: Path) 
     assert "Metric card" in _markdown(dataset_report([folder], baseline=folder))
     document = dataset_report([folder], metric="AUC", means="each")
     check_page(page(document))
-    json.dumps(_as_json(document), allow_nan=False)
+    json.dumps(report_document(document), allow_nan=False)
 
 
 def test_a_page_stands_alone_and_escapes() -> None:
@@ -187,7 +188,7 @@ def test_a_model_far_off_does_not_stretch_the_axis() -> None:
 def test_csv_has_every_digit() -> None:
     table = nasty_document().sections[0].blocks[1]
     assert isinstance(table, Table)
-    header, first, second, third = csv.reader(csv_text(_plain(table, {})).splitlines())
+    header, first, second, third = csv.reader(csv_text(plain_rows(table, {})).splitlines())
     assert header == [NASTY, "share", "difference", "difference half-width"]
     assert first == [NASTY, "0.123", "-0.01", "0.002"]
     assert second == ["b", "", "0.0", ""]

@@ -76,12 +76,11 @@ def test_pooled_trials_are_everyones(name: str) -> None:
 def test_a_network_predicts_the_same_in_the_pool() -> None:
     each = each_trials("GRU")
     pooled = pretraining.pool(each)
-    w = networks.random_start(pretraining.gru.GRU, Context(user=1))
+    w = pretraining.gru.GRU.random_start(Context(user=1))
     apart = [
-        networks.predict_network(pretraining.gru.GRU, w, trials, np.arange(len(trials)))
-        for trials in each
+        pretraining.gru.GRU.predict(trials, w, np.arange(len(trials)), Context()) for trials in each
     ]
-    together = networks.predict_network(pretraining.gru.GRU, w, pooled, np.arange(len(pooled)))
+    together = pretraining.gru.GRU.predict(pooled, w, np.arange(len(pooled)), Context())
     np.testing.assert_array_equal(together, np.concatenate(apart))
 
 

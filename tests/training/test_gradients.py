@@ -82,13 +82,13 @@ def test_a_derived_gradient_is_the_one_written_by_hand() -> None:
     expected = success_adjoint((s, d), t, rating, w, bar, expected_w)
 
     found_w = np.zeros((22, n))
-    derived = gradient_of(fsrs6._success, ("state",), "w")
+    derived = gradient_of(fsrs6._STEPS["success"], ("state",), "w")
     found = derived((s, d), t, rating, w.tolist(), tuple(bar), found_w)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(found_w[:21], expected_w[:21], rtol=1e-9, atol=1e-12)
     assert found_w[21].any()  # the least stability, in w like the others, is a bound
 
-    adjoint: Any = _compiled_step(Gradient(fsrs6._success, ("state",), "w", parameters=21))
+    adjoint: Any = _compiled_step(Gradient(fsrs6._STEPS["success"], ("state",), "w", parameters=21))
     as_tuple: Any = simd.as_tuple
     load_state: Any = simd.load_state
     rows_of: Any = simd.rows_of
@@ -357,4 +357,4 @@ def test_every_use_of_a_derived_gradient_is_held_against_differences() -> None:
         for path in (REPOSITORY / "srs_eval").rglob("*.py")
         if re.search(r"(?<!class )\bGradient\(", path.read_text(encoding="utf-8"))
     }
-    assert users == {"recurrent", "fsrs7", "sbd", "act_r", "fsrs6_one_step"}
+    assert users == {"recurrent", "fsrs7", "sbd", "act_r", "fsrs6"}

@@ -34,7 +34,7 @@ from srs_eval.models import gru, gru_503, lstm, nn17, transformer
 from srs_eval.training import networks, torch_networks
 from srs_eval.training.compile import packed
 from srs_eval.training.hyperparameters import Context
-from srs_eval.training.networks import Network, Tensors
+from srs_eval.training.networks import Tensors
 from tools.pretraining import population
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Recipe:
 
     protocol: Protocol
     course: Callable[[Recipe, Trials, Trials, Settings, int], Course]
-    network: Network | None = None
+    network: gru.Network | None = None
     epochs: int = 32
     rate: float = 0.04
     starts: int = 1  # random beginnings, of which the best is kept
@@ -215,9 +215,9 @@ def _recurrent(
     assert network is not None
     random = np.random.default_rng([settings.seed, start])
     parts = card_batches(train, _trained_on(train), BATCH, random)
-    batches = trie_batches(networks._trie(network, train), train, parts)
-    x = networks._inputs(network, batches)
-    w = networks.random_start(network, Context(user=1_000 * settings.seed + start))
+    batches = trie_batches(network._trie(train), train, parts)
+    x = network._inputs(batches)
+    w = network.random_start(Context(user=1_000 * settings.seed + start))
     adam = Adam(
         mean=np.zeros(len(w)),
         square=np.zeros(len(w)),
@@ -225,18 +225,18 @@ def _recurrent(
         decay=1e-4,
         steps=len(parts) * (settings.epochs or recipe.epochs),
     )
-    scratch = networks._scratch(network, batches, len(w))
+    scratch = network._scratch(batches)
     evaluated = _trained_on(validation)
 
     def epoch(number: int) -> None:
         visits = random.permutation(len(parts))
-        shape = networks._shape(network)
+        shape = network._shape()
         compiled(network_pass)(shape, visits, number * len(parts), w, batches, x, adam, scratch)
 
     def log_loss() -> float:
         if not np.isfinite(w).all():
             return math.inf
-        p = networks.predict_network(network, w, validation, evaluated)
+        p = network.predict(validation, w, evaluated, Context())
         return _loss(validation.y[evaluated], p)
 
     return Course(epoch, log_loss, lambda: _tensors(w, network.shapes))

@@ -201,8 +201,7 @@ def of_user(log: ReviewLog, path: Path, model: str) -> Given:
         mine = np.array([str(each) == model for each in columns["model"].tolist()], np.bool_)
         review, p = review[mine], p[mine]
     if not len(p):
-        assert log.rows is not None
-        return Given(np.full(len(log.rows), np.nan), about)
+        return Given(np.full(len(log.reviews), np.nan), about)
     return Given(_of_reviews(log, model, review, card_id, p, what), about)
 
 
@@ -264,8 +263,7 @@ def _of_reviews(
     what: str,
 ) -> FloatArray:
     """One model's for each entry or row, NaN where there is none."""
-    reviews = log.entries if log.entries is not None else log.rows
-    assert reviews is not None
+    reviews = log.reviews
     wanted = np.arange(1, len(reviews) + 1) if log.entries is None else log.entries.time_ms
     if card_id is None:
         cards, of_card = np.zeros_like(reviews.card_id), np.zeros_like(review)
