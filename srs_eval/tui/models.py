@@ -49,12 +49,6 @@ class Models:
 
         return Run()
 
-    def choices(self) -> list[str]:
-        """What the import summary offers: the models asked for at start, and the groups."""
-        from srs_eval.models.configurations import GROUPS
-
-        return list(dict.fromkeys([self._session.options.models, *GROUPS]))
-
     # --- compiling ahead
 
     def warm_up(self) -> None:

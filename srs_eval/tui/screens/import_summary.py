@@ -14,6 +14,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Button, DataTable, Select, Static, TabbedContent, TabPane
 
 from srs_eval.data.reviews import MISSING
+from srs_eval.models.configurations import GROUPS
 from srs_eval.report import formats as words
 from srs_eval.report.document import Table
 from srs_eval.report.inspection import DeckReport, Inspection, PresetReport, summary_tables
@@ -41,8 +42,9 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
                 yield Static(id="remarks-text")
         with Horizontal(id="choice"):
             yield Static("Models")
+            names = dict.fromkeys([self.session.options.models, *GROUPS])
             yield Select(
-                [(Text(words.cut(name, 24)), name) for name in self.session.models.choices()],
+                [(Text(words.cut(name, 24)), name) for name in names],
                 value=self.session.models.asked,
                 allow_blank=False,
                 compact=True,
