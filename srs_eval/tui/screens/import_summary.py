@@ -70,31 +70,25 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
         return self.session.import_summary
 
     def _show(self) -> None:
-        import_summary = self._import_summary
-        rule = self.session.models.protocol.rows
-        kept = import_summary.rows[rule]
+        read = self._import_summary
+        kept = read.rows[self.session.models.protocol.rows]
         dropped = sum(kept.dropped.values())
-        span = f", {import_summary.span}" if import_summary.span else ""
+        span = f", {read.span}" if read.span else ""
         facts = Text.assemble(
-            (
-                f"{words.count(kept.kept)} of {words.count(import_summary.entries_read)} entries",
-                "bold",
-            ),
-            f" count as reviews ({words.count(kept.cards)} cards)",
-            f"; {words.count(dropped)} left out\n" if dropped else "\n",
-            (f"{import_summary.format}{span}\nDays: {import_summary.day_boundaries}", "dim"),
+            (f"{kept.kept:,} of {read.entries_read:,} entries", "bold"),
+            f" count as reviews ({kept.cards:,} cards)",
+            f"; {dropped:,} left out\n" if dropped else "\n",
+            (f"{read.format}{span}\nDays: {read.day_boundaries}", "dim"),
         )
         self.query_one("#facts", Static).update(facts)
-        for name, table in zip(_TABLES, summary_tables(import_summary), strict=True):
+        for name, table in zip(_TABLES, summary_tables(read), strict=True):
             self._fill(self.query_one(f"#{name}", DataTable), table)
-        notes = [f"• {note}" for note in import_summary.notes]
-        if import_summary.deleted_cards:
-            notes.append(
-                f"• {words.count(import_summary.deleted_cards)} cards are deleted; their "
-                f"{words.count(import_summary.entries_of_deleted_cards)} entries are still there."
-            )
-        if import_summary.fsrs_enabled is not None:
-            notes.append(f"• FSRS is {'on' if import_summary.fsrs_enabled else 'off'}.")
+        notes = [f"• {note}" for note in read.notes]
+        if read.deleted_cards:
+            entries = f"their {read.entries_of_deleted_cards:,} entries are still there"
+            notes.append(f"• {read.deleted_cards:,} cards are deleted; {entries}.")
+        if read.fsrs_enabled is not None:
+            notes.append(f"• FSRS is {'on' if read.fsrs_enabled else 'off'}.")
         if kept.kept < 1000:
             notes.append("• Fewer than 1,000 reviews: figures will be uncertain.")
         text = "\n".join(notes) or "Nothing out of the ordinary."
