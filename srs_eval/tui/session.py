@@ -445,8 +445,6 @@ class Session:
 
     def jobs(self) -> int:
         """Processes that work at once."""
-        if self.options.jobs is not None:
-            return self.options.jobs
         from srs_eval.engine.workers import cores
 
-        return max(1, cores())
+        return cores() if self.options.jobs is None else self.options.jobs

@@ -24,7 +24,7 @@ from srs_eval.engine.evaluate import in_words
 from srs_eval.report import formats as words
 from srs_eval.report.panes import below, needed
 from srs_eval.tui.background import Background
-from srs_eval.tui.screens.base import AppScreen, ProtocolLine
+from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.screens.dialogs import ChooseScreen, Question
 from srs_eval.tui.screens.import_summary import ImportSummaryScreen
 from srs_eval.tui.widgets import plot
@@ -51,18 +51,15 @@ class _Answering(AppScreen):
 
     is_live = True
 
-    def show_protocol(self) -> None:
+    def facts(self) -> list[str]:
         read = self.session.import_summary
-        for line in self.query(ProtocolLine):
-            if read is not None:
-                line.file, line.facts = (
-                    self.session.file_name,
-                    [
-                        f"{words.count(read.rows[self.session.overview.rows].kept)} reviews",
-                        f"last on {read.last_review[:10]}" if read.last_review else "",
-                        "" if read.fsrs_enabled is None else _FSRS[read.fsrs_enabled],
-                    ],
-                )
+        if read is None:
+            return []
+        return [
+            f"{read.rows[self.session.overview.rows].kept:,} reviews",
+            f"last on {read.last_review[:10]}" if read.last_review else "",
+            "" if read.fsrs_enabled is None else _FSRS[read.fsrs_enabled],
+        ]
 
 
 class AnswersScreen(_Answering, actions="answers"):

@@ -148,7 +148,6 @@ class AppScreen(Forgetful, Screen[Any]):
     def changed(self) -> None:
         """Something has been done behind the screens: show what follows it at once."""
         self.show_protocol()
-        self.show_export()
         if self.is_live:
             self.update_now()
 
@@ -167,7 +166,6 @@ class AppScreen(Forgetful, Screen[Any]):
 
     def on_mount(self) -> None:
         self.show_protocol()
-        self.show_export()
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         self.show_protocol()
@@ -177,20 +175,20 @@ class AppScreen(Forgetful, Screen[Any]):
         self.app.clear_notifications()
 
     def show_protocol(self) -> None:
+        """In the top line what is open, and how far a report is; and the key that stops that."""
         session = self.session
-        counts, facts = session.models.counts(), []
-        if counts is not None:
-            facts = [f"{words.count(counts[0])} reviews", f"{words.count(counts[1])} evaluated"]
-        if session.log is not None:
-            facts.append(f"rows: {words.protocol(session.models.protocol)}")
         for line in self.query(ProtocolLine):
-            line.file, line.facts = "" if session.log is None else session.file_name, facts
-
-    def show_export(self) -> None:
-        """How far a report is, in the top line, and the key that stops it."""
-        for line in self.query(ProtocolLine):
-            line.busy = self.session.reports.said
+            line.file = "" if session.log is None else session.file_name
+            line.facts, line.busy = self.facts(), session.reports.said
         self.refresh_bindings()
+
+    def facts(self) -> list[str]:
+        """About what is open."""
+        models = self.session.models
+        counts = models.counts()
+        found = [f"{counts[0]:,} reviews", f"{counts[1]:,} evaluated"] if counts else []
+        rows = f"rows: {words.protocol(models.protocol)}"
+        return found if self.session.log is None else [*found, rows]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "cancel":
