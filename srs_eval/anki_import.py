@@ -12,16 +12,16 @@ import sqlite3
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from srs_eval.data.datasets import is_dataset, open_dataset
 from srs_eval.data.days import StoredClock, day_grid
 from srs_eval.data.errors import InputError, printable
 from srs_eval.data.paths import anki_folders
-from srs_eval.data.readers import files
+from srs_eval.data.readers import files, package
+from srs_eval.data.readers.collection import count_answers, odd_times, read_collection
+from srs_eval.data.readers.predictions import beside_collection
+from srs_eval.data.readers.table import Table, table_in, with_inferred_kinds
 from srs_eval.data.reviews import DayGrid, Entries, ImportSummary, ReviewLog
-
-if TYPE_CHECKING:
-    from srs_eval.data.readers.table import Table
 
 _PARQUET_MAGIC = b"PAR1"
 OWN_ENDINGS = (".anki2", ".anki21", ".anki21b", ".colpkg", ".apkg", ".revlog")
@@ -85,14 +85,8 @@ class _DayChoice:
 
 
 def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> ReviewLog:
-    from srs_eval.data.readers import package
-    from srs_eval.data.readers.collection import read_collection
-    from srs_eval.data.readers.table import table_in
-
     name = printable(path)
     if start.startswith(files.SQLITE_MAGIC[:15]) or (not start and _has_wal(real)):
-        from srs_eval.data.readers.predictions import beside_collection
-
         with files.private_copy(path) as (database, notes):
             log = read_collection(database, path, "Anki collection", days.grid, notes)
         assert log.entries is not None
@@ -119,9 +113,6 @@ def _has_wal(real: Path) -> bool:
 
 
 def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
-    from srs_eval.data.readers.collection import odd_times
-    from srs_eval.data.readers.table import with_inferred_kinds
-
     entries, grid, notes = found.entries, None, found.notes
     if not (found.rows or entries):
         raise InputError(f"{printable(path)} holds no reviews; choose another file.")
@@ -158,8 +149,6 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
         return load_log(
             folder / "collection.anki2", timezone=days.timezone, rollover=days.rollover, user=user
         )
-    from srs_eval.data.datasets import is_dataset, open_dataset
-
     if is_dataset(folder):
         days.refuse("The days of a data set")
         dataset = open_dataset(folder)
@@ -190,8 +179,6 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
 
 def _load_user_file(path: Path, days: _DayChoice, user: int | None) -> ReviewLog:
     """One parquet file or folder `.../revlogs/user_id=N` of a data set."""
-    from srs_eval.data.datasets import open_dataset
-
     folder = path.absolute().parent
     number = folder.name.removeprefix("user_id=")
     if folder.parent.name != "revlogs" or number == folder.name or not number.isdecimal():
@@ -228,8 +215,6 @@ class _Glimpse:
 
 def glimpse(path: Path) -> _Glimpse | None:
     """How many reviews a collection holds and when the last was; None if it can't be read."""
-    from srs_eval.data.readers.collection import count_answers
-
     try:
         with files.private_copy(path) as (database, _):
             reviews, last_ms = count_answers(database)

@@ -23,7 +23,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -91,16 +90,11 @@ def read_whole(path: Path, limit: int) -> bytes:
     return content
 
 
-@dataclass(frozen=True)
-class _Header:
-    """What the first 100 bytes of a database say about its length."""
+def sqlite_header(start: bytes) -> tuple[int, int | None] | None:
+    """Size of a page and bytes in all by a database's first 100; None if it is no SQLite database.
 
-    page_size: int
-    length: int | None  # bytes; None where an old writer left the page count out
-
-
-def sqlite_header(start: bytes) -> _Header | None:
-    """The header in `start`, or None if this is no SQLite database."""
+    Where an old writer left the number of pages out, the second is None.
+    """
     if len(start) < HEADER_BYTES or not start.startswith(SQLITE_MAGIC):
         return None
     page_size = int.from_bytes(start[16:18], "big")
@@ -109,7 +103,7 @@ def sqlite_header(start: bytes) -> _Header | None:
         return None
     pages = int.from_bytes(start[28:32], "big")
     trusted = pages > 0 and start[24:28] == start[92:96]
-    return _Header(page_size, pages * page_size if trusted else None)
+    return page_size, pages * page_size if trusted else None
 
 
 def _check_database_length(start: bytes, size: int, name: str) -> None:
@@ -119,10 +113,11 @@ def _check_database_length(start: bytes, size: int, name: str) -> None:
         raise InputError(
             f"{name} is damaged (its database header is cut or wrong); restore a backup in Anki."
         )
-    if size % header.page_size or (header.length is not None and size != header.length):
+    page_size, length = header
+    if size % page_size or (length is not None and size != length):
         raise InputError(
             f"{name} is damaged ({size:,} bytes where its header promises "
-            f"{f'{header.length:,}' if header.length else 'whole pages'}); "
+            f"{f'{length:,}' if length else 'whole pages'}); "
             "copy it again or restore a backup in Anki."
         )
 

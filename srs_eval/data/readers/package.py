@@ -222,7 +222,8 @@ def _database(chunks: Iterator[bytes], name: str, limit: int) -> files.PrivateFi
             f"{name} holds something else where the collection should be; "
             "export it again from Anki."
         )
-    most = limit if header.length is None else header.length
+    _, length = header
+    most = limit if length is None else length
     if most > limit:
         raise _too_much(name)
     copy = files.PrivateFile(most)
@@ -233,7 +234,7 @@ def _database(chunks: Iterator[bytes], name: str, limit: int) -> files.PrivateFi
             if written > most:
                 raise _too_much(name)
             copy.stream.write(chunk)
-        if header.length is not None and written != header.length:
+        if length is not None and written != length:
             raise cut
         copy.stream.flush()
     except BaseException:
