@@ -121,7 +121,7 @@ def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
     else:
         grid = days.grid(entries, StoredClock())
         notes += odd_times(entries, found.left_out)
-        if not found.has_kinds:
+        if not found.app_name:
             entries = with_inferred_kinds(entries, grid.next_day_at_s)
             notes += ("Kinds of review are inferred: a card is learned on its first day.",)
     return ReviewLog(

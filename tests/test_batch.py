@@ -941,7 +941,7 @@ def test_tasks_run_on_any_executor(dataset: Path, undisturbed: Path) -> None:
     with ThreadPoolExecutor(2) as threads:
         place = Place(threads, jobs=2, ahead=3)
         tasks = batch._UserTasks(place, TaskEvents(), data, resolve(names), Context())
-        units = list(tasks.units([(user, names) for user in data.users]))
+        units = list(tasks.units([(user, names) for user in data.users], []))
     done = {name: lines(undisturbed / "result" / f"{name}.jsonl") for name in names}
     assert len(units) == len(data.users) * len(names)
     for unit in units:

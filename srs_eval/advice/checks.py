@@ -51,13 +51,9 @@ def is_anything_wrong(log: ReviewLog, learner: Learner | None) -> f.Finding:
     checks = [*days, *_of_cards(log, since), *_of_answers(learner)]
     levels = {each.level for each in checks}
     says: Literal["look", "fine"] = "look" if "look" in levels else "fine"
+    evidence = f.Checks(says if levels - {"not yet"} else f.OPEN, tuple(_worst_first(checks)))
     reviews = log.entries if log.entries is not None else log.rows
-    return f.Finding(
-        "wrong",
-        f.ALL_REVIEWS,
-        reviews=len(reviews or ()),
-        evidence=f.Checks(says if levels - {"not yet"} else f.OPEN, tuple(_worst_first(checks))),
-    )
+    return f.Finding("wrong", f.ALL_REVIEWS, reviews=len(reviews or ()), evidence=evidence)
 
 
 def together(findings: Sequence[f.Finding]) -> tuple[f.Check, ...]:

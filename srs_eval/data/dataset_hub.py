@@ -180,18 +180,14 @@ def _check_space(folder: Path, wanted: Sequence[_HubFile]) -> None:
 def _fetch(api: HfApi, repo: str, revision: str, folder: Path, file: _HubFile) -> bool:
     """Make sure that a file is there, with the hub's hash; whether it was before."""
     path = folder / file.path
-    if _is_whole(path, file):
-        if _hub_digest(folder, path) == file.digest:
-            return True
-        force = False  # the hub's program keeps it and notes its hash
-    else:
-        if path.exists() and _hub_digest(folder, path) is None:
-            raise InputError(
-                f'"{path}" is not from the hub and is not overwritten: move it, or name another '
-                "folder."
-            )
-        force = path.exists()
-    for _ in range(2):
+    known, whole = _hub_digest(folder, path), _is_whole(path, file)
+    if whole and known == file.digest:
+        return True
+    if path.exists() and not whole and known is None:
+        raise InputError(
+            f'"{path}" is not from the hub and is not overwritten: move it, or name another folder.'
+        )
+    for force in (path.exists() and not whole, True):  # else it notes the hash of what is there
         try:
             api.hf_hub_download(
                 repo,
@@ -205,7 +201,6 @@ def _fetch(api: HfApi, repo: str, revision: str, folder: Path, file: _HubFile) -
             raise _in_words(error, repo) from error
         if _is_whole(path, file):
             return False
-        force = True
     with suppress(OSError):
         path.unlink()
     raise InputError(

@@ -99,17 +99,10 @@ class Dataset:
         if not len(card):
             notes.append(_without("cards"))
         card, first = np.unique(card, return_index=True)
+        columns = _read(self.parts("decks", user), ("deck_id", "parent_id", "preset_id"))
         decks = {
             key: Deck(id=key, name="", preset_id=preset, parent_id=None if parent < 0 else parent)
-            for key, parent, preset in zip(
-                *(
-                    column.tolist()
-                    for column in _read(
-                        self.parts("decks", user), ("deck_id", "parent_id", "preset_id")
-                    )
-                ),
-                strict=True,
-            )
+            for key, parent, preset in np.array(columns).T.tolist()
         }
         if not decks:
             notes.append(_without("decks"))

@@ -216,10 +216,9 @@ _LEFT_ADJOINT = Gradient(_left, ("before",), "w")
 @cache
 def _tape_length() -> int:
     """Numbers that a term's gradient has from the term."""
-    from srs_eval.training.tracing import VECTOR, numbers, tape_length
+    from srs_eval.training.tracing import tape_length
 
-    kinds = VECTOR, VECTOR, numbers(len(START))
-    return tape_length(_left, as_function(_LEFT_ADJOINT), kinds)
+    return tape_length(_left, as_function(_LEFT_ADJOINT), (0, 0), len(START))
 
 
 @cache

@@ -280,12 +280,7 @@ def _slope_of(p: float, y: float) -> float:
 _of_history = partial(Model, family="history", inputs="IL, G", hyperparameters=HYPERPARAMETERS)
 
 MODELS = (
-    _of_history(
-        **facts("DASH"),
-        fit=_DASH.fit,
-        predict=_DASH.predict,
-        configurations=("DASH", "DASH-short", "DASH-recency"),
-    ),
+    _of_history(**facts("DASH"), fit=_DASH.fit, predict=_DASH.predict),
     _of_history(**facts("DASH[MCM]"), fit=_MCM.fit, predict=_MCM.predict),
     _of_history(
         **facts("DASH[ACT-R]"),

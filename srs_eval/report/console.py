@@ -15,16 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from srs_eval.data.errors import counted, harmless
-from srs_eval.report.document import (
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Section,
-    Table,
-    is_strong,
-    table_of,
-)
+from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table, is_strong
 from srs_eval.report.formats import clock
 
 if TYPE_CHECKING:
@@ -65,16 +56,9 @@ def console_for(stream: IO[str]) -> Console:
             for text, style, control in super().render(*given, **options):
                 yield Segment(text if control else harmless(text), style, control)
 
-    if stream.isatty():
-        return Harmless(file=stream, highlight=False)
-    return Harmless(
-        file=stream,
-        highlight=False,
-        width=_PLAIN_WIDTH,
-        force_terminal=False,
-        color_system=None,
-        legacy_windows=False,
-    )
+    plain = {"width": _PLAIN_WIDTH, "force_terminal": False, "legacy_windows": False}
+    how: dict[str, Any] = {} if stream.isatty() else {**plain, "color_system": None}
+    return Harmless(file=stream, highlight=False, **how)
 
 
 def say(text: str) -> None:
@@ -454,22 +438,16 @@ def models_table(listed: Iterable[Mapping[str, Any]], width: int) -> RenderableT
             return f"needs {first['needs'].partition(':')[0]} (see models {first['model']})"
         return ", ".join(each["words"].removeprefix(f"{first['model']} ") for each in others)
 
-    table = table_of(
-        "models",
-        "",
-        _by_model(listed),
+    seconds = Column("s/10k", in_words=lambda cell: f"{cell.value:g}")
+    heads = ("model", "family", "inputs", "params", seconds, Column("also", gives="cut"))
+    rows = (
         (
-            ("model", lambda model: model[0]["model"]),
-            ("family", lambda model: model[0]["family"]),
-            ("inputs", lambda model: model[0]["inputs"]),
-            ("params", lambda model: model[0]["parameters"]),
-            (
-                Column("s/10k", in_words=lambda cell: f"{cell.value:g}"),
-                lambda model: Figure(model[0]["seconds_per_10k"]),
-            ),
-            (Column("also", gives="cut"), also),
-        ),
+            *(each[0][key] for key in ("model", "family", "inputs", "parameters")),
+            *(Figure(each[0]["seconds_per_10k"]), also(each)),
+        )
+        for each in _by_model(listed)
     )
+    table = Table.of("models", "", heads, rows)
     return table_text(table, width, gap=1)[0]
 
 

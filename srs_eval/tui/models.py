@@ -14,7 +14,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.tui.background import Background
 
 if TYPE_CHECKING:
-    from srs_eval.advice.tables import Table
+    from srs_eval.advice.sentences import Table
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.ranking import Group
     from srs_eval.engine.run import Event, Run

@@ -25,8 +25,7 @@ from srs_eval.tui.models import Models
 
 if TYPE_CHECKING:
     from srs_eval.advice.findings import Finding
-    from srs_eval.advice.overview import Line, Overview
-    from srs_eval.advice.saved import Kept
+    from srs_eval.advice.overview import Kept, Line, Overview
     from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.report.inspection import Inspection
@@ -284,23 +283,23 @@ class Session:
 
     def _answers(self, log: ReviewLog, cancel: threading.Event) -> Generator[Callable[[], None]]:
         """Answers with the questions that they settle; those of an earlier day are told first."""
-        from srs_eval.advice import saved
-        from srs_eval.advice.overview import NEEDED, Overview, overview
+        from srs_eval.advice import overview
         from srs_eval.engine.session import must_compile
         from srs_eval.models.configurations import resolve
 
         context, key = self.options.context, self.kept_as()
-        kept = None if key is None else saved.last(key, self.state_folder)
-        now = "" if key is None else saved.basis(log, context, self.config.equivalence)
+        kept = None if key is None else overview.last(key, self.state_folder)
+        now = "" if key is None else overview.basis(log, context, self.config.equivalence)
+        found = overview.Overview.begun(log)
         if kept is not None and kept.basis == now:
-            yield partial(self._answered, kept.findings, tuple(Overview.begun(log).waiting))
+            yield partial(self._answered, kept.findings, tuple(found.waiting))
             return
         if kept is not None:
             yield partial(self._remembered, kept)
         self.models.end_warm_up()
-        self.compiles = "answer" not in self.made_up and any(map(must_compile, resolve(NEEDED)))
-        found = Overview.begun(log)
-        coming = self.made_up.get("answer", overview)(
+        must = any(map(must_compile, resolve(overview.NEEDED)))
+        self.compiles = must and "answer" not in self.made_up
+        coming = self.made_up.get("answer", overview.overview)(
             log,
             jobs=self.jobs(),
             context=context,
@@ -312,8 +311,8 @@ class Session:
             yield partial(self._answered, answers, questions)
         if key is not None and not found.waiting and not found.failed:
             entries = 0 if self.import_summary is None else self.import_summary.entries_read
-            kept = saved.Kept(tuple(found.answers), now, entries, self.now())
-            saved.keep(key, kept, self.state_folder)
+            kept = overview.Kept(tuple(found.answers), now, entries, self.now())
+            overview.keep(key, kept, self.state_folder)
 
     def kept_as(self) -> str | None:
         """What the answers are kept under; None where they are not to be kept."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.advice.tables import Table
+from srs_eval.advice.sentences import Table
 from srs_eval.stats.intervals import Interval
 from srs_eval.tui.widgets.facts import drawn_table
 from srs_eval.tui.widgets.plot import common_scale

@@ -386,11 +386,11 @@ def _from_json(content: Any) -> Any:
 
 
 def _clock(config: Mapping[str, Any], crt: Any) -> StoredClock:
+    # Packages lack localOffset; where the collection was made is the next best evidence.
     offset, source = _offset_s(config.get("localOffset")), "from the collection"
+    created_offset = _offset_s(config.get("creationOffset"))
     if offset is None:
-        # Packages lack localOffset; where the collection was made is the next best evidence.
-        offset = _offset_s(config.get("creationOffset"))
-        source = "where the collection was created"
+        offset, source = created_offset, "where the collection was created"
     crt = integer_of(crt)
     # Whatever is not a plain 2 is scheduler 1 to Anki, also nothing at all: collections that
     # Anki 2.1 made before there was a second scheduler (rslib/src/config/mod.rs).
@@ -402,7 +402,7 @@ def _clock(config: Mapping[str, Any], crt: Any) -> StoredClock:
         offset_source=source,
         first_day_s=crt if old_scheduler else None,
         created_s=crt,
-        created_offset_s=_offset_s(config.get("creationOffset")),
+        created_offset_s=created_offset,
     )
 
 

@@ -66,7 +66,6 @@ class Table:
     entries: Entries | None = None
     rows: Rows | None = None
     left_out: int = 0  # entries with an impossible time; lines that are no reviews
-    has_kinds: bool = True
     app_name: str = "Anki"  # what scheduled the reviews, "" where that is not known
     predictions: Mapping[str, FloatArray] = field(default_factory=dict)
     """Of the rows, as `ReviewLog.predictions`."""
@@ -161,7 +160,7 @@ def _read_table(content: bytes, names: list[str], delimiter: str, name: str) -> 
     none = np.zeros(len(time_ms), np.int64)
     taken = rest[2] if len(rest) > 2 else none
     entries, unreadable = entries_from_columns(time_ms, rest[0], rest[1], none, none, taken)
-    return Table(words, entries, left_out=unreadable, has_kinds=False, app_name="")
+    return Table(words, entries, left_out=unreadable, app_name="")
 
 
 def _records(

@@ -13,9 +13,8 @@ from textual.widget import Widget
 from textual.widgets import Select, Static
 
 from srs_eval.advice.findings import missing
-from srs_eval.advice.sentences import difference_in_words, lacks, percent
+from srs_eval.advice.sentences import Table, difference_in_words, lacks, percent
 from srs_eval.advice.shown.predicted import Curves
-from srs_eval.advice.tables import Table
 from srs_eval.data.errors import counted
 from srs_eval.engine.ranking import REFERENCE
 from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval, same_reviews

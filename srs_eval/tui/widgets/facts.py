@@ -19,10 +19,18 @@ from textual.visual import RenderOptions, Visual
 
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.questions import heading_of
-from srs_eval.advice.sentences import parameter_line, percent, where_to_paste
+from srs_eval.advice.sentences import (
+    SHARES,
+    Cell,
+    Pane,
+    Table,
+    is_difference,
+    parameter_line,
+    percent,
+    where_to_paste,
+)
 from srs_eval.advice.shown import sentences, tables
 from srs_eval.advice.shown.first_screen import first_screen
-from srs_eval.advice.tables import SHARES, Cell, Pane, Table, is_difference
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.session import Result

@@ -12,8 +12,8 @@ from textual.color import Color
 from textual.content import Content
 from textual.widget import Widget
 
+from srs_eval.advice.sentences import Pane
 from srs_eval.advice.shown import first_screen
-from srs_eval.advice.tables import Pane
 from srs_eval.report.panes import drawn, left_out, without_frame
 
 BELOW = 3  # lines under the panes, which keep their places while answers come
