@@ -199,7 +199,7 @@ def overview(
     context = context or Context()
     tasks = tasks_of(log)
     if jobs <= 0:
-        yield from _in_this_process(log, tasks, context, cancel, equivalence)
+        yield from _in_this_process(Asked(log, context, equivalence), tasks, cancel)
         return
     events = TaskEvents()
     shared = log, replace(context, tick=Context().tick), equivalence
@@ -229,25 +229,19 @@ def overview(
 
 
 def _in_this_process(
-    log: ReviewLog,
-    tasks: Sequence[tuple[str, ...]],
-    context: Context,
-    cancel: threading.Event,
-    equivalence: float,
+    asked: Asked, tasks: Sequence[tuple[str, ...]], cancel: threading.Event
 ) -> Iterator[tuple[tuple[Finding, ...], tuple[str, ...]]]:
-    outer = context.tick
+    context = asked.context or Context()
 
     def tick(fraction: float) -> None:
-        outer(fraction)
+        context.tick(fraction)
         if cancel.is_set():
             raise Cancelled
 
-    for task in tasks:
-        try:
-            asked = Asked(log, replace(context, tick=tick), equivalence)
+    asked = replace(asked, context=replace(context, tick=tick))
+    with suppress(Cancelled):
+        for task in tasks:
             yield tuple(_answers(asked, task)), task
-        except Cancelled:
-            return
 
 
 def _to_compile_side_by_side(tasks: Sequence[tuple[str, ...]], jobs: int) -> list[tuple[str, ...]]:

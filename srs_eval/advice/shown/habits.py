@@ -5,6 +5,7 @@ from __future__ import annotations
 import calendar
 from collections.abc import Mapping, Sequence
 from datetime import date
+from itertools import pairwise
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
@@ -193,12 +194,10 @@ def _preview_tables(finding: Finding) -> list[Table]:
 
 def _as_anki_writes(seconds: float) -> str:
     """ "10m", "3.1h", "12d", "1.4mo", "2.1y"."""
-    units = (("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", _DAY_S), ("mo", 30 * _DAY_S))
-    unit, length = "y", 365 * _DAY_S
-    for (smaller, small), (_, limit) in zip(units, (*units[1:], (unit, length)), strict=True):
-        if seconds < limit:
-            unit, length = smaller, small
-            break
+    days = ("d", _DAY_S), ("mo", 30 * _DAY_S), ("y", 365 * _DAY_S)
+    units = ("s", 1.0), ("m", 60.0), ("h", 3600.0), *days
+    fitting = (each for each, (_, limit) in pairwise(units) if seconds < limit)
+    unit, length = next(fitting, units[-1])
     places = 0 if unit in ("s", "m", "d") else 1
     shown = f"{seconds / length:.{places}f}"
     return f"{shown.removesuffix('.0')}{unit}"

@@ -172,11 +172,8 @@ def _tables(finding: f.Finding) -> tuple[Table, ...]:
         if not evidence.stored and finding.reviews:  # the held-out reviews are the same
             told_above = {each.name for each in evidence.candidates} - {f.OPTIMIZED}
     if isinstance(evidence, f.OfPreset | f.OfAll) and evidence.held_out:
-        held_out = tuple(
-            (named(each.name), each.log_loss, each.difference, each.verdict or "")
-            for each in evidence.held_out
-            if each.name not in told_above
-        )
+        untold = [each for each in evidence.held_out if each.name not in told_above]
+        held_out = tuple((named(e.name), e.log_loss, e.difference, e.verdict or "") for e in untold)
         log_loss = evidence.held_out[0].log_loss
         count = 0 if log_loss is None else log_loss.reviews
         title = f"{finding.subject}: all {counted(count, 'evaluated review')}"

@@ -383,8 +383,8 @@ def costs_of(log: ReviewLog, card_id: IntArray) -> Costs:
     reviewed = np.bincount(rating[first & (kind == REVIEW)], minlength=5)[2:]
     return Costs(
         seconds=_rows(_times(entries, kept, default)),
-        first_rating=_row(_shares(learned, default.first_rating)),
-        review_rating=_row(_shares(reviewed, default.review_rating)),
+        first_rating=tuple(_shares(learned, default.first_rating).tolist()),
+        review_rating=tuple(_shares(reviewed, default.review_rating).tolist()),
         learning_steps=_rows(_steps(rating, first, first_kind == LEARNING, default.learning_steps)),
         relearning_steps=_rows(_steps(rating, first, failed, default.relearning_steps)),
     )
@@ -422,9 +422,5 @@ def _shrunk(
     return weight * seen + (1.0 - weight) * default
 
 
-def _row(values: FloatArray) -> tuple[float, ...]:
-    return tuple(values.tolist())
-
-
 def _rows(values: FloatArray) -> tuple[tuple[float, ...], ...]:
-    return tuple(map(_row, values))
+    return tuple(map(tuple, values.tolist()))
