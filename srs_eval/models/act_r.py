@@ -251,7 +251,9 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     """Fitted on the trials with at most `max_seq_len` reviews, their own included."""
     paths = trials.derived(_make_paths)
     rows = length_order(trials, training_rows(trials, train, trials.protocol.max_seq_len - 1))
-    weights = weights[np.searchsorted(train, rows)]
+    weight_of = np.empty(len(trials))
+    weight_of[train] = weights
+    weights = weight_of[rows]
     size = BATCH_SIZE.integer(context, trials.protocol)
     batches = [
         _part(paths, trials, rows[at : at + size], weights[at : at + size])[0]

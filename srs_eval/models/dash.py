@@ -218,7 +218,9 @@ def _fit_act_r(
     """Fitted on the trials with at most `max_seq_len` reviews before them."""
     ages = trials.derived(_make_ages)
     rows = length_order(trials, training_rows(trials, train))
-    weight = weights[np.searchsorted(train, rows)]
+    weight_of = np.empty(len(trials))
+    weight_of[train] = weights
+    weight = weight_of[rows]
     y = trials.y[rows]
     size = BATCH_SIZE.integer(context, trials.protocol)
 

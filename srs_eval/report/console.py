@@ -32,7 +32,7 @@ _PLAIN_WIDTH = 80
 _PLAIN_SECONDS = 60.0  # between lines of progress without a terminal
 _ELSEWHERE = "--html, --md and --csv"  # where columns are that do not fit
 _LONGEST_CELL = 40
-_LEAST_NAME = 14  # of a column that folds
+_LEAST_NAME, _LONGEST_WORD = 14, 18  # of a column that folds, where no word needs more
 _SENTENCE_WIDTH = 80
 INPUTS = {
     "IL": "interval lengths in days",
@@ -153,7 +153,7 @@ def table_text(
             justify="right" if right[k] else "left",
             overflow="fold",
             no_wrap=elsewhere is not None and not folds and not column.gives,
-            min_width=min(_LEAST_NAME, width // 2) if column.gives == "fold" else None,
+            min_width=_least([row[k] for row in texts], width) if column.gives == "fold" else None,
             max_width=_LONGEST_CELL if folds and not column.gives else None,
         )
         shown.append(k)
@@ -168,6 +168,13 @@ def table_text(
     if left_out := len(wide) - len(shown):
         parts.append(Text(f"{counted(left_out, 'column')} more in {elsewhere}", "dim"))
     return parts
+
+
+def _least(cells: Sequence[str], width: int) -> int:
+    """What a column that folds keeps, so that no name of a model is broken."""
+    words = [len(word) for cell in cells for word in cell.split()]
+    longest = max((each for each in words if each <= _LONGEST_WORD), default=0)
+    return min(max(longest, _LEAST_NAME), width // 2)
 
 
 def facts_text(facts: Iterable[tuple[str, str]]) -> RichTable:

@@ -362,7 +362,7 @@ def ranking_table(group: Group, own: int | None = None) -> Table:
         Column("AUC", 3, minor=True, from_width=_BROAD),
         than_average,
         Column("parameters", minor=True, from_width=_WIDE),
-        Column("verdict", from_width=50),
+        Column("verdict", from_width=50, gives="fold"),
         Column("Anki", note="whether Anki can schedule with it", from_width=_WIDE),
     )
     rows = (

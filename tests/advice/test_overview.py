@@ -226,7 +226,7 @@ async def test_models_of_the_file_before_are_not_counted(tmp_path: Path) -> None
         await until(pilot, lambda: "models: 8 of 8" in text_of(app))
         await pilot.press("ctrl+o")
         await until(pilot, on(app, "OpenScreen"))
-        app.session._answer = MadeUpAnswers(hold_at="fit")
+        app.session.made_up["answer"] = MadeUpAnswers(hold_at="fit")
         app.session.open_file(Path("other.anki2"))
         await until(pilot, lambda: "questions open" in text_of(app))
         assert "models:" not in text_of(app)
