@@ -38,7 +38,7 @@ from srs_eval.anki_import import load_log
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Fold
-from srs_eval.stats.intervals import EQUIVALENT, Interval, verdict
+from srs_eval.stats.intervals import Interval, verdict
 
 PARTS = 6
 FEWEST_TO_EVALUATE = 50
@@ -126,7 +126,7 @@ def points_of(name: str, log: ReviewLog, by_preset: bool) -> Iterator[tuple[str,
             )
             for candidate in ("optimized", "recency", "defaults", "sm2")
         }
-        findings = are_my_parameters_good(learner, list(learner.groups), {}, {}, EQUIVALENT)
+        findings = are_my_parameters_good(learner, list(learner.groups), {}, {})
         for group, finding in zip(learner.groups, findings, strict=False):
             mine = future.trials.partition[coming] == group
             if mine.sum() >= FEWEST_TO_EVALUATE:

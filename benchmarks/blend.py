@@ -22,7 +22,7 @@ from srs_eval.anki_import import load_log
 from srs_eval.data.reviews import FloatArray
 from srs_eval.engine.session import Result, Session
 from srs_eval.metrics import log_loss
-from srs_eval.models.blend import mean_of_logits
+from srs_eval.models.blend import _mean_of_logits
 from srs_eval.models.configurations import resolve
 from srs_eval.models.rwkv import found_weights
 from srs_eval.training.hyperparameters import Context
@@ -44,7 +44,7 @@ def differences(people: Sequence[dict[str, Result]], members: Sequence[str]) -> 
     """Log loss of the mean of the members' logits minus that of FSRS-6-recency, by person."""
     return np.array(
         [
-            log_loss(each[REFERENCE].y, mean_of_logits([each[name].p for name in members]))
+            log_loss(each[REFERENCE].y, _mean_of_logits([each[name].p for name in members]))
             - log_loss(each[REFERENCE].y, each[REFERENCE].p)
             for each in people
         ]

@@ -209,7 +209,7 @@ def gru_p_loop(trials: Trials, train: IntArray, test: IntArray, context: Context
             everywhere = torch.sigmoid(self.fc(self.rnn(sequences)[0]))
             return everywhere[lengths - 1, torch.arange(len(lengths)), 0]
 
-    found = load_weights(weight_names("GRU-P", trials.protocol), gru.GRU_P.shapes, context)
+    found = load_weights(weight_names("GRU-P", trials.protocol), gru._GRU_P.shapes, context)
     assert found is not None
     network = Network()
     network.load_state_dict({name: torch.from_numpy(t.copy()) for name, t in found.items()})

@@ -17,7 +17,7 @@ import numpy as np
 from srs_eval.benchmark.leaderboard import compare
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.report.dataset import dataset_report
-from srs_eval.report.files import page
+from srs_eval.report.files import as_text
 from srs_eval.stats.users import RESAMPLES
 
 
@@ -30,7 +30,7 @@ def main() -> None:
     clock.append(time.process_time())
     comparisons = compare(found.files)
     clock.append(time.process_time())
-    text = page(dataset_report([folder]))  # all of it once more
+    text = as_text(dataset_report([folder]), "html")  # all of it once more
     clock.append(time.process_time())
     read, compared, together = np.diff(clock)
     print(f"read        {read:6.2f} s")

@@ -23,9 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.training.rwkv_inputs import SEED, Array32, Reviews, inputs
+from srs_eval.training.rwkv_inputs import SEED, Array32, Reviews, inputs, network
 from srs_eval.training.rwkv_network import predictions
-from srs_eval.training.rwkv_weights import network
 
 
 class Size(NamedTuple):

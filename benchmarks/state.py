@@ -28,14 +28,14 @@ from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.models import rwkv
 from srs_eval.models.state import (
-    BASES,
-    STATE_1_RATE,
+    _BASES,
+    _STATE_1_RATE,
     Prior,
+    _running_offset,
+    _without_prior,
     base_logits,
     features_of,
-    running_offset,
     trace,
-    without_prior,
 )
 from srs_eval.stats.intervals import mean_interval
 from srs_eval.training.compile import compiled
@@ -45,7 +45,7 @@ from tools.pretraining.state import prior_from, trials_of
 
 REAL_IN_GOLDEN = 101
 ALL_EVALUATED = 350e6  # evaluated reviews of anki-revlogs-10k
-MODELS = [name for name, bases in BASES.items() if rwkv not in bases or rwkv.found_weights()]
+MODELS = [name for name, bases in _BASES.items() if rwkv not in bases or rwkv.found_weights()]
 COLUMNS = ("STATE-1", "no prior", *MODELS)
 
 
@@ -55,7 +55,7 @@ class Learner:
     def __init__(self, name: str, trials: Trials, real: bool) -> None:
         self.name, self.trials, self.real = name, trials, real
         context = Context()
-        self.logits = [base_logits(trials, base, context) for base in BASES[MODELS[-1]]]
+        self.logits = [base_logits(trials, base, context) for base in _BASES[MODELS[-1]]]
         self.features = features_of(trials, self.logits)
 
     def gain(self, p: FloatArray) -> FloatArray:
@@ -96,8 +96,8 @@ def gains(learners: list[Learner]) -> None:
         trials, y = learner.trials, learner.trials.y
         others = [each for each in people if each is not learner]
         predictions = [
-            compiled(running_offset)(learner.logits[0], y, STATE_1_RATE),
-            trace(learner.features[:, :COUNT].copy(), y, without_prior()).p,
+            compiled(_running_offset)(learner.logits[0], y, _STATE_1_RATE),
+            trace(learner.features[:, :COUNT].copy(), y, _without_prior()).p,
         ]
         for width in range(COUNT, COUNT + len(MODELS)):
             prior = made_from(others, width)
@@ -124,7 +124,7 @@ def gains(learners: list[Learner]) -> None:
 def made_from(people: list[Learner], width: int) -> Prior:
     """The prior from these people; everybody's weights about FSRS's own for fewer than two."""
     if len(people) < 2:
-        return without_prior(width)
+        return _without_prior(width)
     return prior_from([(each.features[:, :width].copy(), each.trials.y) for each in people])
 
 
@@ -132,7 +132,7 @@ def speed(learners: list[Learner]) -> None:
     learner = max(learners, key=lambda each: len(each.trials))
     trials, z = learner.trials, learner.logits[0]
     answers, features = timeline(trials), learner.features[:, :COUNT].copy()
-    prior = without_prior()
+    prior = _without_prior()
     steps = {
         "features": lambda: compiled(state_features)(answers, z, np.zeros_like(features)),
         "filters and mixture": lambda: trace(features, trials.y, prior),

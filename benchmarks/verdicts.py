@@ -300,7 +300,7 @@ def _repeated(
 
 def _evaluated(whole: Simulated, size: int) -> dict[str, Any]:
     """Decisions after so many reviews a preset, and the expected loss of those that follow."""
-    intervals, decisions = over_all_presets(whole.first(2 * size), EQUIVALENT)
+    intervals, decisions = over_all_presets(whole.first(2 * size))
     trials = whole.learner.trials
     train, after = np.arange(2 * size), np.arange(2 * size, 2 * size + FUTURE)
     by_group = {group: train[trials.partition[train] == group] for group in (0, 1)}

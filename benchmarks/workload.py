@@ -42,9 +42,17 @@ from typing import Any
 import numpy as np
 
 from srs_eval.advice.workload.estimate import Question, workload
-from srs_eval.advice.workload.memories import MODELS, Memory, draws, fitted
 from srs_eval.advice.workload.presets import COURSES
-from srs_eval.advice.workload.simulator import Costs, Deck, Settings, simulate
+from srs_eval.advice.workload.simulator import (
+    MODELS,
+    Costs,
+    Deck,
+    Memory,
+    Settings,
+    draws,
+    fitted,
+    simulate,
+)
 from srs_eval.advice.workload.today import Histories, Today, memory_state
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ImportSummary, IntArray, ReviewLog, Rows

@@ -12,18 +12,17 @@ import sqlite3
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from srs_eval.data.datasets import is_dataset, open_dataset
 from srs_eval.data.days import StoredClock, day_grid
 from srs_eval.data.errors import InputError, printable
 from srs_eval.data.paths import anki_folders
-from srs_eval.data.readers import files
+from srs_eval.data.readers import files, package
+from srs_eval.data.readers.collection import count_answers, odd_times, read_collection
+from srs_eval.data.readers.predictions import beside_collection
+from srs_eval.data.readers.table import Table, table_in, with_inferred_kinds
 from srs_eval.data.reviews import DayGrid, Entries, ImportSummary, ReviewLog
 
-if TYPE_CHECKING:
-    from srs_eval.data.readers.table import Table
-
-_START_BYTES = 1 << 16
 _PARQUET_MAGIC = b"PAR1"
 OWN_ENDINGS = (".anki2", ".anki21", ".anki21b", ".colpkg", ".apkg", ".revlog")
 """Endings that only Anki's files have."""
@@ -55,13 +54,18 @@ def load_log(
     if is_folder:
         return _load_folder(path, days, user)
     real = files.resolve(path)
-    start = files.read_start(real, _START_BYTES)
+    start = files.read_start(real, files.START_BYTES)
     if start.startswith(_PARQUET_MAGIC):
         return _load_user_file(path, days, user)
     if user is not None:
         raise InputError(f"{printable(path)} is one learner's file; leave the user number out.")
-    with files.memory_errors(path):
+    try:
         return _load_file(path, real, start, days)
+    except MemoryError as error:
+        raise InputError(
+            f"{printable(path)} does not fit into the memory that is free; "
+            "close other programs and try again."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -81,13 +85,8 @@ class _DayChoice:
 
 
 def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> ReviewLog:
-    from srs_eval.data.readers import package, supermemo, table
-    from srs_eval.data.readers.collection import read_collection
-
     name = printable(path)
     if start.startswith(files.SQLITE_MAGIC[:15]) or (not start and _has_wal(real)):
-        from srs_eval.data.readers.predictions import beside_collection
-
         with files.private_copy(path) as (database, notes):
             log = read_collection(database, path, "Anki collection", days.grid, notes)
         assert log.entries is not None
@@ -97,21 +96,14 @@ def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> Review
         return replace(log, given=given, import_summary=summary)
     if not start:
         raise InputError(f"{name} is an empty file (0 bytes); choose another or export it again.")
-    if start.startswith((package.ZIP_MAGIC, b"PK\x05\x06")):
-        with package.unpacked(real) as (database, words):
+    packed = package.opened(real, start)
+    if packed is not None:
+        with packed as (database, words):
             return read_collection(database, path, words, days.grid)
-    if start.startswith(package.ZSTD_MAGIC):
-        with package.decompressed(real) as (database, words):
-            return read_collection(database, path, words, days.grid)
-    if supermemo.is_history(start):
-        content = files.read_whole(real, table.MAX_BYTES)
-        return _from_table(supermemo.read_history(content, name), path, days)
-    header = table.header_of(start, name)
-    if header is not None:
-        content = files.read_whole(real, table.MAX_BYTES)
-        return _from_table(table.read_table(content, *header, name), path, days)
-    content = files.read_whole(real, package.MAX_EXPORT_BYTES)
-    return package.read_research_export(content, path, days.grid)
+    found = table_in(real, start, name)
+    if found is not None:
+        return _from_table(found, path, days)
+    return package.read_research_export(real, path, days.grid)
 
 
 def _has_wal(real: Path) -> bool:
@@ -121,9 +113,6 @@ def _has_wal(real: Path) -> bool:
 
 
 def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
-    from srs_eval.data.readers.collection import odd_times
-    from srs_eval.data.readers.table import with_inferred_kinds
-
     entries, grid, notes = found.entries, None, found.notes
     if not (found.rows or entries):
         raise InputError(f"{printable(path)} holds no reviews; choose another file.")
@@ -132,7 +121,7 @@ def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
     else:
         grid = days.grid(entries, StoredClock())
         notes += odd_times(entries, found.left_out)
-        if not found.has_kinds:
+        if not found.app_name:
             entries = with_inferred_kinds(entries, grid.next_day_at_s)
             notes += ("Kinds of review are inferred: a card is learned on its first day.",)
     return ReviewLog(
@@ -160,8 +149,6 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
         return load_log(
             folder / "collection.anki2", timezone=days.timezone, rollover=days.rollover, user=user
         )
-    from srs_eval.data.datasets import is_dataset, open_dataset
-
     if is_dataset(folder):
         days.refuse("The days of a data set")
         dataset = open_dataset(folder)
@@ -192,24 +179,17 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
 
 def _load_user_file(path: Path, days: _DayChoice, user: int | None) -> ReviewLog:
     """One parquet file or folder `.../revlogs/user_id=N` of a data set."""
-    from srs_eval.data.datasets import open_dataset
-
-    parents = path.absolute().parents
-    number = parents[0].name.removeprefix("user_id=")
-    if not (
-        parents[0].name.startswith("user_id=")
-        and number.isdecimal()
-        and len(parents) > 2
-        and parents[1].name == "revlogs"
-    ):
+    folder = path.absolute().parent
+    number = folder.name.removeprefix("user_id=")
+    if folder.parent.name != "revlogs" or number == folder.name or not number.isdecimal():
         raise InputError(
             f"{printable(path)} is a parquet file outside a data set; "
             "expected revlogs/user_id=N/data.parquet as in anki-revlogs-10k."
         )
-    if user is not None and user != int(number):
+    if user not in (None, int(number)):
         raise InputError(f"{printable(path)} is user {number}, not user {user}.")
     days.refuse("The days of a data set")
-    return open_dataset(parents[2]).load(int(number))
+    return open_dataset(folder.parents[1]).load(int(number))
 
 
 # Profiles
@@ -235,8 +215,6 @@ class _Glimpse:
 
 def glimpse(path: Path) -> _Glimpse | None:
     """How many reviews a collection holds and when the last was; None if it can't be read."""
-    from srs_eval.data.readers.collection import count_answers
-
     try:
         with files.private_copy(path) as (database, _):
             reviews, last_ms = count_answers(database)

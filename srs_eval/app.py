@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from textual import events
 from textual.app import App, SystemCommand
@@ -33,9 +33,6 @@ from srs_eval.tui.screens.open import OpenScreen
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme
 from srs_eval.tui.session import Options, Session
 from srs_eval.tui.workarounds import TypedKeys, lasting
-
-if TYPE_CHECKING:
-    from srs_eval.tui.screens.ranking import RunScreen
 
 _Kind = TypeVar("_Kind", bound=Screen[Any])
 _WIDTHS = [(0, "-too-narrow"), (MINIMUM[0], "-narrow"), (76, "-normal"), (120, "-wide")]
@@ -202,42 +199,22 @@ class SrsEvalApp(App[int]):
         while len(self.screen_stack) > 1 and not isinstance(self.screen, AnswersScreen):
             self.pop_screen()
         if isinstance(self.screen, AnswersScreen):
-            self.screen.show_protocol()
-            self.screen.update_now()
+            self.screen.changed()
         else:
             self.push_screen(AnswersScreen())
 
-    def answers_changed(self) -> None:
-        from srs_eval.tui.screens.answers import Answering
-
-        for screen in self._shown(Answering):
-            screen.update_now()
-
-    def evaluation_changed(self, facts: bool) -> None:
-        if facts and isinstance(self.screen, AppScreen):
-            self.screen.show_protocol()
-
-    def evaluation_ended(self) -> None:
-        for screen in self._rankings():
-            screen.evaluation_ended()
-        self.screen.refresh_bindings()
+    def changed(self) -> None:
+        for screen in self._shown(AppScreen):
+            screen.changed()
 
     def evaluation_failed(self, error: Exception) -> None:
         """Say why to who waits for it; who asks for the ranking later will be told."""
-        rankings = self._rankings()
-        if rankings:
+        from srs_eval.tui.screens.ranking import RunScreen
+
+        if rankings := self._shown(RunScreen):
             if self.screen in rankings and not self.session.models.run.results():
                 self.pop_screen()
             self.refuse("Can't evaluate this", error, "Back", "")
-
-    def export_changed(self) -> None:
-        for screen in self._shown(AppScreen):
-            screen.show_export()
-
-    def _rankings(self) -> list[RunScreen]:
-        from srs_eval.tui.screens.ranking import RunScreen
-
-        return self._shown(RunScreen)
 
     def _shown(self, kind: type[_Kind]) -> list[_Kind]:
         return [

@@ -55,8 +55,8 @@ from srs_eval.engine.workers import (
     send,
 )
 from srs_eval.models import all_models
+from srs_eval.models.adapters import OF_FILE
 from srs_eval.models.configurations import Configuration, Names, meant_by
-from srs_eval.models.given import OF_FILE
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.torch_networks import check_device, release_device
 
@@ -100,10 +100,7 @@ def run_batch(
     what others predicted. Raises InputError for an unusable set-up or device.
     """
     context, makers, happenings = context or Context(), keep or {}, TaskEvents()
-    refuse_audits(out)
-    refuse_nested(out, dataset.folder)
-    if context.features is not None:
-        read_features(context.features, -1, of_users=True)
+    _refuse_unusable(out, dataset, context)
     jobs = cores() if jobs is None else max(1, jobs)
     fingerprint, sizes = survey(dataset)
     given = session.digests(configurations) if isinstance(session, _Others) else {}
@@ -152,6 +149,13 @@ def run_batch(
             yield Ended(**todo.counts)
         finally:
             store.publish(everything=True)
+
+
+def _refuse_unusable(out: Path, dataset: Dataset, context: Context) -> None:
+    refuse_audits(out)
+    refuse_nested(out, dataset.folder)
+    if context.features is not None:
+        read_features(context.features, -1, of_users=True)
 
 
 def _on_device(configurations: Sequence[Configuration], context: Context) -> frozenset[str]:
@@ -216,11 +220,7 @@ class _UserTasks:
     session: _SessionMaker = Session
     tasks: dict[Future[list[Unit]], _Task] = field(default_factory=dict)  # at work
 
-    def units(
-        self,
-        tasks: Sequence[tuple[int, Sequence[str]]],
-        on_device: Sequence[tuple[int, Sequence[str]]] = (),
-    ) -> Iterator[Unit]:
+    def units(self, tasks: Tasks, on_device: Tasks) -> Iterator[Unit]:
         """Units in the order in which they are finished.
 
         Neither kind of tasks waits for the other: each has its own place and its own turn.
@@ -274,16 +274,8 @@ class _UserTasks:
     def _submit(self, task: _Task) -> None:
         chosen = [each for each in self.configurations if each.name in task.names]
         folder = self.dataset.folder.absolute()  # a cluster's workers may have begun elsewhere
-        future = self.happenings.submit(
-            task.place.executor,
-            _evaluate_user,
-            folder,
-            task.user,
-            chosen,
-            self.context,
-            self.keep,
-            self.session,
-        )
+        given = folder, task.user, chosen, self.context, self.keep, self.session
+        future = self.happenings.submit(task.place.executor, _evaluate_user, *given)
         self.tasks[future] = task
 
     def _missing(self, task: _Task, units: Sequence[Unit]) -> Iterator[Unit]:
@@ -348,15 +340,10 @@ def _evaluate_unit(
     start, cpu_start = time.perf_counter(), time.process_time()
     match attempt(session, configuration, context):
         case Finished(result=result):
+            lacks = {"lacks": result.lacks} if result.lacks else {}
             return Unit(
-                configuration.name,
-                user,
-                "done",
-                line={
-                    **result.to_upstream(),
-                    "user": user,
-                    **({"lacks": result.lacks} if result.lacks else {}),
-                },
+                *(configuration.name, user, "done"),
+                line={**result.to_upstream(), "user": user, **lacks},
                 seconds=time.perf_counter() - start,
                 cpu_seconds=time.process_time() - cpu_start,
                 peak_mb=_peak_mb(),

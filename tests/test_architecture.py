@@ -81,7 +81,7 @@ def entry_of(module: str) -> str:
     return module.split(".")[1] if "." in module else "__init__"
 
 
-SHOWN = {"findings", "shown", "sentences", "tables", "questions", "overview", "saved"}
+SHOWN = {"findings", "shown", "sentences", "questions", "overview"}
 """What views import of `advice`: findings, what makes English of them, who is asked for them."""
 FIGURES = {"workload"}
 """Costs: no answer to a question of the registry."""
@@ -97,7 +97,7 @@ def test_views_see_findings_and_not_what_makes_them() -> None:
 
 def test_english_about_findings_has_one_place() -> None:
     """What computes imports nothing that words, and what words computes nothing."""
-    words = {"shown", "sentences", "tables"}
+    words = {"shown", "sentences"}
     for module in in_entry("advice"):
         name = module.split(".")[2] if module.count(".") > 1 else ""
         used = {

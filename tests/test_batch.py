@@ -845,7 +845,10 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_users_that_verify_rejects_are_left_out_with_its_reason(odd: Path, tmp_path: Path) -> None:
     data = open_dataset(odd)
-    found = {each.user: [one.what for one in each.findings] for each in verify(data, data.users)}
+    found = {
+        each.user: [finding.partition("data.parquet: ")[2] for finding in each.findings]
+        for each in verify(data, data.users)
+    }
     rejected = {user: stated for user, stated in found.items() if stated}
     assert list(rejected) == list(range(2, 2 + len(IMPOSSIBLE)))
     for name, stated in zip(IMPOSSIBLE, rejected.values(), strict=True):
@@ -938,7 +941,7 @@ def test_tasks_run_on_any_executor(dataset: Path, undisturbed: Path) -> None:
     with ThreadPoolExecutor(2) as threads:
         place = Place(threads, jobs=2, ahead=3)
         tasks = batch._UserTasks(place, TaskEvents(), data, resolve(names), Context())
-        units = list(tasks.units([(user, names) for user in data.users]))
+        units = list(tasks.units([(user, names) for user in data.users], []))
     done = {name: lines(undisturbed / "result" / f"{name}.jsonl") for name in names}
     assert len(units) == len(data.users) * len(names)
     for unit in units:

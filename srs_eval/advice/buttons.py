@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.workload.memories import Memory
+from srs_eval.advice.workload.simulator import Memory
 from srs_eval.advice.workload.today import Today, memory_state, todays_cards
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FILTERED, REVIEW, FloatArray, IntArray, Preset, Rows
@@ -33,7 +33,7 @@ from srs_eval.data.trials import prepare_trials
 from srs_eval.engine.session import fit_and_predict
 from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import as_anki_runs
-from srs_eval.stats.intervals import FEWEST_DAYS, Interval, Verdict, mean_interval, verdict
+from srs_eval.stats.intervals import FEWEST_DAYS, Interval, mean_interval
 
 _BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
 _AGAIN, _HARD, _GOOD = 1, 2, 3
@@ -41,30 +41,18 @@ _REVIEW = (REVIEW + 1, FILTERED + 1)  # states of a card
 _SELDOM = 0.01  # of all answers to reviews; below it nothing can go wrong with Hard
 
 
-def am_i_misusing_hard(
-    learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[f.Finding]:
+def am_i_misusing_hard(learner: Learner) -> f.Finding:
     """One finding over all presets, for buttons are a habit of the person."""
-    del groups
     ratings = review_ratings(learner)
     share = float((ratings == _HARD).mean()) if len(ratings) else 0.0
+    found = f.Finding("hard", "all presets", reviews=len(ratings))
     if share < _SELDOM:
-        yield f.Finding(
-            "hard", "all presets", reviews=len(ratings), evidence=f.Hard("seldom", share)
-        )
-        return
+        return replace(found, evidence=f.Hard("seldom", share))
     difference = _what_if_again(learner)
-    evidence = f.Hard(
-        _SAYS[verdict(difference, equivalence=equivalence)], share, expected_after(learner)
-    )
-    lacks = f.missing(difference, equivalence) if evidence.says == f.OPEN else None
-    yield f.Finding(
-        *("hard", "all presets"),
-        interval=difference,
-        reviews=difference.reviews,
-        missing=lacks,
-        evidence=evidence,
-    )
+    evidence = f.Hard(_SAYS.get(learner.verdict(difference), "no"), share, expected_after(learner))
+    lacks = learner.missing(difference) if evidence.says == f.OPEN else None
+    found = replace(found, interval=difference, reviews=difference.reviews, missing=lacks)
+    return replace(found, evidence=evidence)
 
 
 def review_ratings(learner: Learner) -> IntArray:
@@ -73,12 +61,7 @@ def review_ratings(learner: Learner) -> IntArray:
     return rows.rating[np.isin(rows.state, _REVIEW)]
 
 
-_SAYS: Mapping[Verdict, Literal["yes", "no", "can't tell"]] = {
-    "better": "yes",
-    "worse": "no",
-    "as good": "no",
-    "can't tell yet": f.OPEN,
-}
+_SAYS: Mapping[str, Literal["yes", "can't tell"]] = {"better": "yes", "can't tell yet": f.OPEN}
 
 
 def _what_if_again(learner: Learner) -> Interval:
@@ -165,9 +148,8 @@ class _Forgetting:
         return estimate, low, high
 
 
-def which_steps(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[f.Finding]:
+def which_steps(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """One finding for each preset."""
-    del equivalence
     rows = learner.session.rows(learner.trials.protocol)
     answers = _next_answers(rows, learner.log.preset_of(learner.log.deck_of(rows.card_id)))
     for group in groups:
@@ -193,13 +175,9 @@ def _next_answers(rows: Rows, preset: IntArray) -> _NextAnswers:
     of_next[1:] = situation[:-1]
     same_day = ~first & (rows.elapsed_days[order] == 0) & (rows.elapsed_seconds[order] > 0)
     kept = np.flatnonzero(same_day & (of_next >= 0))
-    return _NextAnswers(
-        situation=of_next[kept],
-        minutes=rows.elapsed_seconds[order][kept] / 60,
-        recalled=(rating[kept] > 1).astype(np.float64),
-        day=rows.day_offset[order][kept],
-        preset=preset[order][kept],
-    )
+    minutes, recalled = rows.elapsed_seconds[order][kept] / 60, (rating[kept] > 1).astype(float)
+    day, preset = rows.day_offset[order][kept], preset[order][kept]
+    return _NextAnswers(of_next[kept], minutes, recalled, day, preset)
 
 
 def _fitted_forgetting(answers: _NextAnswers, decay: float) -> _Forgetting:
@@ -222,9 +200,7 @@ def _fitted_forgetting(answers: _NextAnswers, decay: float) -> _Forgetting:
     information = float((np.square(slope) / (r * (1 - r))).mean())
     influence = score / information if information > 0 else np.full(len(score), np.nan)
     spread = mean_interval(influence, answers.day)
-    return _Forgetting(
-        Interval(log_s, spread.half_width, spread.reviews, spread.days, spread.errors), decay
-    )
+    return _Forgetting(replace(spread, estimate=log_s), decay)
 
 
 def follows(curve: _Forgetting, answers: _NextAnswers) -> bool:
@@ -244,21 +220,20 @@ def follows(curve: _Forgetting, answers: _NextAnswers) -> bool:
 
 
 def _steps_now(preset: Preset | None) -> dict[str, float | None]:
-    """The delay in minutes that a preset's steps set in each situation; None: none within a day.
-
-    Hard on the first step waits for the mean of the first two, or half as long again as the only
-    one (ankitects/anki: rslib/src/scheduler/states/steps.rs).
-    """
+    """The delay in minutes that a preset's steps set in each situation; None: none within a day."""
     if preset is None:
         return {}
     learning, relearning = preset.learning_steps, preset.relearning_steps
-    first = learning[0] if learning else None
+    first, hard = (learning[0], _hard_step(learning)) if learning else (None, None)
     second = learning[1] if len(learning) > 1 else None
-    hard = None if first is None else min(1.5 * first, first + 1440)
-    if first is not None and second is not None:
-        hard = (first + second) / 2
     lapse = relearning[0] if relearning else None
     return dict(zip(_SITUATIONS, (first, hard, second, second, lapse), strict=True))
+
+
+def _hard_step(steps: Sequence[float]) -> float:
+    """Minutes that Hard on the first step waits: for the mean of the first two, or half as long
+    again as the only one (ankitects/anki: rslib/src/scheduler/states/steps.rs)."""
+    return sum(steps[:2]) / 2 if len(steps) > 1 else min(1.5 * steps[0], steps[0] + 1440)
 
 
 def _of_preset(learner: Learner, group: int, answers: _NextAnswers) -> f.Finding:
@@ -332,27 +307,19 @@ def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[f.Fin
     """
     for group in groups:
         preset = learner.log.presets.get(group)
-        if preset is None or preset.desired_retention is None:
-            continue
-        if learner.log.import_summary.fsrs_enabled is False:
+        if learner.is_off or preset is None or preset.desired_retention is None:
             continue
         try:
             today = todays_cards(learner.log, group)
         except InputError:
             continue
         stored = preset.parameters_in_force
-        made = {
-            "the parameters in force": as_anki_runs(stored) if stored else None,
-            "optimized ones": learner.fitted(f.RECENCY, group),
-            "the defaults": as_anki_runs(()),
-        }
-        retention = preset.desired_retention
-        by_candidate = tuple(
-            (candidate, tuple(cards_by(parameters, today, preset, retention)))
-            for candidate, parameters in made.items()
-            if parameters is not None
-        )
-        evidence = f.Buttons(retention, by_candidate)
+        made = {"the parameters in force": as_anki_runs(stored)} if stored else {}
+        fitted, retention = learner.fitted(f.RECENCY, group), preset.desired_retention
+        made |= {"optimized ones": fitted} if fitted else {}
+        made |= {"the defaults": as_anki_runs(())}
+        cards = (tuple(cards_by(each, today, preset, retention)) for each in made.values())
+        evidence = f.Buttons(retention, tuple(zip(made, cards, strict=True)))
         yield f.Finding("buttons", learner.name_of(group), evidence=evidence)
 
 
@@ -384,14 +351,14 @@ def _new_card(memory: Memory, preset: Preset, retention: float) -> tuple[float, 
     first = [memory.recurrent.first(float(rating), w) for rating in range(1, 5)]
     days = [_whole(_interval(memory, float(s), retention), preset) for s, _ in first]
     easy = max(days[3], min(days[2] + 1, _longest(preset)))
-    steps = [60 * minutes for minutes in preset.learning_steps]
+    steps = preset.learning_steps
     if not steps:
         return (*(_DAY_S * each for each in days[:3]), _DAY_S * easy)
-    hard = (steps[0] + steps[1]) / 2 if len(steps) > 1 else min(1.5 * steps[0], steps[0] + _DAY_S)
+    hard = 60 * _hard_step(steps)
     if hard > _DAY_S:
         hard = _DAY_S * round(hard / _DAY_S)
-    good = steps[1] if len(steps) > 1 else _DAY_S * days[2]
-    return steps[0], hard, good, _DAY_S * easy
+    good = 60 * steps[1] if len(steps) > 1 else _DAY_S * days[2]
+    return 60 * steps[0], hard, good, _DAY_S * easy
 
 
 def _learned_card(

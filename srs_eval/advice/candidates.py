@@ -28,7 +28,8 @@ from srs_eval.metrics import log_losses
 from srs_eval.models import all_models, fsrs6
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out, younger_than_s
-from srs_eval.stats.intervals import FEWEST_DAYS, FEWEST_REVIEWS, Interval, mean_interval, verdict
+from srs_eval.stats import intervals
+from srs_eval.stats.intervals import Interval, Verdict
 from srs_eval.training.hyperparameters import Context
 
 # Candidates and the engine's configurations that they are.
@@ -83,9 +84,9 @@ def too_few(log: ReviewLog, reason: NotEnoughData) -> str:
 def and_needed(log: ReviewLog, why: str) -> str:
     """Why nothing can be told, and of a small log how much is needed."""
     there = len(select_rows(log).rows)
-    if there >= FEWEST_REVIEWS:
+    if there >= intervals.FEWEST_REVIEWS:
         return why
-    needed = f"{FEWEST_REVIEWS:,} reviews on {FEWEST_DAYS} days"
+    needed = f"{intervals.FEWEST_REVIEWS:,} reviews on {intervals.FEWEST_DAYS} days"
     return f"{why}; there are {there:,} so far, and most answers need {needed}"
 
 
@@ -112,7 +113,7 @@ def evaluated_by_preset(log: ReviewLog) -> bool:
     """Whether Anki's rows are there to evaluate presets on: not where nearly all cards are gone."""
     if not knows_presets(log):
         return False
-    return not mostly_gone(log)[0] or len(select_rows(log, "anki").rows) >= FEWEST_REVIEWS
+    return not mostly_gone(log)[0] or len(select_rows(log, "anki").rows) >= intervals.FEWEST_REVIEWS
 
 
 def refuse_without_presets(log: ReviewLog) -> None:
@@ -131,6 +132,7 @@ class Learner:
     session: Session
     trials: Trials  # n reviews of later days; the partition is the preset
     context: Context
+    equivalence: float = intervals.EQUIVALENT  # differences in log loss within it count as none
     _known: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False)
     """What several questions ask for, by function and arguments: computed once."""
 
@@ -139,6 +141,7 @@ class Learner:
         log: ReviewLog,
         context: Context | None = None,
         protocol: Protocol = BY_PRESET,
+        equivalence: float = intervals.EQUIVALENT,
     ) -> Learner:
         """Without presets whose parameters Anki does not run, where it is asked of presets.
 
@@ -149,7 +152,8 @@ class Learner:
             log = without_presets(log, said)
         session = Session(replace(log, user=None))  # all models are evaluated on the same reviews
         try:
-            return Learner(log, session, session.trials(protocol), context or Context())
+            trials = session.trials(protocol)
+            return Learner(log, session, trials, context or Context(), equivalence)
         except NotEnoughData as reason:
             if not said:
                 raise
@@ -174,13 +178,11 @@ class Learner:
         if group not in self.log.presets:
             return None
 
-        def narrowed() -> Learner | None:
-            try:
-                return Learner.of(only_preset(self.log, str(group)), self.context, _BY_DECK)
-            except NotEnoughData:
-                return None
-
-        return self.once(("by deck", group), narrowed)
+        try:
+            of_preset = only_preset(self.log, str(group))
+            return Learner.of(of_preset, self.context, _BY_DECK, self.equivalence)
+        except NotEnoughData:
+            return None
 
     def name_of(self, group: int) -> str:
         """No two groups have the same name."""
@@ -206,8 +208,11 @@ class Learner:
         While FSRS is off none are in force.
         """
         preset = self.log.presets.get(group)
-        is_off = self.log.import_summary.fsrs_enabled is False
-        return () if preset is None or is_off else preset.parameters_in_force
+        return () if preset is None or self.is_off else preset.parameters_in_force
+
+    def positions(self, group: int) -> IntArray:
+        """Of a preset's reviews, those of later days."""
+        return np.flatnonzero(self.trials.partition == group)
 
     def since_optimized(self, group: int) -> IntArray | None:
         """Positions of a preset's reviews that its parameters cannot have been fitted to.
@@ -218,18 +223,18 @@ class Learner:
         if not self.stored(group):
             index = self.trials.test_index
             return index[self.trials.partition[index] == group]
-        since = younger_than_s(self.log, self.log.presets[group])
-        if since is None:
-            return None
-        return np.flatnonzero((self.trials.partition == group) & (self.time_s > since))
+        since, mine = younger_than_s(self.log, self.log.presets[group]), self.positions(group)
+        return None if since is None else mine[self.time_s[mine] > since]
 
     def renewed(self, index: IntArray) -> tuple[Fold, ...]:
         """The positions `index` in five blocks, each after training on all reviews before it."""
-        return tuple(
-            Fold(train=np.arange(block[0]), test=block)
-            for block in np.array_split(index, _BLOCKS)
-            if len(block)
-        )
+        blocks = (each for each in np.array_split(index, _BLOCKS) if len(each))
+        return tuple(Fold(train=np.arange(block[0]), test=block) for block in blocks)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the file says that FSRS is."""
+        return self.log.import_summary.fsrs_enabled is False
 
     @property
     def sm2(self) -> tuple[str, ...]:
@@ -244,21 +249,21 @@ class Learner:
         """
         folds = tuple(self.trials.folds if folds is None else folds)
         if candidate == f.NOW:
-            return self._by_preset(folds, self._parameters_now())
+            now = {group: as_anki_runs(self.stored(group)) for group in self.groups}
+            return self._by_preset(folds, now)
         if candidate in (f.POOLED, f.TOGETHER, f.ALONE):
-            return np.concatenate(
-                [self._by_preset([fold], self._drawn(candidate, fold)) for fold in folds]
-            )
+            parts = (self._by_preset([fold], self._drawn(candidate, fold)) for fold in folds)
+            return np.concatenate(list(parts))
         if candidate == f.SM2:
             return self._as_scheduled_by_sm2(folds)
         configuration = self.configuration(candidate)
         trials = self._trials_of(configuration)
         if configuration.protocol.partitions == "preset":
             # What other presets' reviews would be fitted to is not asked.
-            folds = tuple(
-                replace(fold, train=fold.train[self._of_groups(fold.train, fold.test)])
-                for fold in folds
-            )
+            partition = self.trials.partition
+            same = (np.isin(partition[fold.train], partition[fold.test]) for fold in folds)
+            pairs = zip(folds, same, strict=True)
+            folds = tuple(replace(fold, train=fold.train[mine]) for fold, mine in pairs)
         return fit_and_predict(configuration, replace(trials, folds=folds), self.context)[0]
 
     def configuration(self, candidate: str) -> Configuration:
@@ -279,9 +284,9 @@ class Learner:
         if candidate == f.TOGETHER:
             return self.once(("together",), lambda: fitted(self.trials, everything))
         configuration = self.configuration(candidate)
-        last = Fold(train=everything, test=np.flatnonzero(self.trials.partition == group)[-1:])
-        if configuration.protocol.partitions == "preset":
-            last = replace(last, train=everything[self.trials.partition == group])
+        mine = self.positions(group)
+        of_preset = configuration.protocol.partitions == "preset"
+        last = Fold(train=mine if of_preset else everything, test=mine[-1:])
         trials = replace(self._trials_of(configuration), folds=(last,))
         found = fit_and_predict(configuration, trials, self.context)[1]
         return None if found is None else list(next(iter(found.values())))
@@ -307,8 +312,26 @@ class Learner:
 
         Without bounds where these are fewer than `fewest_days`.
         """
-        found = mean_interval(values, self.trials.day[index])
+        found = intervals.mean_interval(values, self.trials.day[index])
         return found if found.days >= fewest_days else replace(found, half_width=math.nan)
+
+    def verdict(self, difference: Interval) -> Verdict:
+        """On one difference in log loss."""
+        return intervals.verdict(difference, equivalence=self.equivalence)
+
+    def verdicts(self, differences: Mapping[str, Interval]) -> dict[str, Verdict]:
+        """On the differences in log loss that are one question."""
+        return intervals.verdicts(differences, equivalence=self.equivalence)
+
+    def missing(self, difference: Interval) -> f.Missing:
+        """What has to be added to a difference in log loss of which nothing can be told."""
+        return f.missing(difference, self.equivalence)
+
+    def still_missing(self, difference: Interval) -> f.Missing | None:
+        """The same; None where it is told already, or where more reviews would not help."""
+        lacks = self.missing(difference)
+        is_open = self.verdict(difference) == "can't tell yet" and lacks != f.Missing()
+        return lacks if is_open else None
 
     def dated(self, lacks: f.Missing, subject: str) -> f.Missing:
         """With the date by which a preset (default: all) has so many more reviews and days.
@@ -339,16 +362,10 @@ class Learner:
             raise RuntimeError(f"{configuration.name} is evaluated on other reviews")
         return trials
 
-    def _of_groups(self, train: IntArray, test: IntArray) -> np.ndarray:
-        return np.isin(self.trials.partition[train], np.unique(self.trials.partition[test]))
-
     def _positions(self, index: IntArray) -> dict[int, IntArray]:
         """The positions `index` by preset."""
         partition = self.trials.partition[index]
         return {int(group): index[partition == group] for group in np.unique(partition)}
-
-    def _parameters_now(self) -> dict[int, list[float]]:
-        return {group: as_anki_runs(self.stored(group)) for group in self.groups}
 
     def _by_preset(
         self, folds: Sequence[Fold], parameters: Mapping[int, Sequence[float]]
@@ -373,10 +390,11 @@ class Learner:
     def alone(self, count: int) -> dict[int, list[float]]:
         """Each preset's parameters, fitted as the shared ones are, on the first `count` reviews."""
         positions = self._positions(np.arange(count))
-        return self.once(
-            ("alone", count),
-            lambda: {group: fitted(self.trials, index) for group, index in positions.items()},
-        )
+
+        def fits() -> dict[int, list[float]]:
+            return {group: fitted(self.trials, index) for group, index in positions.items()}
+
+        return self.once(("alone", count), fits)
 
     def _settled(self, count: int) -> int:
         """The number of first reviews at which it was last settled how much presets share.
@@ -391,10 +409,8 @@ class Learner:
     def _pooled_fits(self, count: int) -> Pooled:
         """Of the first `count` reviews, by which it is also settled how much presets share."""
         self.context.tick(0.0)
-        return self.once(
-            ("pooled", count),
-            lambda: pooled_fits(self.trials, self._positions(np.arange(count))),
-        )
+        positions = self._positions(np.arange(count))
+        return self.once(("pooled", count), lambda: pooled_fits(self.trials, positions))
 
     def _pooled_before(self, count: int, wanted: tuple[int, ...]) -> Pooled:
         """Of the first `count` reviews, for the `wanted` presets at least."""
@@ -417,16 +433,6 @@ class Learner:
         p = np.empty(len(trials))
         for group, positions in self._positions(index).items():
             preset = self.log.presets.get(group)
-            settings = None if preset is None else preset.sm2_settings
-            parameters = list(settings or model.default(self.context))
+            parameters = list((preset and preset.sm2_settings) or model.default(self.context))
             p[positions] = model.predict(trials, parameters, positions, self.context)
         return p[index]
-
-
-def still_missing(difference: Interval, margin: float) -> f.Missing | None:
-    """What has to be added until it can be told; None where it is told already, or where more
-    reviews would not help."""
-    if verdict(difference, equivalence=margin) != "can't tell yet":
-        return None
-    found = f.missing(difference, margin)
-    return None if found == f.Missing() else found

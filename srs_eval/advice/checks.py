@@ -51,13 +51,9 @@ def is_anything_wrong(log: ReviewLog, learner: Learner | None) -> f.Finding:
     checks = [*days, *_of_cards(log, since), *_of_answers(learner)]
     levels = {each.level for each in checks}
     says: Literal["look", "fine"] = "look" if "look" in levels else "fine"
+    evidence = f.Checks(says if levels - {"not yet"} else f.OPEN, tuple(_worst_first(checks)))
     reviews = log.entries if log.entries is not None else log.rows
-    return f.Finding(
-        "wrong",
-        f.ALL_REVIEWS,
-        reviews=len(reviews or ()),
-        evidence=f.Checks(says if levels - {"not yet"} else f.OPEN, tuple(_worst_first(checks))),
-    )
+    return f.Finding("wrong", f.ALL_REVIEWS, reviews=len(reviews or ()), evidence=evidence)
 
 
 def together(findings: Sequence[f.Finding]) -> tuple[f.Check, ...]:
@@ -163,19 +159,15 @@ def _told_by_others(findings: Sequence[f.Finding]) -> Iterator[f.Check]:
                     yield _evaluated(check, part.recalled, part.expected, one_sided=True)
         elif isinstance(finding.evidence, f.Steps):
             said = [each for each in finding.evidence.steps if each.says != f.OPEN]
-            wrong = [each for each in said if each.says != "as it is"]
-            level: f.Level = "look" if wrong else "fine" if said else "not yet"
-            says = f"{wrong[0].says} after {wrong[0].situation}" if wrong else ""
-            best = _best_delay(wrong[0]) if wrong else None
-            yield f.Check("steps", level, minutes=best, subject=finding.subject, says=says)
-
-
-def _best_delay(step: f.Step) -> float | None:
-    """In minutes; None where it lies beyond all delays so far."""
-    if step.delay is None or step.seen is None:
-        return None
-    estimate, low, high = step.delay
-    return None if high < step.seen[0] or low > step.seen[1] else estimate
+            level: f.Level = "fine" if said else "not yet"
+            check = f.Check("steps", level, subject=finding.subject)
+            for wrong in [each for each in said if each.says != "as it is"][:1]:
+                check = replace(check, level="look", says=f"{wrong.says} after {wrong.situation}")
+                if wrong.delay and wrong.seen:  # not beyond all delays so far
+                    estimate, low, high = wrong.delay
+                    is_seen = high >= wrong.seen[0] and low <= wrong.seen[1]
+                    check = replace(check, minutes=estimate if is_seen else None)
+            yield check
 
 
 # Leeches

@@ -11,15 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from srs_eval.stats.intervals import (
-    EQUIVALENT,
-    FEWEST_DAYS,
-    FEWEST_REVIEWS,
-    Interval,
-    Verdict,
-    enough_to_tell,
-    more_reviews,
-)
+from srs_eval.stats import intervals
+from srs_eval.stats.intervals import Interval, Verdict
 
 OPTIMIZED, RECENCY, DEFAULTS, AVERAGE = "optimized", "recency", "defaults", "average"
 TOGETHER, ALONE = "one line", "alone"  # fitted as POOLED is, but sharing all or nothing
@@ -74,7 +67,7 @@ class Finding:
     missing: Missing | None = None
     probabilities: Mapping[str, float] | None = None  # by candidate, of "parameters" only
     evidence: Evidence | None = None
-    equivalence: float = EQUIVALENT  # differences in log loss within it counted as none
+    equivalence: float = intervals.EQUIVALENT  # differences in log loss within it counted as none
 
     def __repr__(self) -> str:
         return f"Finding({self.question!r}, {self.subject!r}, says={self.says!r})"
@@ -112,8 +105,7 @@ class OfPreset(Evidence):
     known: bool  # whether the file says which parameters are in force
     fsrs_is_off: bool
     candidates: tuple[Candidate, ...]  # the current parameters first
-    held_out: tuple[Candidate, ...]  # candidates on all held-out reviews
-    reference: str  # that the differences of `held_out` are from
+    held_out: tuple[Candidate, ...]  # on all held-out reviews, beside OPTIMIZED
     about: str = RECENCY  # the act, or what the current parameters were kept against
     search: str | None = None  # what Anki optimizes the preset on, where that is not all of it
     gone: str = ""  # "suspended" or "deleted": most of what was reviewed, where nothing is left
@@ -126,7 +118,6 @@ class OfAll(Evidence):
 
     by_act: tuple[tuple[str, tuple[str, ...]], ...]
     held_out: tuple[Candidate, ...]
-    reference: str
     says: str = "see each preset"
 
 
@@ -468,10 +459,10 @@ class Checks(Evidence):
     checks: tuple[Check, ...]
 
 
-_E = TypeVar("_E", bound=Evidence)
+E = TypeVar("E", bound=Evidence)
 
 
-def of(finding: Finding, kind: type[_E]) -> _E:
+def of(finding: Finding, kind: type[E]) -> E:
     """Its evidence, which is of that kind."""
     assert isinstance(finding.evidence, kind)
     return finding.evidence
@@ -482,17 +473,22 @@ def unanswered(question: str, reason: str) -> Finding:
     return Finding(question, ALL_REVIEWS, evidence=Unanswered(reason))
 
 
-def missing(difference: Interval, margin: float = EQUIVALENT) -> Missing:
+def missing(difference: Interval, margin: float = intervals.EQUIVALENT) -> Missing:
     """What has to be added to a difference of which nothing can be told; `margin` hardly matters.
 
     Nothing where reviews are not what is missing, or over 20 times as many as there are.
     """
-    if not enough_to_tell(difference):
-        return missing_of(difference.reviews, difference.days, FEWEST_REVIEWS, FEWEST_DAYS)
-    return Missing(more_reviews(difference, equivalence=margin))
+    if not intervals.enough_to_tell(difference):
+        return missing_of(difference.reviews, difference.days)
+    return Missing(intervals.more_reviews(difference, equivalence=margin))
 
 
-def missing_of(reviews: int, days: int, fewest: int, fewest_days: int) -> Missing:
-    """What so many reviews of so many days lack."""
+def missing_of(
+    reviews: int,
+    days: int,
+    fewest: int = intervals.FEWEST_REVIEWS,
+    fewest_days: int = intervals.FEWEST_DAYS,
+) -> Missing:
+    """What so many reviews of so many days lack; by default, of those that any verdict needs."""
     lack, lack_days = fewest - reviews, fewest_days - days
     return Missing(lack if lack > 0 else None, lack_days if lack_days > 0 else None)

@@ -1,13 +1,19 @@
-"""Is FSRS right for me? How well it predicts, against the older scheduler, and Anki's own check.
+"""How well do FSRS and others predict me? FSRS against the older scheduler, and Anki's own check.
 
 The health check is that of Anki 26.08 (ankitects/anki: rslib/src/scheduler/fsrs/params.rs): five
 time-series folds, log loss and RMSE(bins) over all of them without weights, each divided by
 what is usual for that recall and number of reviews; one of the two has to be low enough.
+
+Which model predicts best is asked for reviews without presets, and for predictions of others.
+FSRS-6, its variants and the average are then the engine's configurations on the benchmark's rows;
+beside them stand the predictions that the source brings along (SuperMemo's), those of a file,
+and parameters of one's own. All are evaluated on the same held-out reviews.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -15,21 +21,25 @@ import numpy as np
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import population
-from srs_eval.advice.candidates import BY_PRESET, Learner
-from srs_eval.advice.predictions import brought_along
+from srs_eval.advice.candidates import BY_PRESET, CONFIGURATIONS, Learner
+from srs_eval.advice.parameters import OTHER_MODELS, compared
 from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.readers.predictions import unlike
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials, rmse_bin_ids
-from srs_eval.metrics import log_losses, rmse_bins
-from srs_eval.models import fsrs6
+from srs_eval.engine.shared import sharing
+from srs_eval.metrics import auc, log_losses, rmse_bins
+from srs_eval.models import all_models, fsrs6
+from srs_eval.models.configurations import resolve
 from srs_eval.models.fsrs6 import fit_as_anki as anki_fit
-from srs_eval.stats.intervals import Interval, Verdict, relative, verdict, verdicts
+from srs_eval.models.rwkv import found_weights
+from srs_eval.stats.intervals import Interval, Verdict, relative
 
 _Kind = Literal["older scheduler", "average", "brought along", "FSRS"]
 _WELL = 0.05  # so much below the average's log loss is called well
 
 
-def how_well(learner: Learner, equivalence: float) -> f.Finding:
+def how_well(learner: Learner) -> f.Finding:
     """One finding over all reviews: the share of log loss that FSRS-6 saves, with its interval.
 
     With the learner's own parameters, where these are known, and fitted to earlier reviews. Who
@@ -38,8 +48,7 @@ def how_well(learner: Learner, equivalence: float) -> f.Finding:
     by_preset = learner.trials.protocol == BY_PRESET
     index = learner.trials.test_index
     brought = brought_along(learner)
-    is_off = learner.log.import_summary.fsrs_enabled is False
-    now = next(iter(brought), f.SM2 if is_off else None)
+    now = next(iter(brought), f.SM2 if learner.is_off else None)
     by = _own(learner) if now is None and by_preset else "optimized"
     beside = [f.NOW] * (by != "optimized") + [f.DEFAULTS] * (now is not None)
     rivals = (f.OPTIMIZED, "average", *learner.sm2, *beside)
@@ -63,42 +72,30 @@ def how_well(learner: Learner, equivalence: float) -> f.Finding:
     }
     difference = {name: minus(f.OPTIMIZED, name) for name in known if name != f.OPTIMIZED}
     asked = {name: each for name, each in difference.items() if name not in beside}
-    verdicts_ = verdicts(asked, equivalence=equivalence)
+    verdicts_ = learner.verdicts(asked)
     kinds: dict[str, _Kind] = {"average": "average", f.SM2: "older scheduler"}
     kinds |= dict.fromkeys(brought, "brought along")
-    against = {
-        name: f.Against(
-            name,
-            kinds.get(name, "FSRS"),
-            log_loss[name],
-            each,
-            verdicts_.get(name, ""),
-            saves(f.OPTIMIZED, name),
-        )
-        for name, each in difference.items()
-    }
+
+    def rival(name: str, difference: Interval) -> f.Against:
+        says: Verdict | Literal[""] = verdicts_.get(name, "")
+        kind, saved = kinds.get(name, "FSRS"), saves(f.OPTIMIZED, name)
+        return f.Against(name, kind, log_loss[name], difference, says, saved)
+
+    against = {name: rival(name, each) for name, each in difference.items()}
     shown = f.OPTIMIZED if by == "optimized" else f.NOW
     baseline, saved = minus(shown, "average"), saves(shown, "average")
-    found = (
-        verdict(baseline, equivalence=equivalence) if by != "optimized" else verdicts_["average"]
-    )
+    found = learner.verdict(baseline) if by != "optimized" else verdicts_["average"]
     says = _well(found, saved)
     open_ = [baseline] if says == f.OPEN else []
     if now is not None and verdicts_[now] == "can't tell yet":
         open_ = [difference[now]]
-    of_defaults = now and verdict(minus(f.DEFAULTS, now), equivalence=equivalence)
-    instead = against[now] if now else None
-    others = tuple(against.values())
-    evidence = f.Fit(
-        says, by, saved, log_loss[f.OPTIMIZED], others, is_off, instead, of_defaults or None
-    )
-    finding = f.Finding(
-        *("fit", f.ALL_REVIEWS),
-        interval=difference["average"],
-        reviews=len(index),
-        missing=f.missing(open_[0], equivalence) if open_ else None,
-        evidence=evidence,
-    )
+    instead = None if now is None else against[now]
+    of_defaults = None if now is None else learner.verdict(minus(f.DEFAULTS, now))
+    fsrs, others = log_loss[f.OPTIMIZED], tuple(against.values())
+    evidence = f.Fit(says, by, saved, fsrs, others, learner.is_off, instead, of_defaults)
+    lacks = learner.missing(open_[0]) if open_ else None
+    finding = f.Finding("fit", f.ALL_REVIEWS, missing=lacks, evidence=evidence)
+    finding = replace(finding, interval=difference["average"], reviews=len(index))
     return _with_act(finding, difference[f.SM2], _TURN_ON) if now == f.SM2 else finding
 
 
@@ -106,14 +103,9 @@ def _with_act(finding: f.Finding, minus_sm2: Interval, act: str) -> f.Finding:
     """Whether FSRS is to schedule, with what other people gained by that."""
     prior = population.published("optimized", "sm2", max(minus_sm2.reviews, 1))
     belief = population.belief(minus_sm2, prior)
-    better = belief.gain > 0
-    return replace(
-        finding,
-        act=act if better else "SM-2",
-        probability=belief.probability if better else 1 - belief.probability,
-        gain=abs(belief.gain),
-        interval=minus_sm2,
-    )
+    chance = belief.probability
+    act, chance = (act, chance) if belief.gain > 0 else ("SM-2", 1 - chance)
+    return replace(finding, act=act, probability=chance, gain=abs(belief.gain), interval=minus_sm2)
 
 
 def _well(
@@ -186,14 +178,12 @@ def _check_health(learner: Learner, index: IntArray) -> f.HealthCheck | None:
         return None
 
 
-def is_fsrs_right_for_me(
-    learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[f.Finding]:
+def is_fsrs_right_for_me(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """One finding for each preset."""
     index = learner.trials.test_index
     partition = learner.trials.partition[index]
     fsrs, sm2 = (learner.held_out_losses(name) for name in (f.OPTIMIZED, f.SM2))
-    act = _TURN_ON if learner.log.import_summary.fsrs_enabled is False else "keep"
+    act = _TURN_ON if learner.is_off else "keep"
     for group in groups:
         mine = partition == group
         here, older = index[mine], None
@@ -203,13 +193,107 @@ def is_fsrs_right_for_me(
                 *(f.SM2, "older scheduler"),
                 learner.interval(sm2[mine], here),
                 difference,
-                verdict(difference, equivalence=equivalence),
+                learner.verdict(difference),
                 relative(sm2[mine] - fsrs[mine], sm2[mine], learner.trials.day[here]),
             )
-        check = _check_health(learner, np.flatnonzero(learner.trials.partition == group))
-        found = f.Finding(
-            *("health", learner.name_of(group)),
-            reviews=len(here),
-            evidence=f.Health(older, check),
-        )
+        check = _check_health(learner, learner.positions(group))
+        evidence, name = f.Health(older, check), learner.name_of(group)
+        found = f.Finding("health", name, reviews=len(here), evidence=evidence)
         yield found if older is None else _with_act(found, older.difference, act)
+
+
+# Which model predicts best?
+
+_CANDIDATES = {*CONFIGURATIONS, f.NOW, f.SM2, f.POOLED, f.TOGETHER, f.ALONE}
+
+
+def which_predicts_best(
+    learner: Learner,
+    lines: Mapping[str, Sequence[float]],
+    given: Mapping[str, FloatArray],
+) -> Iterator[f.Finding]:
+    """A finding over all reviews, or one for each of the sets in which `given` share reviews.
+
+    `lines` are FSRS-6 parameters of one's own, by name; `given` others' probabilities for the
+    held-out reviews (k,), NaN where there is none. Evaluated are reviews with a prediction by all.
+    """
+    covered = {name: np.flatnonzero(np.isfinite(p)) for name, p in given.items()}
+    everywhere = {name for name, index in covered.items() if len(index) == len(given[name])}
+    some = {name: index for name, index in covered.items() if len(index)}
+    sets = sharing({name: index for name, index in some.items() if name not in everywhere})
+    for number, (_, members) in enumerate(sets or [(None, [])]):
+        here = {name: p for name, p in given.items() if name in everywhere or name in members}
+        subject = f"reviews with {', '.join(members)}" if number else f.ALL_REVIEWS
+        yield _on_shared(learner, lines, here, subject)
+
+
+def _on_shared(
+    learner: Learner,
+    lines: Mapping[str, Sequence[float]],
+    given: Mapping[str, FloatArray],
+    subject: str,
+) -> f.Finding:
+    everything = learner.trials.test_index
+    given = {_in_words(name): each for name, each in {**given, **_by_rwkv(learner)}.items()}
+    p = {}
+    for name in (*learner.configurations, *learner.sm2):
+        with suppress(NotEnoughData):
+            p[name] = learner.held_out(name)
+    p |= {name: learner.with_parameters(values, everything) for name, values in lines.items()}
+    p |= given
+    evaluated = np.isfinite(np.stack(list(p.values()))).all(axis=0)
+    if not evaluated.any():
+        raise NotEnoughData("no held-out review has a prediction by all models")
+    index = everything[evaluated]
+    losses = {name: learner.losses(each[evaluated], index) for name, each in p.items()}
+    first = (*OTHER_MODELS, *brought_along(learner))
+    found = compared(learner, losses, index, first=first)
+    trials = learner.trials
+    bins = rmse_bin_ids(trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index])
+    y = trials.y[index]
+
+    def model(name: str) -> f.Model:
+        known = found.log_loss[name], found.difference.get(name), found.says.get(name)
+        fit, here = rmse_bins(y, p[name][evaluated], bins), auc(y, p[name][evaluated])
+        is_own = name in lines or name in given
+        return f.Model(name, *known, rmse_bins=fit, auc=here, is_own=is_own)
+
+    models = tuple(map(model, found.ordered))
+    evidence = f.Models(models[0].name, models, len(everything) - len(index))
+    return f.Finding("models", subject, reviews=len(index), evidence=evidence)
+
+
+def _in_words(name: str) -> str:
+    """An online model's name says so: no scheduler can do what it does."""
+    model = all_models().get(name)
+    return f"{name} (online)" if model is not None and model.family == "online" else name
+
+
+def _by_rwkv(learner: Learner) -> dict[str, FloatArray]:
+    """RWKV's for the held-out reviews, where weights of it are named."""
+    if learner.context.weights is None or not found_weights(learner.context):
+        return {}
+    rwkv = resolve(("RWKV-Instant", "RWKV-Curve"), learner.trials.protocol)
+    return {each.model.name: learner.session.run(each, learner.context).p for each in rwkv}
+
+
+def given_to(learner: Learner, lines: Collection[str] = ()) -> dict[str, FloatArray]:
+    """Others' predictions for the held-out reviews, by name; NaN where there is none.
+
+    Whoever has none for any of them is left out. One that is named like a candidate, such as
+    `lines`, has "(file)" behind its name.
+    """
+    place = learner.source_place[learner.trials.test_index]
+    taken = {*_CANDIDATES, *lines, *learner.log.predictions}
+    found = dict[str, FloatArray]()
+    for name, given in learner.log.given.items():
+        if np.isfinite(given.p[place]).any():
+            beside = {*taken, *found, *(learner.log.given.keys() - {name})}
+            found[unlike(name, beside.__contains__)] = given.p[place]
+    return found
+
+
+def brought_along(learner: Learner) -> dict[str, FloatArray]:
+    """The source's own predictions for the held-out reviews, by name; NaN where there is none."""
+    place = learner.source_place[learner.trials.test_index]
+    return {name: column[place] for name, column in learner.log.predictions.items()}

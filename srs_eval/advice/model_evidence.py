@@ -70,18 +70,11 @@ class _Reviews:
     def errors(
         self, chosen: IntArray, of: str = "", first: int = 0, last: int | None = None
     ) -> Errors:
-        y, p = self.result.y[chosen], self.result.p[chosen]
-        day = self.result.day[chosen]
-        found = Errors(
-            of=of,
-            first=first,
-            last=last,
-            days=float(self.days[chosen].mean()),
-            recalled=mean_interval(y, day),
-            expected=float(p.mean()),
-            bias=mean_interval(y - p, day),
-            log_loss=float(self.losses[chosen].mean()),
-        )
+        y, p, day = self.result.y[chosen], self.result.p[chosen], self.result.day[chosen]
+        means = (float(each.mean()) for each in (self.days[chosen], p, self.losses[chosen]))
+        days, expected, loss = means
+        bias = mean_interval(y - p, day)
+        found = Errors(of, first, last, days, mean_interval(y, day), expected, bias, loss)
         without = replace(found.bias, half_width=math.nan)
         return found if found.is_enough else replace(found, bias=without)
 
@@ -123,7 +116,10 @@ def model_evidence(
     seconds = trials.history_time_of_day_s[trials.history_end[index]]
     of_hours = [] if (seconds == MISSING).any() else reviews.by(seconds // _HOUR_S, _HOURS)
     first_rating = np.where(trials.i[index] == 2, trials.first_rating[index], MISSING)
-    place = np.searchsorted([*_STABILITIES], _stability_before(trials, index), "right") - 1
+    # By what FSRS-6's defaults take for the stability before: the same for all models.
+    p = fsrs6.predict(trials, list(fsrs6.DEFAULT), index, Context())
+    stability = _stability(np.maximum(days, 1), p, fsrs6.DEFAULT[20])
+    place = np.searchsorted([*_STABILITIES], stability, "right") - 1
 
     def curves(names: Iterable[tuple[int, str]], group: IntArray) -> Iterator[Errors]:
         for number, name in names:
@@ -142,17 +138,12 @@ def model_evidence(
         "stability": curves(enumerate(_STABILITIES.values()), place),
     }
     found = {name: tuple(each) for name, each in by.items()}
+    found = {name: each for name, each in found.items() if each}
     own = configuration.fit == "own"
     parts = "preset" if own else configuration.protocol.partitions
-    return Where(
-        model=configuration.model.name,
-        by={name: each for name, each in found.items() if each},
-        decks=len(known),
-        is_own=own,
-        parts=parts,
-        defaults=_defaults(configuration),
-        parameters=tuple(_parameters(log, parts, result)),
-    )
+    parameters = tuple(_parameters(log, parts, result))
+    model, defaults = configuration.model.name, _defaults(configuration)
+    return Where(model, found, len(known), own, parts, defaults, parameters)
 
 
 def _decks(log: ReviewLog, card: IntArray) -> IntArray:
@@ -162,12 +153,6 @@ def _decks(log: ReviewLog, card: IntArray) -> IntArray:
         return np.full(len(card), MISSING)
     place = np.minimum(np.searchsorted(cards.card_id, card), len(cards.card_id) - 1)
     return np.where(cards.card_id[place] == card, cards.deck_id[place], MISSING)
-
-
-def _stability_before(trials: Trials, index: IntArray) -> FloatArray:
-    """By what FSRS-6's defaults take for it: the same for all models."""
-    p = fsrs6.predict(trials, list(fsrs6.DEFAULT), index, Context())
-    return _stability(np.maximum(trials.elapsed_days[index], 1), p, fsrs6.DEFAULT[20])
 
 
 def _stability(days: IntArray, p: FloatArray, decay: float) -> FloatArray:

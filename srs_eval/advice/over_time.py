@@ -30,18 +30,11 @@ from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.models.state import base_logits, features_of, group_slice, shipped_prior, trace
-from srs_eval.stats.intervals import (
-    FEWEST_DAYS,
-    Interval,
-    Verdict,
-    enough_to_tell,
-    mean_interval,
-    relative,
-    side,
-    verdict,
-)
+from srs_eval.stats import intervals
+from srs_eval.stats.intervals import Interval, Verdict
 from srs_eval.training.hyperparameters import Context
 
+_Says = Literal["below", "above", "no matter", "can't tell"]
 _DAYS_OF_A_MONTH = 30  # where the source has no dates
 
 
@@ -58,7 +51,7 @@ def _months(
     found = []
     for name in dict.fromkeys(names.tolist()):
         here = (names == name)[place]
-        recalled, log_loss = (mean_interval(each[here], day[here]) for each in (y, loss))
+        recalled, log_loss = (intervals.mean_interval(each[here], day[here]) for each in (y, loss))
         found.append(f.Month(name, recalled, float(p[here].mean()), log_loss))
     return found
 
@@ -111,28 +104,21 @@ def was_i_predictable(learner: Learner) -> f.Finding:
     known = np.unique(day).tolist()
     first = next(each for each in known if _month_of(name_of(each), each) == latest.name)
     change, lacks = None, None
-    says: Literal["below", "above", "no matter", "can't tell"] = f.OPEN
+    says: _Says = f.OPEN
     for part in (day >= first, day < first):
         reviews, days = int(part.sum()), len(np.unique(day[part]))
         if lacks is None and (reviews < _FEWEST or days < f.FEWEST_DAYS_SHOWN):
             lacks = f.missing_of(reviews, days, _FEWEST, f.FEWEST_DAYS_SHOWN)
     if lacks is None:
-        before = mean_interval(loss[day < first], day[day < first])
+        before = intervals.mean_interval(loss[day < first], day[day < first])
         # A month is at least as uncertain as its share of the reviews before makes it.
         of_before = before.half_width * math.sqrt(before.reviews / latest.log_loss.reviews)
         half = math.hypot(max(latest.log_loss.half_width, of_before), before.half_width)
         gained = latest.log_loss.estimate - before.estimate
         change = replace(latest.log_loss, estimate=gained, half_width=half, errors=())
-        where = side(change, _NO_MATTER)
-        says = f.OPEN if where == "open" else where
-    evidence = f.Months(says, tuple(found))
-    return f.Finding(
-        *("time", latest.name),
-        interval=change,
-        reviews=latest.recalled.reviews,
-        missing=lacks,
-        evidence=evidence,
-    )
+        says = _says(change, _NO_MATTER)
+    evidence, known = f.Months(says, tuple(found)), f.Finding("time", latest.name, missing=lacks)
+    return replace(known, interval=change, reviews=latest.reviews, evidence=evidence)
 
 
 # The learner's day
@@ -180,16 +166,9 @@ def _evaluate(log: ReviewLog, protocol: Protocol, context: Context) -> _Evaluate
     mark_compiled(configuration)  # all that the model runs
     index = np.sort(trials.test_index)
     y, expected = trials.y[index], 1 / (1 + np.exp(-z[index]))
-    return _Evaluated(
-        trials,
-        index,
-        features,
-        log_losses(y, expected),
-        log_losses(y, traced.p[index]),
-        traced.offset[index],
-        traced.offset_variance[index],
-        expected,
-    )
+    fsrs, state = log_losses(y, expected), log_losses(y, traced.p[index])
+    offset, variance = traced.offset[index], traced.offset_variance[index]
+    return _Evaluated(trials, index, features, fsrs, state, offset, variance, expected)
 
 
 # Questions
@@ -219,15 +198,12 @@ def _matters(
     if question == "hour" and (evaluated.trials.history_time_of_day_s == MISSING).all():
         return f.Finding(question, subject, evidence=f.Habit("unknown"))
     worth = evaluated.without(*groups) - evaluated.state
-    difference = mean_interval(-worth, evaluated.day)
-    says = _SAYS[verdict(difference, equivalence=equivalence)]
-    return f.Finding(
-        *(question, subject),
-        interval=difference,
-        reviews=difference.reviews,
-        missing=f.missing(difference, equivalence) if says == f.OPEN else None,
-        evidence=f.Habit(says, relative(worth, evaluated.fsrs, evaluated.day)),
-    )
+    difference = intervals.mean_interval(-worth, evaluated.day)
+    says = _SAYS[intervals.verdict(difference, equivalence=equivalence)]
+    evidence = f.Habit(says, intervals.relative(worth, evaluated.fsrs, evaluated.day))
+    lacks = f.missing(difference, equivalence) if says == f.OPEN else None
+    found = f.Finding(question, subject, missing=lacks, evidence=evidence)
+    return replace(found, interval=difference, reviews=difference.reviews)
 
 
 _SAYS: Mapping[Verdict, Literal["matters", "hardly matters", "does not matter", "can't tell"]] = {
@@ -272,7 +248,6 @@ _MONTHS_SHOWN = 12  # shown, the latest
 _USUAL = 0.9  # the retention that Anki asks for, unless told otherwise
 _EDGES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.88, 0.92, 0.96, 1.0)
 _FEWEST_OF_A_BIN = 100
-_Says = Literal["below", "above", "no matter", "can't tell"]
 
 
 def _said_now(learner: Learner) -> FloatArray:
@@ -281,24 +256,18 @@ def _said_now(learner: Learner) -> FloatArray:
     return learner.predict(f.NOW, [Fold(everything[:0], everything)])
 
 
-def do_i_remember_enough(
-    learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[f.Finding]:
+def do_i_remember_enough(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """One finding for each preset, over all its reviews of later days."""
-    del equivalence
     p = _said_now(learner)
     for group in groups:
         yield _of_preset(learner, group, p)
 
 
 def _of_preset(learner: Learner, group: int, p: FloatArray) -> f.Finding:
-    preset, is_off = (
-        learner.log.presets.get(group),
-        learner.log.import_summary.fsrs_enabled is False,
-    )
-    desired = None if preset is None or is_off else preset.desired_retention
+    preset = learner.log.presets.get(group)
+    desired = None if preset is None or learner.is_off else preset.desired_retention
     mine = learner.trials.partition == group
-    parts = tuple(
+    whole, *parts = (
         _part(learner, name, np.flatnonzero(here), p)
         for name, here in _parts(learner, mine).items()
         if here.any()
@@ -306,25 +275,20 @@ def _of_preset(learner: Learner, group: int, p: FloatArray) -> f.Finding:
     index, y = np.flatnonzero(mine), learner.trials.y
     recalled = learner.interval(y[index], index)
     off = replace(recalled, estimate=recalled.estimate - (desired or 0.0))
-    says: _Says = _says(off) if enough_to_tell(recalled) else f.OPEN
+    says = _says(off) if intervals.enough_to_tell(recalled) else f.OPEN
     timing = learner.interval(p[index] - (desired or 0.0), index)
     expecting = learner.interval(y[index] - p[index], index)
-    evidence = f.Retention(
-        "not asked for" if desired is None else says,
-        (replace(parts[0], recalled=recalled), *parts[1:]),
-        desired,
-        is_off,
-        timing,
-        expecting,
-    )
+    said = "not asked for" if desired is None else says
+    in_parts = replace(whole, recalled=recalled), *parts
+    evidence = f.Retention(said, in_parts, desired, learner.is_off, timing, expecting)
     lacks = f.missing(off, AS_ASKED) if evidence.says == f.OPEN else None
     return f.Finding(
         "retention", learner.name_of(group), reviews=len(index), missing=lacks, evidence=evidence
     )
 
 
-def _says(difference: Interval) -> _Says:
-    where = side(difference, AS_ASKED)
+def _says(difference: Interval, margin: float = AS_ASKED) -> _Says:
+    where = intervals.side(difference, margin)
     return f.OPEN if where == "open" else where
 
 
@@ -368,14 +332,13 @@ def does_it_mean_it(learner: Learner) -> f.Finding:
     lacks = None
     if near is None:
         most = max((each.recalled for each in bins), key=lambda each: each.reviews)
-        lacks = f.missing_of(most.reviews, most.days, _FEWEST_OF_A_BIN, FEWEST_DAYS)
+        lacks = f.missing_of(most.reviews, most.days, _FEWEST_OF_A_BIN, intervals.FEWEST_DAYS)
     else:
         says = _says(replace(near.recalled, estimate=near.recalled.estimate - near.expected))
     whole = _part(learner, "all", np.arange(len(p)), p)
-    is_off = learner.log.import_summary.fsrs_enabled is False
-    evidence = f.Calibration(says, near, whole, tuple(bins), is_off)
+    evidence = f.Calibration(says, near, whole, tuple(bins), learner.is_off)
     return f.Finding("says", "all presets", reviews=len(p), missing=lacks, evidence=evidence)
 
 
 def _is_enough(found: Interval) -> bool:
-    return found.reviews >= _FEWEST_OF_A_BIN and found.days >= FEWEST_DAYS
+    return found.reviews >= _FEWEST_OF_A_BIN and found.days >= intervals.FEWEST_DAYS

@@ -5,17 +5,20 @@ The questions are answered in worker processes, those whose answers share fits i
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.candidates import evaluated_by_preset, has_no_cards, knows_presets, too_few
 from srs_eval.advice.checks import together
-from srs_eval.advice.findings import Finding, unanswered
+from srs_eval.advice.findings import Evidence, Finding, unanswered
 from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import (
     COSTS,
@@ -27,10 +30,10 @@ from srs_eval.advice.questions import (
     ask,
     tasks_of,
 )
-from srs_eval.advice.sentences import month_in_words
+from srs_eval.advice.sentences import FirstScreen, month_in_words
 from srs_eval.advice.shown.first_screen import first_screen
-from srs_eval.advice.tables import FirstScreen
 from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.paths import content_of, state_dir, write_atomically
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of
 from srs_eval.engine.session import must_compile
@@ -78,11 +81,8 @@ class Overview:
             gone = "This collection has no cards left."
         elif knows_presets(log) and not by_preset:
             gone = "Nearly all your cards are suspended or deleted."
-        return Overview(
-            "anki" if by_preset else "benchmark",
-            gone=gone,
-            waiting=[each for task in tasks_of(log) for each in task],
-        )
+        waiting = [each for task in tasks_of(log) for each in task]
+        return Overview("anki" if by_preset else "benchmark", gone=gone, waiting=waiting)
 
     @staticmethod
     def answered(log: ReviewLog, answers: Sequence[Finding]) -> Overview:
@@ -154,7 +154,9 @@ class Overview:
             if answers and question in ("health", MODELS):  # "fit" tells it, too
                 answers = (*self.of("fit"), *answers)
             elif answers and question == "time" and isinstance(answers[0].evidence, f.Months):
-                title = _month(answers[0])
+                month = answers[0].subject  # "this" only while it lasts
+                is_now = month == time.strftime("%Y-%m")
+                title = "This month" if is_now else month_in_words(month)
             yield Line(question, title, answers)
 
 
@@ -166,29 +168,14 @@ def _about(finding: Finding) -> tuple[str, str, str]:
 
 def _open_at_the_end(lines: Sequence[Line]) -> list[Line]:
     """Those of which nothing can be told are one line, the last: no act hangs on them."""
-    open_ = [
-        line
-        for line in lines
-        if line.answers and all(each.says == f.OPEN for each in _of(line.question, line.answers))
-    ]
-    if not open_:
-        return list(lines)
-    answers = tuple(each for line in open_ for each in _of(line.question, line.answers))
-    return [
-        *(line for line in lines if line not in open_),
-        Line(CANT_TELL, "Can't tell yet", answers),
-    ]
-
-
-def _of(question: str, findings: Sequence[Finding]) -> list[Finding]:
-    return [each for each in findings if each.question == question]
-
-
-def _month(answer: Finding) -> str:
-    """ "This month" only while it lasts."""
-    return (
-        "This month" if answer.subject == time.strftime("%Y-%m") else month_in_words(answer.subject)
-    )
+    told: list[Line] = []
+    untold: list[Finding] = []
+    for line in lines:
+        own = [each for each in line.answers if each.question == line.question]
+        is_told = not line.answers or any(each.says != f.OPEN for each in own)
+        told += [line] * is_told
+        untold += [] if is_told else own
+    return told + [Line(CANT_TELL, "Can't tell yet", tuple(untold))] * bool(untold)
 
 
 # The work
@@ -212,14 +199,12 @@ def overview(
     context = context or Context()
     tasks = tasks_of(log)
     if jobs <= 0:
-        yield from _in_this_process(log, tasks, context, cancel, equivalence)
+        yield from _in_this_process(Asked(log, context, equivalence), tasks, cancel)
         return
     events = TaskEvents()
+    shared = log, replace(context, tick=Context().tick), equivalence
     pool = WorkerPool(
-        min(jobs, len(tasks)),
-        initializer=_share,
-        initargs=(log, replace(context, tick=Context().tick), equivalence),
-        on_message=events.put,
+        min(jobs, len(tasks)), initializer=_share, initargs=shared, on_message=events.put
     )
     working: dict[Future[list[Finding]], tuple[str, ...]] = {}
     try:
@@ -244,25 +229,19 @@ def overview(
 
 
 def _in_this_process(
-    log: ReviewLog,
-    tasks: Sequence[tuple[str, ...]],
-    context: Context,
-    cancel: threading.Event,
-    equivalence: float,
+    asked: Asked, tasks: Sequence[tuple[str, ...]], cancel: threading.Event
 ) -> Iterator[tuple[tuple[Finding, ...], tuple[str, ...]]]:
-    outer = context.tick
+    context = asked.context or Context()
 
     def tick(fraction: float) -> None:
-        outer(fraction)
+        context.tick(fraction)
         if cancel.is_set():
             raise Cancelled
 
-    for task in tasks:
-        try:
-            asked = Asked(log, replace(context, tick=tick), equivalence)
+    asked = replace(asked, context=replace(context, tick=tick))
+    with suppress(Cancelled):
+        for task in tasks:
             yield tuple(_answers(asked, task)), task
-        except Cancelled:
-            return
 
 
 def _to_compile_side_by_side(tasks: Sequence[tuple[str, ...]], jobs: int) -> list[tuple[str, ...]]:
@@ -319,3 +298,89 @@ def answers_to(question: str, asked: Asked) -> Iterator[Finding]:
     except NotEnoughData as reason:
         why = too_few(asked.log, reason) if evaluated_by_preset(asked.log) else str(reason)
         yield unanswered(question, f"too little data, {why}")
+
+
+# The last findings about a file, by its path
+
+_MOST = 20  # files whose findings are kept
+_MOST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Findings of an earlier day.
+
+    A file opens with them while new ones are worked out: as they were where neither the reviews,
+    the presets nor the program has changed, and as of their day otherwise.
+    """
+
+    findings: tuple[Finding, ...]
+    basis: str  # `basis` of what they rest on
+    entries: int  # that the file held
+    at: float  # Unix seconds
+
+
+def basis(log: ReviewLog, context: Context, equivalence: float) -> str:
+    """A digest of everything that findings depend on: reviews, settings, program."""
+    from srs_eval.training.compile import program_digest
+
+    known = log.optimized_before_s, log.import_summary.fsrs_enabled, log.day_grid
+    maps = (sorted(each.items()) for each in (log.presets, log.decks, context.settings()))
+    parts = [log.fingerprint(), program_digest(), *map(repr, (*maps, known, equivalence))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def keep(path: str, kept: Kept, folder: Path | None = None) -> None:
+    """Write atomically; where that is not possible nothing is kept."""
+    import msgspec
+
+    place = _place(path, folder)
+    findings = [_tagged(each) for each in kept.findings]
+    content = msgspec.msgpack.encode(
+        {**vars(kept), "findings": findings},
+        enc_hook=lambda value: value.item(),  # numpy's numbers
+    )
+    with suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(place, hashlib.sha256(content).digest() + content)
+        files = sorted(place.parent.iterdir(), key=lambda each: -each.stat().st_mtime)
+        for old in files[_MOST:]:
+            old.unlink(missing_ok=True)
+
+
+def last(path: str, folder: Path | None = None) -> Kept | None:
+    """What was kept for a path; None where nothing is, or not a byte is as it was written."""
+    import msgspec
+
+    try:
+        found = content_of(_place(path, folder), _MOST_BYTES)
+        digest, content = found[:32], found[32:]
+        if digest != hashlib.sha256(content).digest():
+            return None
+        kept = msgspec.msgpack.decode(content, type=Kept, dec_hook=_untagged)
+    except (OSError, InputError, msgspec.MsgspecError):  # damaged: as good as none
+        return None
+    return replace(kept, at=min(kept.at, time.time()))
+
+
+def _tagged(finding: Finding) -> dict[str, Any]:
+    """Its evidence with the name of its kind."""
+    return {**vars(finding), "evidence": (type(finding.evidence).__name__, finding.evidence)}
+
+
+def _untagged(expected: type, found: tuple[str, Any]) -> Evidence | None:
+    """The evidence; ValueError for a kind that there is not."""
+    import msgspec
+
+    kinds = {each.__name__: each for each in Evidence.__subclasses__()}
+    name, content = found
+    if content is None:
+        return None
+    if expected is not Evidence or name not in kinds:
+        raise ValueError(name)
+    return msgspec.convert(content, kinds[name])
+
+
+def _place(path: str, folder: Path | None) -> Path:
+    name = hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()[:32]
+    return (folder or state_dir()) / "answers" / name

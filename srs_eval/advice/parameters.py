@@ -11,7 +11,8 @@ if other days would move it far.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -25,7 +26,6 @@ from srs_eval.advice.candidates import (
     Learner,
     evaluated_by_preset,
     mostly_gone,
-    still_missing,
 )
 from srs_eval.advice.split import one_is_enough_for
 from srs_eval.data.errors import NotEnoughData
@@ -33,14 +33,8 @@ from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Fold, recency_weights
 from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import why_left_out
-from srs_eval.stats.intervals import (
-    FEWEST_DAYS,
-    FEWEST_REVIEWS,
-    Interval,
-    Verdict,
-    enough_to_tell,
-    verdicts,
-)
+from srs_eval.stats import intervals
+from srs_eval.stats.intervals import Interval, Verdict
 
 _RIVALS = (f.RECENCY, f.OPTIMIZED, f.DEFAULTS, "one for all presets", f.POOLED)
 """Verdicts on these are one question: the first is tested first, the others by Holm after it."""
@@ -58,9 +52,7 @@ _FITTED = 400  # reviews from which on a fit is the learner's own
 class _Compared:
     """Candidates on the same reviews (k,), and their differences from one of them."""
 
-    reference: str
     index: IntArray  # positions in the trials
-    losses: Mapping[str, FloatArray]  # nats (k,)
     log_loss: Mapping[str, Interval]
     difference: Mapping[str, Interval]  # of each but the reference; negative: better than it
     says: Mapping[str, Verdict]
@@ -68,7 +60,7 @@ class _Compared:
     @property
     def ordered(self) -> list[str]:
         """The candidates' names, the lowest log loss first."""
-        return sorted(self.losses, key=lambda name: self.log_loss[name].estimate)
+        return sorted(self.log_loss, key=lambda name: self.log_loss[name].estimate)
 
     def candidates(self) -> tuple[f.Candidate, ...]:
         return tuple(
@@ -78,36 +70,30 @@ class _Compared:
 
 
 def compared(
-    interval: Callable[[FloatArray, IntArray], Interval],
+    learner: Learner,
     losses: Mapping[str, FloatArray],
     index: IntArray,
-    reference: str,
+    reference: str = f.OPTIMIZED,
     *,
     asked: Sequence[str] | None = None,
-    first: Collection[str] = (),
-    equivalence: float,
+    first: Collection[str],
 ) -> _Compared:
     """Intervals of all candidates, verdicts on those `asked` (default: all but the reference).
 
-    `interval` is of the mean of values (k,) over the reviews at the positions (k,). Candidates
-    that are tested `first` are a question of their own, and not held back by the others.
+    `losses` are nats (k,) on the reviews at the positions (k,). Candidates that are tested `first`
+    are a question of their own, and not held back by the others.
     """
     difference = {
-        name: interval(each - losses[reference], index)
+        name: learner.interval(each - losses[reference], index)
         for name, each in losses.items()
         if name != reference
     }
     wanted = {name: difference[name] for name in (asked or tuple(difference)) if name in difference}
     alone = {name: each for name, each in wanted.items() if name in first}
     others = {name: each for name, each in wanted.items() if name not in first}
-    return _Compared(
-        reference=reference,
-        index=index,
-        losses=losses,
-        log_loss={name: interval(each, index) for name, each in losses.items()},
-        difference=difference,
-        says=verdicts(alone, equivalence=equivalence) | verdicts(others, equivalence=equivalence),
-    )
+    log_loss = {name: learner.interval(each, index) for name, each in losses.items()}
+    says = learner.verdicts(alone) | learner.verdicts(others)
+    return _Compared(index, log_loss, difference, says)
 
 
 def are_my_parameters_good(
@@ -115,7 +101,6 @@ def are_my_parameters_good(
     groups: Sequence[int],
     lines: Mapping[str, Sequence[float]],
     given: Mapping[str, FloatArray],
-    equivalence: float,
 ) -> Iterator[f.Finding]:
     """One finding for each preset, as it is known, then one over all.
 
@@ -125,19 +110,18 @@ def are_my_parameters_good(
     index = learner.trials.test_index
     own = {name: learner.with_parameters(values, index) for name, values in lines.items()}
     losses = {name: learner.losses(p, index) for name, p in {**own, **given}.items()}
-    everything = _held_out(learner, losses, equivalence)
-    sharing = one_is_enough_for(learner, groups, equivalence)
+    everything = _held_out(learner, losses)
+    sharing = one_is_enough_for(learner, groups)
     findings = []
     for group in groups:
-        held_out = everything.get(group)
-        findings.append(_of_preset(learner, group, held_out, group in sharing, equivalence))
+        findings.append(_of_preset(learner, group, everything.get(group), group in sharing))
         yield findings[-1]
     if len(groups) > 1:
         by_act: dict[str, list[str]] = {}
         for each in findings:
             by_act.setdefault(each.act if each.parameters else f.KEEP, []).append(each.subject)
         found, acts = everything[None], tuple((act, tuple(by_act[act])) for act in by_act)
-        evidence = f.OfAll(acts, found.candidates(), found.reference)
+        evidence = f.OfAll(acts, found.candidates())
         yield f.Finding("parameters", "all presets", reviews=len(found.index), evidence=evidence)
 
 
@@ -149,32 +133,20 @@ def what_is_left_out(log: ReviewLog) -> list[f.Finding]:
     ]
 
 
-def _held_out(
-    learner: Learner, given: Mapping[str, FloatArray], equivalence: float
-) -> dict[int | None, _Compared]:
+def _held_out(learner: Learner, given: Mapping[str, FloatArray]) -> dict[int | None, _Compared]:
     """All candidates but the current parameters on the held-out reviews of the five folds.
 
     By preset, None for all. `given` are others' losses for these reviews (k,).
     """
     index = learner.trials.test_index
-    losses = {
-        **{name: learner.held_out_losses(name) for name in _possible(_HELD_OUT, learner)},
-        **{name: learner.held_out_losses(name) for name in learner.sm2},
-        **given,
-    }
+    names = (*_possible(_HELD_OUT, learner), *learner.sm2)
+    losses = {**{name: learner.held_out_losses(name) for name in names}, **given}
     found: dict[int | None, _Compared] = {}
     for group in (None, *learner.groups):
         mine = learner.trials.partition[index] == group if group is not None else slice(None)
-        if not len(index[mine]):
-            continue
-        found[group] = compared(
-            learner.interval,
-            {name: each[mine] for name, each in losses.items()},
-            index[mine],
-            f.OPTIMIZED,
-            first=OTHER_MODELS,
-            equivalence=equivalence,
-        )
+        if len(index[mine]):
+            here = {name: each[mine] for name, each in losses.items()}
+            found[group] = compared(learner, here, index[mine], first=OTHER_MODELS)
     return found
 
 
@@ -187,7 +159,7 @@ def _possible(candidates: Sequence[str], learner: Learner) -> list[str]:
     ]
 
 
-def _since_optimized(learner: Learner, group: int, equivalence: float) -> _Compared | None:
+def _since_optimized(learner: Learner, group: int) -> _Compared | None:
     """Candidates on the reviews that the current parameters had not seen; None for too few."""
     index = learner.since_optimized(group)
     if index is None or len(index) < _FEWEST or learner.days_of(index) < _FEWEST_DAYS:
@@ -195,29 +167,18 @@ def _since_optimized(learner: Learner, group: int, equivalence: float) -> _Compa
     folds = learner.renewed(index)
     losses = {f.NOW: learner.losses(learner.predict(f.NOW, folds), index)}
     for name in _possible((*_RIVALS, f.TOGETHER, f.SM2), learner):
-        try:
+        with suppress(NotEnoughData):
             losses[name] = learner.losses(learner.predict(name, folds), index)
-        except NotEnoughData:
-            continue
-    return compared(
-        *(learner.interval, losses, index, f.NOW),
-        asked=_RIVALS,
-        first=(f.RECENCY,),
-        equivalence=equivalence,
-    )
+    return compared(learner, losses, index, f.NOW, asked=_RIVALS, first=(f.RECENCY,))
 
 
 def _of_preset(
-    learner: Learner,
-    group: int,
-    held_out: _Compared | None,
-    can_share: bool,
-    equivalence: float,
+    learner: Learner, group: int, held_out: _Compared | None, can_share: bool
 ) -> f.Finding:
     preset = learner.log.presets.get(group)
     unseen = learner.since_optimized(group)
-    since = _since_optimized(learner, group, equivalence)
-    count = int((learner.trials.partition == group).sum())
+    since = _since_optimized(learner, group)
+    count = len(learner.positions(group))
     stored = bool(learner.stored(group))
     growth = None
     if stored and unseen is not None:
@@ -232,7 +193,7 @@ def _of_preset(
             each = replace(each, belief=population.belief(each.difference, prior))
         candidates.append(each)
     candidates += [each for name, each in found.items() if name not in {c.name for c in candidates}]
-    worth = equivalence / 2  # what a change has to gain, and what pasting has to over the button
+    worth = learner.equivalence / 2  # to gain by a change, and by pasting over the button
     best = _best(candidates, can_share, worth)
     if best.name == f.POOLED and learner.fitted(f.POOLED, group) == learner.fitted(
         f.TOGETHER, group
@@ -246,21 +207,21 @@ def _of_preset(
         prior = _prior(best.name, stored, growth, max(count * 5 // 6, 1))
         if prior is None or count < _FEWEST_TO_FIT:
             prior = population.refit(0.0)
-        belief = population.belief(best.difference, prior, -equivalence)
-    own, chance = best.difference, _surely(belief.probability, is_change, count)
+        belief = population.belief(best.difference, prior, -learner.equivalence)
+    own, chance = best.difference, belief.probability
+    if not is_change:  # of few reviews of one's own nothing but other people's experience is sure
+        chance = min(1 - chance, 1.0 if count >= f.FEWEST_SHOWN else _SURE_OF_FEW)
     gone = "" if evaluated_by_preset(learner.log) else mostly_gone(learner.log)[1]
     is_change = is_change and not gone
-    is_off = learner.log.import_summary.fsrs_enabled is False
     # Where FSRS is turned on, it has to begin with some parameters.
-    is_worth = is_change and (is_off or chance >= f.LIKELY)
+    is_worth = is_change and (learner.is_off or chance >= f.LIKELY)
     fitted = learner.fitted(best.name, group) if is_worth else None
     evidence = f.OfPreset(
         stored=stored,
         known=preset is not None and preset.is_told,
-        fsrs_is_off=is_off,
+        fsrs_is_off=learner.is_off,
         candidates=tuple(each for each in candidates if each.name != f.SM2 or learner.sm2),
         held_out=() if held_out is None else held_out.candidates(),
-        reference=f.OPTIMIZED,
         about=best.name,
         search=None if preset is None else preset.search,
         gone=gone,
@@ -274,7 +235,7 @@ def _of_preset(
         interval=own,
         parameters=None if fitted is None else tuple(fitted),
         reviews=0 if since is None else len(since.index),
-        missing=still_missing(own, equivalence) if own and enough_to_tell(own) else None,
+        missing=learner.still_missing(own) if own and intervals.enough_to_tell(own) else None,
         probabilities={
             each.name: 0.0 if each.belief is None else each.belief.probability
             for each in candidates
@@ -282,13 +243,6 @@ def _of_preset(
         },
         evidence=evidence,
     )
-
-
-def _surely(gains: float, is_change: bool, reviews: int) -> float:
-    """How sure the act is; of few reviews of one's own nothing but other people's experience is."""
-    if is_change:
-        return gains
-    return 1 - gains if reviews >= f.FEWEST_SHOWN else min(1 - gains, _SURE_OF_FEW)
 
 
 def _prior(
@@ -340,14 +294,14 @@ _SAFE = "+10 %"  # for everybody: its mean cost was 0.0001 to 0.0006 in simulati
 _CANDIDATE = f.RECENCY  # what Anki's optimizer fits
 
 
-def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[f.Finding]:
+def how_often(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """One finding for each preset."""
     for group in groups:
         evaluated = len(_evaluated(learner, group))
         act, evidence = f"every {_SAFE}", f.Often("safe")
-        if evaluated >= FEWEST_REVIEWS:
+        if evaluated >= intervals.FEWEST_REVIEWS:
             cost = _staleness_of(learner, group)
-            says = verdicts(cost, equivalence=equivalence)
+            says = learner.verdicts(cost)
             costs = [f.Candidate(name, difference=cost[name], verdict=says[name]) for name in cost]
             # The first that costs something ends the search: what passes after it is chance.
             enough = list(takewhile(lambda each: each.verdict in ("as good", "better"), costs[:-1]))
@@ -372,7 +326,7 @@ def _refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
 
 def _staleness_of(learner: Learner, group: int) -> dict[str, Interval]:
     """What optimizing a preset less often than at every 2 % costs, in log loss."""
-    index = np.flatnonzero(learner.trials.partition == group)
+    index = learner.positions(group)
     evaluated = _evaluated(learner, group)
     always = learner.losses(learner.predict(_CANDIDATE, _refits(index, _GROWTHS[0])), evaluated)
     found = {}
@@ -385,7 +339,7 @@ def _staleness_of(learner: Learner, group: int) -> dict[str, Interval]:
 
 def _evaluated(learner: Learner, group: int) -> IntArray:
     """Positions of the reviews after the first fit."""
-    index = np.flatnonzero(learner.trials.partition == group)
+    index = learner.positions(group)
     return index[len(index) // _START :]
 
 
@@ -396,25 +350,21 @@ _NOISE = 0.5
 """A parameter is noise where it moves by more than this share of what learners differ by."""
 
 
-def which_numbers_are_noise(
-    learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[f.Finding]:
+def which_numbers_are_noise(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """One finding for each preset."""
-    del equivalence
     for group in groups:
         name = learner.name_of(group)
-        index = np.flatnonzero(learner.trials.partition == group)
-        lacks = f.missing_of(len(index), learner.days_of(index), FEWEST_REVIEWS, FEWEST_DAYS)
+        index = learner.positions(group)
+        lacks = f.missing_of(len(index), learner.days_of(index))
         if lacks != f.Missing():
             evidence = f.Noise(f.OPEN)
             yield f.Finding("noise", name, reviews=len(index), missing=lacks, evidence=evidence)
             continue
-        fitted, over_days = _fitted(learner, index), _by_days(learner, index).std(axis=0, ddof=1)
+        over_days = _by_days(learner, index).std(axis=0, ddof=1).tolist()
+        columns = _fitted(learner, index), over_days, fsrs6.DEVIATION
         spreads = tuple(
             f.Spread(value, spread, usual, spread > _NOISE * usual)
-            for value, spread, usual in zip(
-                fitted, over_days.tolist(), fsrs6.DEVIATION, strict=True
-            )
+            for value, spread, usual in zip(*columns, strict=True)
         )
         says = f"{sum(each.is_noise for each in spreads)} of {len(spreads)}"
         yield f.Finding("noise", name, reviews=len(index), evidence=f.Noise(says, spreads))

@@ -76,22 +76,14 @@ def pooled_fits(
         for group, index in by_group.items():
             penalised = _Penalised(trials, index)
             fits[group] = [penalised.fit(shared, each) for each in _TAUS]
-            evidence[group] = np.array(
-                [
-                    penalised.log_evidence(shared, each, x)
-                    for each, x in zip(_TAUS, fits[group], strict=True)
-                ]
-            )
+            of_taus = zip(_TAUS, fits[group], strict=True)
+            evidence[group] = np.array([penalised.log_evidence(shared, *each) for each in of_taus])
         common = _chosen(np.sum(list(evidence.values()), axis=0))
         chosen = {group: max(common, _chosen(each)) for group, each in evidence.items()}
         found = {group: fits[group][place] for group, place in chosen.items()}
         tau, taus = _TAUS[common], {group: _TAUS[place] for group, place in chosen.items()}
-    return Pooled(
-        shared=_to_w(shared).tolist(),
-        by_group={group: _to_w(x).tolist() for group, x in found.items()},
-        taus=taus,
-        tau=tau,
-    )
+    parameters = {group: _to_w(x).tolist() for group, x in found.items()}
+    return Pooled(_to_w(shared).tolist(), parameters, taus, tau)
 
 
 def _chosen(evidence: FloatArray) -> int:
@@ -158,16 +150,11 @@ class _Penalised:
         return slope + z
 
 
-def _to_x(w: FloatArray) -> FloatArray:
-    x = w.copy()
-    x[_S0] = np.log(w[_S0])
-    return x
-
-
 def _to_w(x: FloatArray) -> FloatArray:
     w = x.copy()
     w[_S0] = np.exp(np.minimum(x[_S0], 20))
     return np.minimum(np.maximum(w, _LOWER), _UPPER)
 
 
-_DEFAULT = _to_x(np.array(fsrs6.DEFAULT))
+_DEFAULT = np.array(fsrs6.DEFAULT)
+_DEFAULT[_S0] = np.log(_DEFAULT[_S0])

@@ -22,7 +22,7 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.advice.findings import Belief, Finding, Standing, Standings
+from srs_eval.advice.findings import ALL_REVIEWS, Belief, Finding, Standing, Standings
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.engine.session import Session, log_loss_interval
@@ -65,12 +65,8 @@ def published(candidate: Published, reference: Published, reviews: int) -> Prior
     users = _users()
     difference = users[candidate] - users[reference]
     few, many = _SIZES
-    models = {"sm2", "average"} & {candidate, reference}
-    return Prior(
-        difference,
-        _near(users["reviews"], min(max(reviews, few), many)),
-        _SHIFT_OF_MODELS if models else _SHIFT,
-    )
+    shift = _SHIFT_OF_MODELS if {"sm2", "average"} & {candidate, reference} else _SHIFT
+    return Prior(difference, _near(users["reviews"], min(max(reviews, few), many)), shift)
 
 
 def refit(growth: float | None) -> Prior:
@@ -119,12 +115,8 @@ def belief(own: Interval | None, prior: Prior, margin: float = 0.0) -> Belief:
     place = np.searchsorted(np.cumsum(weight[order]), (0.025, 0.975))
     low, high = difference[order[np.minimum(place, len(order) - 1)]]
     better = float(weight[difference < margin].sum())
-    return Belief(
-        probability=_LAPSE + (1 - 2 * _LAPSE) * better,
-        gain=-float(weight @ difference),
-        low=-float(high),
-        high=-float(low),
-    )
+    probability, gain = _LAPSE + (1 - 2 * _LAPSE) * better, -float(weight @ difference)
+    return Belief(probability, gain, low=-float(high), high=-float(low))
 
 
 # Where do I stand? Like with like: FSRS-5 on the benchmark's reviews, as all were published.
@@ -154,15 +146,9 @@ def standings(figures: Mapping[str, float | None], average: float, reviews: int)
         weight = weight[order] / weight.sum()
         worse = values[order] < figure if metric == "AUC" else values[order] > figure
         place = np.searchsorted(np.cumsum(weight), _LEVELS)
-        quantiles = values[order][np.minimum(place, len(order) - 1)]
-        found.append(
-            Standing(
-                metric,
-                figure,
-                float(weight[worse].sum()),
-                tuple(zip(_LEVELS, quantiles.tolist(), strict=True)),
-            )
-        )
+        theirs = values[order][np.minimum(place, len(order) - 1)].tolist()
+        share_worse, quantiles = float(weight[worse].sum()), zip(_LEVELS, theirs, strict=True)
+        found.append(Standing(metric, figure, share_worse, tuple(quantiles)))
     return found
 
 
@@ -178,11 +164,8 @@ def _users() -> dict[str, FloatArray]:
     with np.load(TABLE) as table:
         raw = {name: table[name] for name in table.files}
     unknown = np.iinfo(np.uint32).max
-    return {
-        name: np.where(values == unknown, np.nan, values.astype(np.float64))
-        / (1 if name == "reviews" else _SCALE)
-        for name, values in raw.items()
-    }
+    known = {name: np.where(each == unknown, np.nan, each / _SCALE) for name, each in raw.items()}
+    return known | {"reviews": raw["reviews"].astype(np.float64)}
 
 
 FEWEST = 300  # evaluated reviews: below these, a figure is mostly chance
@@ -201,6 +184,5 @@ def where_do_i_stand(log: ReviewLog, context: Context) -> Iterator[Finding]:
     figures = own.metrics.to_upstream()
     found = standings(figures, log_loss_interval(average).estimate, own.size)
     says = f"better than {found[0].of_100} of 100"
-    yield Finding(
-        "standing", "all reviews", reviews=own.size, evidence=Standings(says, tuple(found))
-    )
+    evidence = Standings(says, tuple(found))
+    yield Finding("standing", ALL_REVIEWS, reviews=own.size, evidence=evidence)

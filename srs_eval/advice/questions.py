@@ -15,29 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from srs_eval.advice.buttons import am_i_misusing_hard, what_buttons_show, which_steps
+from srs_eval.advice import buttons, fsrs, over_time, population
+from srs_eval.advice import parameters as presets
 from srs_eval.advice.candidates import WHOLE, Learner, evaluated_by_preset, refuse_without_presets
-from srs_eval.advice.candidates import knows_presets as knows_presets  # asked by views
 from srs_eval.advice.checks import is_anything_wrong
 from srs_eval.advice.findings import Finding, Missing, Month
-from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me
-from srs_eval.advice.model_evidence import model_evidence as model_evidence  # so is this
-from srs_eval.advice.over_time import (
-    dates,
-    do_i_remember_enough,
-    does_it_mean_it,
-    learner_state,
-    months,
-    was_i_predictable,
-)
-from srs_eval.advice.parameters import (
-    are_my_parameters_good,
-    how_often,
-    what_is_left_out,
-    which_numbers_are_noise,
-)
-from srs_eval.advice.population import where_do_i_stand
-from srs_eval.advice.predictions import brought_along, given_to, which_predicts_best
+from srs_eval.advice.model_evidence import model_evidence as model_evidence  # asked by views
 from srs_eval.advice.split import split_or_merge
 from srs_eval.advice.workload.estimate import COSTS, at_a_glance, workload
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -73,12 +56,12 @@ class Asked:
     @cached_property
     def learner(self) -> Learner:
         """By preset. Raises NotEnoughData."""
-        return Learner.of(self.log, self.context)
+        return Learner.of(self.log, self.context, equivalence=self.equivalence)
 
     @cached_property
     def whole(self) -> Learner:
         """On the benchmark's rows, presets aside. Raises NotEnoughData."""
-        return Learner.of(self.log, self.context, WHOLE)
+        return Learner.of(self.log, self.context, WHOLE, self.equivalence)
 
     @property
     def over_all(self) -> Learner:
@@ -127,10 +110,13 @@ class Asked:
 
     def _days(self) -> Iterator[Finding]:
         protocol = Protocol(rows="anki" if evaluated_by_preset(self.log) else "benchmark")
-        yield from learner_state(self.log, protocol, self.context, self.equivalence)
+        yield from over_time.learner_state(self.log, protocol, self.context, self.equivalence)
 
     def _standing(self) -> Iterator[Finding]:
-        yield from where_do_i_stand(self.log, self.context or Context())
+        yield from population.where_do_i_stand(self.log, self.context or Context())
+
+    def _hard(self) -> Iterator[Finding]:
+        yield buttons.am_i_misusing_hard(self.learner)
 
     def _wrong(self) -> Iterator[Finding]:
         try:
@@ -140,30 +126,25 @@ class Asked:
 
     def _parameters(self) -> Iterator[Finding]:
         learner = self.over_all
-        whole = {
-            name: p
-            for name, p in given_to(learner, self.lines or ()).items()
-            if np.isfinite(p).all()
-        }
-        given = brought_along(learner) | whole
-        yield from what_is_left_out(self.log)
-        yield from are_my_parameters_good(
-            learner, self.presets, self.lines or {}, given, self.equivalence
-        )
+        given = fsrs.given_to(learner, self.lines or ()).items()
+        whole = {name: p for name, p in given if np.isfinite(p).all()}
+        yield from presets.what_is_left_out(self.log)
+        lines, predicted = self.lines or {}, fsrs.brought_along(learner) | whole
+        yield from presets.are_my_parameters_good(learner, self.presets, lines, predicted)
 
     def _models(self) -> Iterator[Finding]:
-        given = brought_along(self.whole) | given_to(self.whole, self.lines or ())
-        yield from which_predicts_best(self.whole, self.lines or {}, given, self.equivalence)
+        given = fsrs.brought_along(self.whole) | fsrs.given_to(self.whole, self.lines or ())
+        yield from fsrs.which_predicts_best(self.whole, self.lines or {}, given)
 
 
-_Of = Callable[[Learner, Sequence[int], float], Iterator[Finding]]
+_Of = Callable[[Learner, Sequence[int]], Iterator[Finding]]
 
 
-def _of_presets(answers: _Of) -> Callable[[Asked], Iterator[Finding]]:
-    return lambda asked: answers(asked.learner, asked.presets, asked.equivalence)
+def _each(answers: _Of) -> Callable[[Asked], Iterator[Finding]]:
+    return lambda asked: answers(asked.learner, asked.presets)
 
 
-def _over_all(answer: Callable[[Learner], Finding]) -> Callable[[Asked], Iterator[Finding]]:
+def _whole(answer: Callable[[Learner], Finding]) -> Callable[[Asked], Iterator[Finding]]:
     return lambda asked: iter((answer(asked.over_all),))
 
 
@@ -178,41 +159,40 @@ class Question:
 
 
 REGISTRY: Mapping[str, Question] = {
-    "fit": Question(
-        "How well does FSRS predict me?",
-        lambda asked: iter((how_well(asked.over_all, asked.equivalence),)),
-    ),
+    "fit": Question("How well does FSRS predict me?", _whole(fsrs.how_well)),
     OF_PRESETS: Question("Are my parameters good?", Asked._parameters),
-    "health": Question("Is FSRS right for me?", _of_presets(is_fsrs_right_for_me), "FSRS for you?"),
+    "health": Question("Is FSRS right for me?", _each(fsrs.is_fsrs_right_for_me), "FSRS for you?"),
     MODELS: Question("Which model predicts best?", Asked._models, "FSRS for you?"),
     STANDING: Question("Where do I stand?", Asked._standing, "Where you stand"),
-    "split": Question("Split or merge presets?", _of_presets(split_or_merge), "Split or merge?"),
+    "split": Question("Split or merge presets?", _each(split_or_merge), "Split or merge?"),
     COSTS: Question("What does a desired retention cost?", Asked._costs, "Reviews a day"),
     "often": Question(
-        "How often should I optimize?", _of_presets(how_often), "Optimize how often?"
+        "How often should I optimize?", _each(presets.how_often), "Optimize how often?"
     ),
     "retention": Question(
         "Do I remember as much as I asked for?",
-        _of_presets(do_i_remember_enough),
+        _each(over_time.do_i_remember_enough),
         "Remembered in all",
     ),
     "says": Question(
-        "When FSRS says 90 %, do I recall 90 %?", _over_all(does_it_mean_it), "When FSRS says"
+        "When FSRS says 90 %, do I recall 90 %?",
+        _whole(over_time.does_it_mean_it),
+        "When FSRS says",
     ),
-    "time": Question("Was I predictable lately?", _over_all(was_i_predictable), "Latest month"),
+    "time": Question(
+        "Was I predictable lately?", _whole(over_time.was_i_predictable), "Latest month"
+    ),
     "day": Question("How much is your day?", Asked._days, "Your day"),
     "today": Question("How are you doing?"),
     "hour": Question("Does the time of day matter?"),
     "session": Question("Does the length of a session matter?"),
-    "hard": Question("Am I misusing Hard?", _of_presets(am_i_misusing_hard), "Hard"),
-    "steps": Question("Which learning steps?", _of_presets(which_steps)),
+    "hard": Question("Am I misusing Hard?", Asked._hard, "Hard"),
+    "steps": Question("Which learning steps?", _each(buttons.which_steps)),
     "noise": Question(
-        "Which numbers are noise?", _of_presets(which_numbers_are_noise), is_beside=True
+        "Which numbers are noise?", _each(presets.which_numbers_are_noise), is_beside=True
     ),
     "buttons": Question(
-        "What the buttons would show",
-        lambda asked: what_buttons_show(asked.learner, asked.presets),
-        is_beside=True,
+        "What the buttons would show", _each(buttons.what_buttons_show), is_beside=True
     ),
     WRONG: Question("Anything wrong?", Asked._wrong, "Anything wrong?"),
     "workload": Question("What does a desired retention cost?", Asked._workload),
@@ -221,18 +201,8 @@ REGISTRY: Mapping[str, Question] = {
 QUESTIONS = (OF_PRESETS, "split", "often", "health", "hard", "steps", "noise", "retention")
 """What `compare` answers of presets, in this order."""
 TASKS = (
-    ("fit", WRONG),
-    (OF_PRESETS, "split"),
-    ("retention",),
-    (COSTS,),
-    ("hard", "steps"),
-    (STANDING,),
-    ("often",),
-    ("says",),
-    ("time",),
-    ("health",),
-    ("day",),
-    ("buttons", "noise"),
+    *(("fit", WRONG), (OF_PRESETS, "split"), ("retention",), (COSTS,), ("hard", "steps")),
+    *((STANDING,), ("often",), ("says",), ("time",), ("health",), ("day",), ("buttons", "noise")),
 )
 """What the app answers, in the order in which it is begun, what the first screen shows before all
 else; a task's questions share their fits."""
@@ -310,7 +280,7 @@ def answering(
 
     def answers() -> Iterator[Finding]:
         if of_presets and OF_PRESETS not in wanted:
-            yield from what_is_left_out(log)
+            yield from presets.what_is_left_out(log)
         for question in every:
             if question in wanted:
                 yield from ask(question, asked)
@@ -344,4 +314,4 @@ def rows_of(log: ReviewLog, questions: Iterable[str]) -> str:
 
 def months_of(log: ReviewLog, protocol: Protocol, result: Result) -> list[Month]:
     """The figures of any model by month, in order of time."""
-    return months(result, dates(log, protocol))
+    return over_time.months(result, over_time.dates(log, protocol))

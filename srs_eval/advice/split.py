@@ -20,35 +20,33 @@ import numpy as np
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import population
-from srs_eval.advice.candidates import Learner, still_missing
+from srs_eval.advice.candidates import Learner
 from srs_eval.models import fsrs6
-from srs_eval.stats.intervals import (
-    FEWEST_DAYS,
-    FEWEST_REVIEWS,
-    Interval,
-    Verdict,
-    enough_to_tell,
-    verdicts,
-)
+from srs_eval.stats import intervals
+from srs_eval.stats.intervals import Interval, Verdict
 
 _CANDIDATES = {"split": f.ALONE, "pooled": f.POOLED}
 _MOST_IN_MATRIX = 6  # presets, those with the most reviews
 _NO_LOSS = 0.0005  # nats: what nobody would call a loss
+_NEVER = 1e6  # nats: so far apart are presets that cannot share
 _KEEP_SHARED: Final = "keep shared"
 
 
-def _decide(difference: Interval, says: Verdict, equivalence: float) -> f.Decision:
-    """From (split - shared) in log loss; `says` is the verdict on it."""
-    if not enough_to_tell(difference):
-        return "can't tell"
-    if difference.low >= -equivalence:
-        return "keep shared"
-    return "split" if says == "better" else "can't tell"
+def _decided(learner: Learner, differences: Mapping[str, Interval]) -> dict[str, f.Decision]:
+    """From (split - shared) in log loss, which are one question."""
+
+    def decide(difference: Interval, says: Verdict) -> f.Decision:
+        if not intervals.enough_to_tell(difference):
+            return "can't tell"
+        if difference.low >= -learner.equivalence:
+            return "keep shared"
+        return "split" if says == "better" else "can't tell"
+
+    says = learner.verdicts(differences)
+    return {name: decide(each, says[name]) for name, each in differences.items()}
 
 
-def over_all_presets(
-    learner: Learner, equivalence: float
-) -> tuple[dict[str, Interval], dict[str, f.Decision]]:
+def over_all_presets(learner: Learner) -> tuple[dict[str, Interval], dict[str, f.Decision]]:
     """Of separate ("split") and of pooled parameters: log loss minus that of shared ones, and
     what follows."""
     shared = learner.held_out_losses(f.TOGETHER)
@@ -57,15 +55,11 @@ def over_all_presets(
         words: learner.interval(learner.held_out_losses(candidate) - shared, index)
         for words, candidate in _CANDIDATES.items()
     }
-    says = verdicts(overall, equivalence=equivalence)
-    return overall, {
-        words: _decide(difference, says[words], equivalence)
-        for words, difference in overall.items()
-    }
+    return overall, _decided(learner, overall)
 
 
 def _of_each_preset(
-    learner: Learner, groups: Sequence[int], equivalence: float
+    learner: Learner, groups: Sequence[int]
 ) -> dict[int, tuple[Interval, f.Decision]]:
     """Of those with held-out reviews: log loss of separate minus shared parameters, decided."""
     index = learner.trials.test_index
@@ -76,22 +70,18 @@ def _of_each_preset(
         mine = partition == group
         if mine.any():
             found[str(group)] = learner.interval(change[mine], index[mine])
-    says = verdicts(found, equivalence=equivalence)
-    return {
-        int(group): (each, _decide(each, says[group], equivalence)) for group, each in found.items()
-    }
+    decisions = _decided(learner, found)
+    return {int(group): (each, decisions[group]) for group, each in found.items()}
 
 
-def one_is_enough_for(
-    learner: Learner, groups: Sequence[int], equivalence: float
-) -> frozenset[int]:
+def one_is_enough_for(learner: Learner, groups: Sequence[int]) -> frozenset[int]:
     """The presets that can have the parameters that all share: whose own reviews show it.
 
     None unless these are enough over all presets.
     """
-    if len(groups) < 2 or recommended(*over_all_presets(learner, equivalence)) != _KEEP_SHARED:
+    if len(groups) < 2 or recommended(*over_all_presets(learner)) != _KEEP_SHARED:
         return frozenset()
-    by_preset = _of_each_preset(learner, groups, equivalence)
+    by_preset = _of_each_preset(learner, groups)
     return frozenset(group for group, (_, each) in by_preset.items() if each == _KEEP_SHARED)
 
 
@@ -109,33 +99,26 @@ def recommended(overall: Mapping[str, Interval], decisions: Mapping[str, f.Decis
     return _KEEP_SHARED if set(decisions.values()) == {_KEEP_SHARED} else "pooled"
 
 
-def split_or_merge(
-    learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[f.Finding]:
+def split_or_merge(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """One finding over all presets, then one for each preset with several decks."""
     if len(groups) < 2:
-        yield f.Finding(
-            "split", learner.name_of(groups[0]), evidence=f.Sharing("preset", 1, says="one preset")
-        )
+        evidence = f.Sharing("preset", 1, says="one preset")
+        yield f.Finding("split", learner.name_of(groups[0]), evidence=evidence)
     else:
-        yield _of_presets(learner, groups, equivalence)
+        yield _of_presets(learner, groups)
     for group in groups:
         decks = learner.by_deck(group)
         if decks is not None and len(decks.groups) > 1:
-            yield _found(learner.name_of(group), decks, "deck", equivalence)
+            yield _found(learner.name_of(group), decks, "deck")
 
 
-def _found(subject: str, learner: Learner, part: str, equivalence: float) -> f.Finding:
+def _found(subject: str, learner: Learner, part: str) -> f.Finding:
     """Over all presets, or over the decks of one; a learner's reviews are by these."""
     parts, count = len(learner.groups), len(learner.trials.test_index)
     if count < f.FEWEST_SHOWN:
-        return f.Finding(
-            *("split", subject),
-            reviews=count,
-            missing=f.missing_of(count, 0, FEWEST_REVIEWS, FEWEST_DAYS),
-            evidence=f.Sharing(part, parts),
-        )
-    overall, decisions = over_all_presets(learner, equivalence)
+        lacks, evidence = f.missing_of(count, 0), f.Sharing(part, parts)
+        return f.Finding("split", subject, reviews=count, missing=lacks, evidence=evidence)
+    overall, decisions = over_all_presets(learner)
     act = recommended(overall, decisions)
     if part == "deck" and decisions["split"] != "split":
         act = _KEEP_SHARED  # Anki has no parameters for a deck: that takes presets
@@ -145,62 +128,42 @@ def _found(subject: str, learner: Learner, part: str, equivalence: float) -> f.F
     ):
         act = _KEEP_SHARED  # they are drawn all the way to one set
     evaluated = "split" if act == "split" else "pooled"
-    belief = population.belief(
-        overall[evaluated],
-        population.sharing(),
-        margin=-equivalence if act == _KEEP_SHARED else _NO_LOSS,
-    )
+    is_shared, own = act == _KEEP_SHARED, overall[evaluated]
+    margin = -learner.equivalence if is_shared else _NO_LOSS
+    belief = population.belief(own, population.sharing(), margin)
+    differences = (f.Difference("all", *each, decisions[each[0]]) for each in overall.items())
     return f.Finding(
         *("split", subject, act),
-        probability=1 - belief.probability if act == _KEEP_SHARED else belief.probability,
-        gain=0.0 if act == _KEEP_SHARED else max(belief.gain, 0.0),
-        interval=overall[evaluated],
+        probability=1 - belief.probability if is_shared else belief.probability,
+        gain=0.0 if is_shared else max(belief.gain, 0.0),
+        interval=own,
         reviews=count,
-        missing=still_missing(overall[evaluated], equivalence),
-        evidence=f.Sharing(
-            part,
-            parts,
-            tuple(
-                f.Difference("all", words, each, decisions[words])
-                for words, each in overall.items()
-            ),
-        ),
+        missing=learner.still_missing(own),
+        evidence=f.Sharing(part, parts, tuple(differences)),
     )
 
 
-def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> f.Finding:
-    found = _found("all presets", learner, "preset", equivalence)
+def _of_presets(learner: Learner, groups: Sequence[int]) -> f.Finding:
+    found = _found("all presets", learner, "preset")
     evidence = f.of(found, f.Sharing)
     if not evidence.differences:
         return found
-    by_preset = _of_each_preset(learner, groups, equivalence)
+    by_preset = _of_each_preset(learner, groups)
     several = list(by_preset)[:_MOST_IN_MATRIX]
     differences = _parameters_on_reviews(learner, several)
-    says = verdicts(
-        {f"{a} {b}": difference for (a, b), difference in differences.items()},
-        equivalence=equivalence,
-    )
+    says = learner.verdicts({f"{a} {b}": each for (a, b), each in differences.items()})
     name = learner.name_of
     shared = learner.fitted(f.TOGETHER, groups[0]) if found.act == _KEEP_SHARED else None
-    return replace(
-        found,
-        parameters=None if shared is None else tuple(shared),
-        evidence=replace(
-            evidence,
-            differences=evidence.differences
-            + tuple(
-                f.Difference(name(group), "split", difference, decision)
-                for group, (difference, decision) in by_preset.items()
-            ),
-            pairs=tuple(
-                (name(a), name(b), each, says[f"{a} {b}"]) for (a, b), each in differences.items()
-            ),
-            groups=tuple(
-                tuple(map(name, each))
-                for each in _proposed_groups(several, differences, equivalence)
-            ),
-        ),
+    own = (f.Difference(name(group), "split", *each) for group, each in by_preset.items())
+    pairs = ((name(a), name(b), each, says[f"{a} {b}"]) for (a, b), each in differences.items())
+    proposed = _proposed_groups(several, differences, learner.equivalence)
+    evidence = replace(
+        evidence,
+        differences=(*evidence.differences, *own),
+        pairs=tuple(pairs),
+        groups=tuple(tuple(map(name, each)) for each in proposed),
     )
+    return replace(found, parameters=tuple(shared) if shared else None, evidence=evidence)
 
 
 def _parameters_on_reviews(
@@ -233,32 +196,24 @@ def _proposed_groups(
     """Presets that can share parameters, as far as one can tell; those given first come first.
 
     Two can unless one's parameters are worse on the other's reviews by more than matters; a
-    group needs that of all its pairs. Merged is first what loses least.
+    group needs that of all its pairs. Merged is first what loses least on average.
     """
-    lost = {
-        (a, b): differences[a, b].estimate + differences[b, a].estimate
-        for a, b in combinations(groups, 2)
-    }
-    barred = {
-        (a, b)
-        for a, b in lost
-        if any(
-            verdicts({"": each}, equivalence=equivalence)[""] == "worse" and each.low > equivalence
-            for each in (differences[a, b], differences[b, a])
-        )
-    }
-    found = [[group] for group in groups]
-    while True:
-        best: tuple[float, int, int] | None = None
-        for left, right in combinations(range(len(found)), 2):
-            pairs = [
-                (a, b) if (a, b) in lost else (b, a) for a in found[left] for b in found[right]
-            ]
-            if barred.isdisjoint(pairs):
-                mean = sum(lost[pair] for pair in pairs) / len(pairs)
-                best = min(best or (mean, left, right), (mean, left, right))
-        if best is None:
-            order = {group: place for place, group in enumerate(groups)}
-            return [sorted(each, key=order.__getitem__) for each in found]
-        _, left, right = best
-        found[left] += found.pop(right)
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    both = [(differences[a, b], differences[b, a]) for a, b in combinations(groups, 2)]
+    if not both:
+        return [list(groups)]
+    lost = np.array([one.estimate + other.estimate for one, other in both])
+    is_worse = [
+        [
+            intervals.verdict(e, equivalence=equivalence) == "worse" and e.low > equivalence
+            for e in each
+        ]
+        for each in both
+    ]
+    apart = np.where(np.any(is_worse, axis=1), _NEVER, lost - lost.min())
+    labels = fcluster(linkage(apart, "average"), _NEVER / 1000, "distance")
+    found: dict[int, list[int]] = {}
+    for group, label in zip(groups, labels.tolist(), strict=True):
+        found.setdefault(label, []).append(group)
+    return list(found.values())

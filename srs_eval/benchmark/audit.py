@@ -29,7 +29,7 @@ from srs_eval.benchmark.plan import START_SECONDS, BatchEvent, Ended, Planned, U
 from srs_eval.benchmark.result_files import ResultFile, read_folders
 from srs_eval.benchmark.setup import LEDGER, SETUP, Entry, Found, as_json, make_setup, write_ledger
 from srs_eval.benchmark.store import AUDIT, JOURNAL, PUBLISHED, TUNED, ResultStore, Status, hold
-from srs_eval.benchmark.tuning import PARTS, SEARCH, PastSession, Setup, Tries, log_loss
+from srs_eval.benchmark.tuning import PARTS, SEARCH, PastSession, Setup, Tries
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.paths import refuse_nested, write_atomically
@@ -354,7 +354,7 @@ def _spread(tries: Tries, name: str) -> tuple[float, float] | None:
     for tuned in (False, True):
         losses = np.array(
             [
-                [log_loss(tries.evaluated(name, {**setup, **seeded}, user)) for seeded in seedings]
+                [tries.evaluated(name, {**setup, **seeded}, user).log_loss for seeded in seedings]
                 for half, users in enumerate(tries.halves)
                 for setup in [tries.chosen_for(name, half) if tuned else {}]
                 for user in users

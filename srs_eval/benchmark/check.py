@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from srs_eval.benchmark.result_files import (
-    ENDINGS,
     configuration_of,
     parse_line,
     read_lines,
-    results_of,
+    result_paths,
     spelled,
     year_of,
 )
@@ -61,7 +60,7 @@ def check(folder: Path) -> list[_Finding]:
     In a folder of `srs-eval batch`, the journals say what was found, and a file without one is
     held for another program's. Raises InputError where the folder holds no results at all.
     """
-    paths = sorted(path for path in results_of(folder).iterdir() if path.name.endswith(ENDINGS))
+    paths = result_paths(folder)
     setup = read_setup(folder)
     if not paths and setup is None:
         raise InputError(f'"{folder}" holds no result files.')

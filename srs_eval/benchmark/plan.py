@@ -147,11 +147,8 @@ class ToDo:
         self.counts[unit.status] += 1
         self._worked += self._expected(unit.user, (unit.configuration,))
         finished = sum(self.counts.values())
-        return UnitDone(
-            unit,
-            finished=finished,
-            share=self._worked / self._work if finished < self.units else 1.0,
-        )
+        share = self._worked / self._work if finished < self.units else 1.0
+        return UnitDone(unit, finished, share)
 
     def planned(
         self, data: str, place: Place | None, others: Tasks, on_device: Tasks, engine: str

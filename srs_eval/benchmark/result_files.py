@@ -35,6 +35,7 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.engine.own_models import mark
 from srs_eval.engine.ranking import rows_of
 from srs_eval.engine.session import Result, Session
+from srs_eval.models.adapters import OF_FILE
 from srs_eval.models.configurations import (
     BASELINE,
     SUFFIX_ALIASES,
@@ -46,10 +47,9 @@ from srs_eval.models.configurations import (
 )
 from srs_eval.models.configurations import resolve as resolved
 from srs_eval.models.configurations import rows_in_words as words_of_rows
-from srs_eval.models.given import OF_FILE
 from srs_eval.models.published import left_open, published
 
-ENDINGS = (".jsonl", ".jsonl.gz")
+_ENDINGS = (".jsonl", ".jsonl.gz")
 _FLAGS = {field.name for field in fields(Protocol)}
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Number = Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)]
@@ -161,26 +161,23 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
     """
     once: dict[Path, Path] = {}  # a folder that is named twice is one
     for path in paths:
-        once.setdefault(results_of(path).resolve(), path)
+        once.setdefault(_results_of(path).resolve(), path)
     folders = [_read_folder(path) for path in once.values()]
-    files = [each for folder in folders for each in folder.files]
-    plain = {each.path: each.label for each in files}
+    plain = {each.path: each.label for folder in folders for each in folder.files}
+    labels, several = plain, Counter(plain.values())
     # The name alone where that is enough, else with the folder, else with the file.
     for distinguished_by in (
-        lambda each: home_of(each.path).name,
-        lambda each: f"{home_of(each.path).name}: {spelled(each.path)}",
-        lambda each: str(each.path),
+        lambda path: home_of(path).name,
+        lambda path: f"{home_of(path).name}: {spelled(path)}",
+        str,
     ):
-        several = {label for label, count in Counter(f.label for f in files).items() if count > 1}
-        files = [
-            replace(each, label=f"{plain[each.path]} ({distinguished_by(each)})")
-            if each.label in several
-            else each
-            for each in files
-        ]
-    labelled = {each.path: each for each in files}
+        labels = {
+            path: f"{plain[path]} ({distinguished_by(path)})" if several[label] > 1 else label
+            for path, label in labels.items()
+        }
+        several = Counter(labels.values())
     return [
-        replace(folder, files=tuple(labelled[each.path] for each in folder.files))
+        replace(folder, files=tuple(replace(f, label=labels[f.path]) for f in folder.files))
         for folder in folders
     ]
 
@@ -188,8 +185,7 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
 def _read_folder(path: Path) -> ResultFolder:
     if not path.is_dir():
         raise InputError(f'"{path}" is no folder: name one that holds result files.')
-    home = results_of(path)
-    found = sorted(each for each in home.iterdir() if each.name.endswith(ENDINGS))
+    found = result_paths(path)
     setup = read_setup(path)
     if not found:
         raise InputError(
@@ -230,12 +226,9 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     year = year_of(lines.values())
     configuration = configuration_of(file_name, setup, year)
     rows = rows_of(configuration) if configuration else _evaluated_rows(file_name)
-    if configuration is not None:
-        name = configuration.name
-    elif meant_by(file_name):
-        name = f"{file_name} of {year}"  # something else than what has the name here
-    else:
-        name = file_name
+    name = configuration.name if configuration else file_name
+    if not configuration and meant_by(name):
+        name += f" of {year}"  # something else than what has the name here
     entry = _entry(file_name, setup)
     marked = mark(entry.get("check", ""))
     shown = {} if configuration else entry.get("shown", {})
@@ -356,9 +349,14 @@ def _seconds(timing: Path) -> float | None:
     return 10_000 * seconds / reviews if reviews > 0 else None
 
 
-def results_of(folder: Path) -> Path:
+def _results_of(folder: Path) -> Path:
     """Where the result files of a folder lie."""
     return folder / "result" if (folder / "result").is_dir() else folder
+
+
+def result_paths(folder: Path) -> list[Path]:
+    """The result files of a folder."""
+    return sorted(path for path in _results_of(folder).iterdir() if path.name.endswith(_ENDINGS))
 
 
 def home_of(path: Path) -> Path:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import glob
 import json
+import math
 import os
 import re
 import zlib
@@ -55,6 +56,11 @@ class Unit:
     peak_mb: float = 0.0
     notes: tuple[str, ...] = ()
     kept: Mapping[str, bytes] = field(default_factory=dict)  # by kind, what was asked for
+
+    @property
+    def log_loss(self) -> float:
+        """nan where it is not done."""
+        return math.nan if self.line is None else float(self.line["metrics"]["LogLoss"])
 
 
 def _not_from_here(path: Path) -> InputError:

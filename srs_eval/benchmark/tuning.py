@@ -313,7 +313,7 @@ class Tries:
         found = []
         for setup in setups:
             units = [self.made(SEARCH, name, setup, user) for user in counted]
-            lost = [log_loss(unit) if unit else math.nan for unit in units]
+            lost = [unit.log_loss if unit else math.nan for unit in units]
             works = bool(lost) and not any(map(math.isnan, lost))
             found.append(fmean(lost) if works else math.inf)
         return found
@@ -332,11 +332,6 @@ class Tries:
             tried[configuration.name] = configuration
             users[configuration.name] |= dict.fromkeys(some)
         return _Stage(part, [*tried.values()], {name: [*some] for name, some in users.items()})
-
-
-def log_loss(unit: Unit) -> float:
-    """Of a unit; nan where it is not done."""
-    return float(unit.line["metrics"]["LogLoss"]) if unit.line is not None else math.nan
 
 
 def _tried(configuration: Configuration, setup: Mapping[str, Value]) -> Configuration:

@@ -85,11 +85,7 @@ def run(running: Running) -> int:
     return SOME_FAILED if found.failed else FINE
 
 
-def export(
-    evaluation: Evaluation,
-    outputs: Outputs,
-    anonymous: bool = False,
-) -> int:
+def export(evaluation: Evaluation, outputs: Outputs, anonymous: bool = False) -> int:
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
     from srs_eval.advice.questions import REGISTRY
     from srs_eval.engine.ranking import with_own
@@ -145,12 +141,7 @@ def compare(
     One --question is answered with its evidence; so are all with --details.
     """
     from srs_eval.advice import questions
-    from srs_eval.advice.candidates import (
-        and_needed,
-        evaluated_by_preset,
-        knows_presets,
-        too_few,
-    )
+    from srs_eval.advice.candidates import and_needed, evaluated_by_preset, knows_presets, too_few
     from srs_eval.advice.population import FEWEST as STANDING_FEWEST
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents

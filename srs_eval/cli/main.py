@@ -15,16 +15,17 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from srs_eval.cli import doctor, learner, report, research
+from srs_eval.cli import doctor, learner, research
 from srs_eval.cli.options import (
     BAD_INPUT,
     FINE,
     INTERRUPTED,
     SOME_FAILED,
+    Outputs,
     check_targets,
     command,
     json_and_console,
@@ -67,13 +68,52 @@ app = typer.Typer(
     "`srs-eval [PATH]` opens the terminal app; without a terminal it is the same as "
     "`srs-eval run`, whose options it takes.",
 )
+
+
+def report(
+    outputs: Outputs,
+    folders: list[Path],
+    baseline: Path | None = None,
+    models: str | None = None,
+    users: str | None = None,
+    means: Literal["common", "each"] = "common",
+    reference: str | None = None,
+    matrix: str | None = None,
+    metric: str = "LogLoss",
+    columns: str = "LogLoss,RMSE(bins),AUC",
+    average: str = "user",
+    digits: int = 0,
+) -> int:
+    """Tables, pairs and pictures of results of many users."""
+    from srs_eval.report.dataset import dataset_report
+
+    if users in ("common", "each"):  # what --means was called
+        users, means = None, "each" if users == "each" else "common"
+    outputs.check(*folders, baseline)
+    document = dataset_report(
+        folders,
+        metric=metric,
+        columns=columns.split(","),
+        means=means,
+        average=average.split(","),
+        baseline=baseline,
+        models=models,
+        users=users,
+        reference=reference,
+        matrix=matrix,
+        digits=digits,
+    )
+    outputs.write(document)
+    return FINE
+
+
 _FOR_PAPERS = ("tex", "svg", "pdf", "inches")  # outputs
 app.command(hidden=True, name="open")(command(learner.open_or_run))
 for _command in (
     command(learner.run),
     command(research.batch),
     command(learner.export, without=_FOR_PAPERS),
-    command(report.report, without=("short",)),
+    command(report, without=("short",)),
     command(research.audit, without=("png", "short", *_FOR_PAPERS)),
     command(learner.inspect),
     command(learner.compare),

@@ -231,9 +231,7 @@ class Source:
         return only_preset(log, *self.preset) if self.preset else log
 
 
-def _equivalence_option(
-    equivalence: float | None = None,
-) -> float:
+def _equivalence_option(equivalence: float | None = None) -> float:
     """What does not matter; raises InputError."""
     from srs_eval.tui.config import load_config
 
@@ -348,9 +346,7 @@ class Outputs:
 
 
 def check_targets(
-    read: Sequence[Path | None],
-    *files: str | None,
-    folders: Mapping[str, Path] | None = None,
+    read: Sequence[Path | None], *files: str | None, folders: Mapping[str, Path] | None = None
 ) -> None:
     """Refuse what cannot be written, or would cost a person a file, before the work.
 

@@ -76,7 +76,7 @@ def batch(
     from srs_eval.benchmark.setup import with_labels
     from srs_eval.data.datasets import shard_of
     from srs_eval.engine.session import Session
-    from srs_eval.models.given import OF_FILE
+    from srs_eval.models.adapters import OF_FILE
     from srs_eval.models.rwkv import with_rwkv
     from srs_eval.report.pictures import calibration_png
     from srs_eval.training.networks import refuse_unused
@@ -379,8 +379,7 @@ def _download(folder: str, users: str | None = None, repo: str | None = None) ->
     target = Path(folder).expanduser()
     if folder in hub.KNOWN and not target.exists():
         target = datasets_folder() / folder
-    repo = hub.usual_repo(target) if repo is None else repo
-    hub.refuse_misnamed(repo)
+    repo = hub.repo_of(target, repo)
     say(
         f"{repo} goes to {target}. Its licence is between you and its owner ({hub.page_of(repo)}): "
         "it lets you use the data and forbids to pass them on."
@@ -388,23 +387,17 @@ def _download(folder: str, users: str | None = None, repo: str | None = None) ->
     fetched, listed = 0, None
     try:
         with (
-            console_for(sys.stderr).status(f"Asking the hub for {repo} ...") as status,
+            share_done(f"Asking the hub for {repo} ...") as tell,
             closing(hub.download(repo, target, users)) as events,
         ):
             for event in events:
-                match event:
-                    case hub.Listed():
-                        listed = event
-                        say(
-                            f"{counted(len(event.users), 'user')}, "
-                            f"{counted(event.files, 'file')}, {event.bytes / 1e6:,.1f} MB"
-                        )
-                    case hub.Fetched():
-                        fetched += not event.was_there
-                        status.update(
-                            f"{event.files:,} of {listed.files if listed else 0:,} files, "
-                            f"{event.bytes / 1e6:,.1f} MB"
-                        )
+                size = f"{counted(event.files, 'file')}, {event.bytes / 1e6:,.1f} MB"
+                if isinstance(event, hub.Listed):
+                    listed = event
+                    say(f"{counted(len(event.users), 'user')}, {size}")
+                elif listed is not None:
+                    fetched += not event.was_there
+                    tell(size, event.files / listed.files)
     except KeyboardInterrupt:
         say("Interrupted: what has come stays, and the same command goes on from there.")
         raise
@@ -442,17 +435,14 @@ def _verify(folder: str, users: str | None = None) -> int:
     chosen = _users_chosen(opened, users)
     damaged: list[int] = []
     hashes = 0
-    with (
-        console_for(sys.stderr).status("Reading ...") as status,
-        closing(check(opened, chosen)) as checked,
-    ):
+    with share_done("Reading") as tell, closing(check(opened, chosen)) as checked:
         for done, user in enumerate(checked, start=1):
             hashes += user.hashes
             for finding in user.findings:
-                show(f"{finding.path}: {finding.what}")
+                show(finding)
             if user.findings:
                 damaged.append(user.user)
-            status.update(f"{done:,} of {len(chosen):,} users read")
+            tell(f"{done:,} of {len(chosen):,} users read", done / len(chosen))
     known = f"{counted(hashes, 'file')} with the hub's hash" if hashes else "no hash to compare"
     if not damaged:
         show(f"{opened.folder}: {counted(len(chosen), 'user')} read, {known}: nothing is wrong")

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from srs_eval.data.datasets import TABLES, Dataset, Layout, rows_in, select_users
-from srs_eval.data.errors import InputError, NotEnoughData, printable, require
+from srs_eval.data.errors import InputError, NotEnoughData, require
 from srs_eval.data.readers.files import file_errors
 from srs_eval.data.reviews import IntArray, ReviewLog, Rows
 
@@ -61,7 +61,6 @@ class Listed:
 class Fetched:
     """One more file is there and has the hub's hash."""
 
-    path: str
     was_there: bool
     files: int  # so far
     bytes: int
@@ -71,17 +70,18 @@ def page_of(repo: str) -> str:
     return f"https://huggingface.co/datasets/{repo}"
 
 
-def usual_repo(folder: Path) -> str:
-    """The data set that a folder is of by its name, else by the layout of what lies there."""
-    there = Dataset(folder)
-    layout = there.layout if there.users else "parquet"
-    return f"{_OWNER}/{folder.name if folder.name in KNOWN else _KNOWN_AS[layout]}"
+def repo_of(folder: Path, asked: str | None = None) -> str:
+    """What is asked for, else what a folder is of by its name, or the layout of what lies there.
 
-
-def refuse_misnamed(repo: str) -> None:
-    """Raises InputError for what cannot be the name of a data set."""
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo, re.ASCII):
-        raise InputError(f'"{repo}" is no name of a data set: name one as OWNER/NAME.')
+    Raises InputError for what cannot be the name of a data set.
+    """
+    if asked is None:
+        there = Dataset(folder)
+        layout = there.layout if there.users else "parquet"
+        return f"{_OWNER}/{folder.name if folder.name in KNOWN else _KNOWN_AS[layout]}"
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", asked, re.ASCII):
+        raise InputError(f'"{asked}" is no name of a data set: name one as OWNER/NAME.')
+    return asked
 
 
 def download(
@@ -121,7 +121,7 @@ def download(
             }
             for future in as_completed(futures):
                 files, size = files + 1, size + futures[future].size
-                yield Fetched(futures[future].path, future.result(), files, size)
+                yield Fetched(future.result(), files, size)
         finally:
             threads.shutdown(cancel_futures=True)
 
@@ -180,18 +180,14 @@ def _check_space(folder: Path, wanted: Sequence[_HubFile]) -> None:
 def _fetch(api: HfApi, repo: str, revision: str, folder: Path, file: _HubFile) -> bool:
     """Make sure that a file is there, with the hub's hash; whether it was before."""
     path = folder / file.path
-    if _is_whole(path, file):
-        if _hub_digest(folder, path) == file.digest:
-            return True
-        force = False  # the hub's program keeps it and notes its hash
-    else:
-        if path.exists() and _hub_digest(folder, path) is None:
-            raise InputError(
-                f'"{path}" is not from the hub and is not overwritten: move it, or name another '
-                "folder."
-            )
-        force = path.exists()
-    for _ in range(2):
+    known, whole = _hub_digest(folder, path), _is_whole(path, file)
+    if whole and known == file.digest:
+        return True
+    if path.exists() and not whole and known is None:
+        raise InputError(
+            f'"{path}" is not from the hub and is not overwritten: move it, or name another folder.'
+        )
+    for force in (path.exists() and not whole, True):  # else it notes the hash of what is there
         try:
             api.hf_hub_download(
                 repo,
@@ -205,7 +201,6 @@ def _fetch(api: HfApi, repo: str, revision: str, folder: Path, file: _HubFile) -
             raise _in_words(error, repo) from error
         if _is_whole(path, file):
             return False
-        force = True
     with suppress(OSError):
         path.unlink()
     raise InputError(
@@ -308,20 +303,12 @@ def describe(dataset: Dataset) -> Description:
 
 
 @dataclass(frozen=True)
-class _Finding:
-    """Something that is wrong with a file."""
-
-    path: Path
-    what: str
-
-
-@dataclass(frozen=True)
 class _Checked:
     """A user whose files were read."""
 
     user: int
     hashes: int  # files that were held against the hub's hash
-    findings: list[_Finding] = field(default_factory=list)
+    findings: list[str]  # what is wrong with a file, behind its path
 
 
 def check(dataset: Dataset, users: Sequence[int]) -> Generator[_Checked, None, None]:
@@ -342,18 +329,15 @@ def _check_user(dataset: Dataset, user: int) -> _Checked:
             if expected is not None:
                 hashes += 1
                 if _digest(part, like=expected) != expected:
-                    findings.append(_Finding(part, "its content is not the hub's"))
+                    findings.append(f"{part}: its content is not the hub's")
     if not findings:
         try:
             log = dataset.load(user)
         except InputError as error:
-            path = _named(parts, error)
-            findings.append(
-                _Finding(path, _without_remedy(error).removeprefix(f"{printable(path)} "))
-            )
+            findings.append(str(error))
         else:
             assert log.rows is not None
-            findings += [_Finding(parts[0], said) for said in _impossible(log.rows)]
+            findings += [f"{parts[0]}: {said}" for said in _impossible(log.rows)]
     return _Checked(user, hashes, findings)
 
 
@@ -425,12 +409,3 @@ def _digest(path: Path, *, like: str) -> str:
         size = os.fstat(file.fileno()).st_size
         kind = hashlib.sha256 if len(like) == 64 else partial(hashlib.sha1, b"blob %d\0" % size)
         return hashlib.file_digest(file, kind).hexdigest()
-
-
-def _named(parts: Sequence[Path], error: InputError) -> Path:
-    """The file that an error names."""
-    return next((part for part in parts if printable(part) in str(error)), parts[0])
-
-
-def _without_remedy(error: InputError) -> str:
-    return str(error).removesuffix("; download it again.").removesuffix(".")

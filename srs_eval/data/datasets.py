@@ -26,8 +26,8 @@ import numpy as np
 
 from srs_eval.data.errors import InputError, csv_text, printable, require
 from srs_eval.data.paths import check_outputs, data_dir
-from srs_eval.data.readers.files import file_errors, read_whole
-from srs_eval.data.readers.table import MAX_BYTES, header_of, read_table
+from srs_eval.data.readers.files import START_BYTES, file_errors, read_start
+from srs_eval.data.readers.table import table_in
 from srs_eval.data.reviews import (
     MISSING,
     Cards,
@@ -99,17 +99,10 @@ class Dataset:
         if not len(card):
             notes.append(_without("cards"))
         card, first = np.unique(card, return_index=True)
+        columns = _read(self.parts("decks", user), ("deck_id", "parent_id", "preset_id"))
         decks = {
             key: Deck(id=key, name="", preset_id=preset, parent_id=None if parent < 0 else parent)
-            for key, parent, preset in zip(
-                *(
-                    column.tolist()
-                    for column in _read(
-                        self.parts("decks", user), ("deck_id", "parent_id", "preset_id")
-                    )
-                ),
-                strict=True,
-            )
+            for key, parent, preset in np.array(columns).T.tolist()
         }
         if not decks:
             notes.append(_without("decks"))
@@ -265,9 +258,8 @@ def _damaged(part: Path, error: Exception) -> InputError:
 
 def _load_table(path: Path, user: int) -> ReviewLog:
     """A user's csv file. Without a table of cards: what rests on decks is skipped."""
-    content, name = read_whole(path, MAX_BYTES), printable(path)
-    header = header_of(content[:65536], name)
-    table = read_table(content, *header, name) if header else None
+    name = printable(path)
+    table = table_in(path, read_start(path, START_BYTES), name)
     if table is None or table.rows is None:
         raise InputError(
             f"{name} is no table of reviews as in FSRS-Anki-20k (card_id, review_th, elapsed_days, "

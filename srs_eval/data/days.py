@@ -12,7 +12,6 @@ A .revlog export brings its own `next_day_at`, which is used as it is.
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -138,13 +137,11 @@ def _fixed(zone: str) -> re.Match[str] | None:
 
 
 def _machine_offset(at_ms: int) -> int:
-    for moment in (at_ms / 1000, time.time()):
-        try:
-            offset = datetime.fromtimestamp(moment, UTC).astimezone().utcoffset()
-        except (ValueError, OSError, OverflowError):
-            continue
-        return int((offset or timedelta()).total_seconds())
-    return 0
+    try:
+        moment = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone()
+    except (ValueError, OSError, OverflowError):
+        moment = datetime.now(UTC).astimezone()
+    return int((moment.utcoffset() or timedelta()).total_seconds())
 
 
 def _hour(seconds: int) -> str:

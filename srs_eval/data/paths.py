@@ -92,22 +92,13 @@ def content_of(path: Path, most: int) -> bytes:
     Raises OSError, also of what is larger and of what is no file: a pipe or a device is not opened,
     for that may wait for ever.
     """
-    _refuse_other_than_file(os.stat(path), path)
-    with open(path, "rb", opener=_without_waiting) as file:
-        _refuse_other_than_file(os.fstat(file.fileno()), path)
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "no regular file", str(path))
+    with open(path, "rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
     return content
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def _refuse_other_than_file(found: os.stat_result, path: Path) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "no regular file", str(path))
 
 
 def content_digest(folder: Path, files: Iterable[Path]) -> str:
@@ -161,6 +152,7 @@ def check_outputs(
         _refuse_what_is_read(path, read, "file")
         if not _is_stream(path):
             _refuse_others(path, "file", _real(path))
+            _refuse_closed(path, _real(path).parent)
     for one, other in combinations(files, 2):
         if not _is_stream(one) and _same(one, other):
             raise InputError(f'"{one}" and "{other}" are one file: name another for one of them.')
@@ -168,6 +160,7 @@ def check_outputs(
         if folder.exists() and not folder.is_dir():
             raise InputError(f'"{folder}" is no folder: name one for the files.')
         _refuse_what_is_read(folder, read, "folder")
+        _refuse_closed(folder, _real(folder))
         for path in with_ending(folder, ending):
             _refuse_others(path, "folder")
         for path in files:
@@ -286,6 +279,13 @@ def _refuse_others(path: Path, what: str, real: Path | None = None) -> None:
             f'"{path}" is not known as a file that srs-eval wrote, and is not overwritten: '
             f"name another {what}."
         )
+
+
+def _refuse_closed(path: Path, folder: Path) -> None:
+    """`folder` is where it would be made, perhaps itself in what there is above."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not os.access(there, os.W_OK):
+        raise InputError(f'"{path}" cannot be written ({os.strerror(errno.EACCES)}).')
 
 
 def _refuse_what_is_read(path: Path, read: Iterable[Path], what: str) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-Clock = Literal["seconds", "study-days", "days"]
+_Clock = Literal["seconds", "study-days", "days"]
 """What intervals are with `secs`: seconds / 86,400 (srs-benchmark); study days with fractions, each
 from one local roll-over to the next (ts-fsrs, fsrs-rs); whole days."""
 
-Partitions = Literal["none", "deck", "preset"]
+_Partitions = Literal["none", "deck", "preset"]
 
 EQUIVALENT = 0.002
 """Differences in log loss within this are too small to matter, unless a person says otherwise."""
@@ -22,10 +22,10 @@ class Protocol:
     rows: Literal["benchmark", "anki"] = "benchmark"
     short: bool = False  # same-day reviews are part of the histories
     secs: bool = False  # intervals in fractions of a day
-    clock: Clock = "seconds"  # FSRS-7
+    clock: _Clock = "seconds"  # FSRS-7
     two_buttons: bool = False  # Hard and Easy count as Good
     recency: bool = False  # newer reviews weigh more in training
-    partitions: Partitions = "none"
+    partitions: _Partitions = "none"
     fallback_user: bool = False
     """A partition with too little to train on gets what fits the whole user (upstream 2026)."""
     train_equals_test: bool = False
@@ -45,7 +45,7 @@ class Protocol:
 
     def __post_init__(self) -> None:
         """Raises ValueError for a clock or partitions that there are not."""
-        for name, choices in (("clock", get_args(Clock)), ("partitions", get_args(Partitions))):
+        for name, choices in (("clock", get_args(_Clock)), ("partitions", get_args(_Partitions))):
             if (value := getattr(self, name)) not in choices:
                 raise ValueError(f"{name} is one of {', '.join(choices)}, not {value!r}")
 

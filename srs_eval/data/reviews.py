@@ -296,9 +296,8 @@ class ReviewLog(ReadOnly):
     def __post_init__(self) -> None:
         if (self.entries is None) == (self.rows is None):
             raise ValueError("a ReviewLog has either entries or rows")
-        reviews = self.entries if self.entries is not None else self.rows
         columns = [*self.predictions.values(), *(each.p for each in self.given.values())]
-        if any(len(column) != len(reviews or ()) for column in columns):
+        if any(len(column) != len(self.reviews) for column in columns):
             raise ValueError("predictions are as many as entries or rows")
         super().__post_init__()
 
@@ -311,6 +310,13 @@ class ReviewLog(ReadOnly):
         notes = "".join(f"<li>{escape(each)}</li>" for each in summary.notes)
         name, form = escape(Path(summary.path).name), escape(summary.format)
         return f"<p><b>{name}</b>, {form}: {self._counts}</p><ul>{notes}</ul>"
+
+    @property
+    def reviews(self) -> Entries | Rows:
+        """The entries, or the rows where there are none."""
+        found = self.rows if self.entries is None else self.entries
+        assert found is not None
+        return found
 
     @property
     def _counts(self) -> str:

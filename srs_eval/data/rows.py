@@ -358,9 +358,7 @@ def _of_cards(log: ReviewLog, keeps: Callable[[IntArray], np.ndarray]) -> Review
     def kept(part: _Columns | None) -> _Columns | None:
         return None if part is None else _where(part, keeps(part.card_id))
 
-    reviews = log.entries if log.entries is not None else log.rows
-    assert reviews is not None
-    staying = keeps(reviews.card_id)
+    staying = keeps(log.reviews.card_id)
     return replace(
         log,
         entries=kept(log.entries),

@@ -23,7 +23,7 @@ from srs_eval.data.readers.features import with_made_up_features
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows, arrays_in
 from srs_eval.data.trials import Trials
 from srs_eval.engine.evaluate import demo_learner, evaluate, in_words
-from srs_eval.engine.gradient_check import Wrong, wrong_gradient, wrong_gradients
+from srs_eval.engine.gradient_check import wrong_gradient, wrong_gradients
 from srs_eval.engine.run import Finished
 from srs_eval.engine.session import Result, Session, fit_and_predict
 from srs_eval.metrics import log_losses
@@ -358,7 +358,7 @@ def _gradients(configuration: Configuration) -> _Findings:
     trials = Session(_learner()).trials(configuration.protocol)
     train = trials.folds[-1].train
     weights = np.ones(len(train))
-    found: list[Wrong | None] = [*wrong_gradients(model.fit, trials, train, weights, _CONTEXT)]
+    found: list[Any] = [*wrong_gradients(model.fit, trials, train, weights, _CONTEXT)]
     loss = model.loss
     if loss is not None:
         start = model.default(_CONTEXT)

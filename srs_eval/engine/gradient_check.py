@@ -28,11 +28,11 @@ _TRAINERS = (
 _OFF = 0.01  # as a part of the largest component
 
 
-Wrong = tuple[str, int, float, float]
+_Wrong = tuple[str, int, float, float]
 """Whose gradient; the first parameter whose derivative is wrong; that, and what it should be."""
 
 
-def wrong_gradient(where: str, objective: _Objective, start: Any) -> Wrong | None:
+def wrong_gradient(where: str, objective: _Objective, start: Any) -> _Wrong | None:
     """What is wrong with a gradient near the start; None where it is right.
 
     Near it, for at the start itself equal things may be equal by design.
@@ -56,13 +56,13 @@ def wrong_gradient(where: str, objective: _Objective, start: Any) -> Wrong | Non
     return where, k, float(slope[k]), float(differences[0, k])
 
 
-def wrong_gradients(fit: Callable[..., Any], *given: Any) -> list[Wrong]:
+def wrong_gradients(fit: Callable[..., Any], *given: Any) -> list[_Wrong]:
     """One for each trainer that the fit gives a wrong gradient to.
 
     Seen are those of `srs_eval.training` and `scipy.optimize.minimize`, which are replaced while
     the fit runs.
     """
-    found: dict[str, Wrong] = {}
+    found: dict[str, _Wrong] = {}
 
     def looking(trainer: Callable[..., Any]) -> Callable[..., Any]:
         def looked(*given: Any, **named: Any) -> Any:

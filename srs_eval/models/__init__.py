@@ -2,7 +2,7 @@
 
 A model file defines `MODELS`, a tuple of `Model`. It imports numpy at most;
 numba, torch and others wait inside its functions, so that listing is cheap.
-What tables tell of the models here is in `facts.toml`.
+What tables tell of the models here, and what configurations they have, is in `facts.toml`.
 """
 
 from __future__ import annotations
@@ -143,7 +143,11 @@ class Model:
 
 @cache
 def _facts() -> dict[str, dict[str, Any]]:
-    return tomllib.loads(Path(__file__).with_name("facts.toml").read_text("utf-8"))
+    found = tomllib.loads(Path(__file__).with_name("facts.toml").read_text("utf-8"))
+    return {
+        name: {key: tuple(each) if isinstance(each, list) else each for key, each in table.items()}
+        for name, table in found.items()
+    }
 
 
 def facts(name: str) -> dict[str, Any]:
@@ -195,7 +199,7 @@ def load_model_file(path: Path) -> tuple[Model, ...]:
     try:
         # What was hashed, not what bytecode there may be of it.
         exec(compile(content, path, "exec"), vars(module))
-        models = tuple(replace(model, file=file) for model in vars(module)["MODELS"])
+        models = tuple(replace(model, file=file) for model in vars(module).get("MODELS", ()))
         found = (
             _wrong_with(model, [each.name for each in models[:k]]) for k, model in enumerate(models)
         )

@@ -216,10 +216,9 @@ _LEFT_ADJOINT = Gradient(_left, ("before",), "w")
 @cache
 def _tape_length() -> int:
     """Numbers that a term's gradient has from the term."""
-    from srs_eval.training.tracing import VECTOR, numbers, tape_length
+    from srs_eval.training.tracing import tape_length
 
-    kinds = VECTOR, VECTOR, numbers(len(START))
-    return tape_length(_left, as_function(_LEFT_ADJOINT), kinds)
+    return tape_length(_left, as_function(_LEFT_ADJOINT), (0, 0), len(START))
 
 
 @cache
@@ -252,7 +251,9 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     """Fitted on the trials with at most `max_seq_len` reviews, their own included."""
     paths = trials.derived(_make_paths)
     rows = length_order(trials, training_rows(trials, train, trials.protocol.max_seq_len - 1))
-    weights = weights[np.searchsorted(train, rows)]
+    weight_of = np.empty(len(trials))
+    weight_of[train] = weights
+    weights = weight_of[rows]
     size = BATCH_SIZE.integer(context, trials.protocol)
     batches = [
         _part(paths, trials, rows[at : at + size], weights[at : at + size])[0]

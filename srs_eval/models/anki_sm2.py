@@ -156,9 +156,6 @@ MODELS = (
         predict=_predict,
         fit=_TRAINABLE.fit,
         default=_default,
-        aliases={"Anki-SM-2": "Anki-dry-run", "Anki-SM-2-trainable": "Anki"},
-        configurations=("Anki", "Anki-dry-run"),
-        compiles="to train",
         hyperparameters=RECURRENT.hyperparameters,
     ),
 )

@@ -28,7 +28,7 @@ from srs_eval.models.rwkv import NEEDED, digest_of_weights
 _SMALLEST = 1e-6  # probability
 
 
-def mean_of_logits(predictions: Sequence[FloatArray]) -> FloatArray:
+def _mean_of_logits(predictions: Sequence[FloatArray]) -> FloatArray:
     """The probability whose logit is the mean of theirs (k,)."""
     p = np.clip(np.array(predictions), _SMALLEST, 1 - _SMALLEST)
     mean: FloatArray = 1 / (1 + np.exp(-np.log(p / (1 - p)).mean(axis=0)))
@@ -40,7 +40,7 @@ _blend = partial(
     family="neural",
     parameters=21 + 34 + 503,
     source="models/blend.py: mean of logits (2026)",
-    combine=mean_of_logits,
+    combine=_mean_of_logits,
     always_short=True,
     seconds_to_compile=8.0,
     kernels_of="GRU-503",

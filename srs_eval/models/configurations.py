@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from srs_eval.data.errors import InputError
@@ -25,49 +26,18 @@ Names = Literal["2025", "2026"]
 NAMES: tuple[Names, ...] = get_args(Names)
 """Years of srs-benchmark that have a spelling of their own; the first is the canonical one."""
 
-# Suffix -> (flag, value), in the order of canonical names. "fit" is no protocol flag.
+_ROWS = [
+    [cell.strip() for cell in line.split("|")]
+    for line in Path(__file__).with_name("suffixes.txt").read_text("utf-8").splitlines()
+]
+"""Suffix, flag, its value and how a person says it, if otherwise, in the order of canonical names.
+"fit" is no protocol flag."""
 SUFFIXES: Mapping[str, tuple[str, Any]] = {
-    "dry-run": ("fit", "default"),
-    "pretrain": ("fit", "S0"),
-    "own": ("fit", "own"),
-    "sched_penalties": ("sched_penalties", True),
-    "binary": ("two_buttons", True),
-    "short": ("short", True),
-    "secs": ("secs", True),
-    "recency": ("recency", True),
-    "study_days": ("clock", "study-days"),
-    "whole_days": ("clock", "days"),
-    "no_test_same_day": ("no_test_same_day", True),
-    "no_train_same_day": ("no_train_same_day", True),
-    "equalize_test_with_non_secs": ("equalize_test_with_non_secs", True),
-    "train_equals_test": ("train_equals_test", True),
-    "disable_short_term": ("disable_short_term", True),
-    "preset": ("partitions", "preset"),
-    "deck": ("partitions", "deck"),
-    "fallback_user": ("fallback_user", True),
-    "known_decks": ("known_decks_only", True),
+    suffix: (flag, value == "yes" or value) for suffix, flag, value, _ in _ROWS
 }
 SUFFIX_ALIASES = {"default": "dry-run", "S0": "pretrain", "two_buttons": "binary"}
 TUNED = "tuned"  # ends the name of what is trained as an audit's ledger says
-# Suffix -> how a person says it, where that is not the suffix itself.
-_SUFFIX_WORDS: Mapping[str, str] = {
-    "dry-run": "defaults",
-    "pretrain": "S0 only",
-    "own": "as your presets hold it",
-    "sched_penalties": "sched. penalties",
-    "study_days": "study days",
-    "whole_days": "whole days",
-    "binary": "two buttons",
-    "preset": "per preset",
-    "deck": "per deck",
-    "fallback_user": "else all together",
-    "known_decks": "known decks",
-    "no_test_same_day": "later days",
-    "no_train_same_day": "fitted on later days",
-    "train_equals_test": "fitted on the test",
-    "disable_short_term": "no short-term",
-    "equalize_test_with_non_secs": "equalized",
-}
+_SUFFIX_WORDS = {suffix: words for suffix, _, _, words in _ROWS if words}
 _MODEL_WORDS: Mapping[str, str] = {
     "AVG": "average",
     "MOVING-AVG": "moving average",

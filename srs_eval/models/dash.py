@@ -218,7 +218,9 @@ def _fit_act_r(
     """Fitted on the trials with at most `max_seq_len` reviews before them."""
     ages = trials.derived(_make_ages)
     rows = length_order(trials, training_rows(trials, train))
-    weight = weights[np.searchsorted(train, rows)]
+    weight_of = np.empty(len(trials))
+    weight_of[train] = weights
+    weight = weight_of[rows]
     y = trials.y[rows]
     size = BATCH_SIZE.integer(context, trials.protocol)
 
@@ -280,12 +282,7 @@ def _slope_of(p: float, y: float) -> float:
 _of_history = partial(Model, family="history", inputs="IL, G", hyperparameters=HYPERPARAMETERS)
 
 MODELS = (
-    _of_history(
-        **facts("DASH"),
-        fit=_DASH.fit,
-        predict=_DASH.predict,
-        configurations=("DASH", "DASH-short", "DASH-recency"),
-    ),
+    _of_history(**facts("DASH"), fit=_DASH.fit, predict=_DASH.predict),
     _of_history(**facts("DASH[MCM]"), fit=_MCM.fit, predict=_MCM.predict),
     _of_history(
         **facts("DASH[ACT-R]"),

@@ -215,12 +215,4 @@ def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context)
     return recall
 
 
-MODELS = (
-    Model(
-        **facts("Ebisu-v2"),
-        predict=_predict,
-        known_decks_only=True,
-        flags=UNTRAINED_FLAGS,
-        compiles="never",
-    ),
-)
+MODELS = (Model(**facts("Ebisu-v2"), predict=_predict, flags=UNTRAINED_FLAGS),)

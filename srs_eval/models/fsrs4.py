@@ -36,18 +36,18 @@ def _next_d(d: Value, rating: Value, w: Value) -> Value:
     return clamp(w[7] * w[4] + (1.0 - w[7]) * (d - w[6] * (rating - 3.0)), 1.0, 10.0)
 
 
-def after_second_review(trials: Trials, rows: IntArray) -> IntArray:
+def _after_second_review(trials: Trials, rows: IntArray) -> IntArray:
     """What v4 and v4.5 train on: the initial stabilities have had the second reviews."""
     return rows[trials.i[rows] > 2]
 
 
 _NO_BOUND = 4 * (math.inf,)
-_v4 = partial(
+_recurrent = partial(
     RecurrentModel,
     constants=(0.01,),
     frozen=(0, 1, 2, 3),
     tie_order="quicksort",
-    trained_on=after_second_review,
+    trained_on=_after_second_review,
 )
 
 # fmt: off
@@ -58,7 +58,7 @@ _DEFAULT_V4 = (
     2.18, 0.05, 0.34, 1.26,  # failure
     0.29, 2.61,  # Hard, Easy
 )
-V4 = _v4(
+_V4 = _recurrent(
     name="FSRSv4",
     default=_DEFAULT_V4,
     lower=(
@@ -69,7 +69,7 @@ V4 = _v4(
     **steps(17, _curve_v4, _init_d, _next_d),
 )
 # fmt: on
-fit_s0_v4 = s0_fit(_DEFAULT_V4, decay=1.0)
+_fit_s0_v4 = s0_fit(_DEFAULT_V4, decay=1.0)
 
 
 # v4.5
@@ -98,7 +98,7 @@ _DEFAULT_V45_SECS = (
     0.0012, 0.0826, 0.8382, 26.2146, 4.8622, 1.0311, 0.8295, 0.0379, 2.0884,
     0.4704, 1.2009, 1.7196, 0.1874, 0.1593, 1.5636, 0.2358, 3.3175,
 )
-V45 = _v4(
+_V45 = _recurrent(
     name="FSRS_4_5",
     default=_DEFAULT_V45,
     lower=(
@@ -110,11 +110,11 @@ V45 = _v4(
     decimals=6,
 )
 # fmt: on
-fit_s0_v45 = s0_fit(_DEFAULT_V45, decay=0.5, default_secs=_DEFAULT_V45_SECS)
+_fit_s0_v45 = s0_fit(_DEFAULT_V45, decay=0.5, default_secs=_DEFAULT_V45_SECS)
 
 MODELS = (
-    early_version("FSRSv4", V4, fit_s0_v4),
+    early_version("FSRSv4", _V4, _fit_s0_v4),
     early_version(
-        "FSRS-4.5", V45, fit_s0_v45, default_secs=lambda context: list(_DEFAULT_V45_SECS)
+        "FSRS-4.5", _V45, _fit_s0_v45, default_secs=lambda context: list(_DEFAULT_V45_SECS)
     ),
 )

@@ -345,18 +345,6 @@ MODELS = (
         fit=fit,
         fit_s0=fit_s0,
         default=lambda context: list(DEFAULT),
-        aliases={"your parameters": "FSRS-6-own"},
-        configurations=(
-            "FSRS-6",
-            "FSRS-6-dry-run",
-            "FSRS-6-pretrain",
-            "FSRS-6-binary",
-            "FSRS-6-recency",
-            "FSRS-6-preset",
-            "FSRS-6-deck",
-        ),
-        always_short=True,
-        parameters_with={"pretrain": 4, "two_buttons": 17},
         hyperparameters=(*recurrent(_LEAST).hyperparameters, START),
     ),
     Model(
@@ -364,9 +352,7 @@ MODELS = (
         predict=predict,
         fit=_fit_one_step,
         default=lambda context: list(DEFAULT),
-        always_short=True,
         flags=ANY_FLAG - {"recency"},
-        parameters_with={"two_buttons": 17},
         hyperparameters=(_LEARNING_RATE,),
     ),
 )

@@ -295,29 +295,13 @@ def _remarks(trials: Trials, context: Context) -> tuple[str, ...]:
     return ("No time zone is named (--timezone): all study days last 24 hours, as with seconds",)
 
 
-_OF_LONGER = "FSRS-7-100-epochs-short-secs-recency"
 _FSRS_7 = Model(
     **facts("FSRS-7"),
     predict=predict,
     fit=fit,
     default=lambda context: list(DEFAULT),
-    configurations=(
-        "FSRS-7-short-secs-recency",
-        "FSRS-7-short-secs-recency-equalize_test_with_non_secs",
-        "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
-        "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user",
-        "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
-    ),
-    standard="FSRS-7-short-secs-recency",
-    aliases={  # in short: that all are fitted on same-day reviews, too, is told below tables
-        "FSRS-7 defaults": "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
-        "FSRS-7 per preset": ("FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user"),
-        "FSRS-7 per deck": "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
-    },
-    always_short=True,
     flags=ANY_FLAG | {"sched_penalties", "clock"},
     remarks=_remarks,
-    parameters_with={"two_buttons": 28},
     hyperparameters=recurrent(secs=False).hyperparameters,
 )
 MODELS = (
@@ -326,10 +310,6 @@ MODELS = (
         _FSRS_7,
         **facts("FSRS-7-100-epochs"),
         fit=partial(fit, trainable=_LONGER),
-        aliases={},
-        configurations=(_OF_LONGER, f"{_OF_LONGER}-equalize_test_with_non_secs"),
-        standard=_OF_LONGER,
         hyperparameters=replace(recurrent(secs=False), epochs=_MORE_EPOCHS).hyperparameters,
-        extra=True,
     ),
 )

@@ -129,16 +129,9 @@ MODELS = (
         predict=predict,
         fit=fit,
         default=lambda context: [*fsrs7.DEFAULT, *_HEAD],
-        configurations=(
-            "FSRS-7-ordinal-short-secs-recency",
-            "FSRS-7-ordinal-short-secs-recency-equalize_test_with_non_secs",
-        ),
-        standard="FSRS-7-ordinal-short-secs-recency",
-        always_short=True,
         flags=(ANY_FLAG - {"two_buttons"}) | {"sched_penalties", "clock"},
         hyperparameters=tuple(  # its loss falls with every epoch: the last one is the best
             each for each in fsrs7.recurrent(secs=False).hyperparameters if each.name != "keep"
         ),
-        extra=True,
     ),
 )

@@ -78,11 +78,9 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
 MODELS = (
     Model(
         **facts("FSRS-rs"),
-        packages=("fsrs-rs-python",),
         fit=_fit,
         predict=fsrs6.predict,
         default=lambda context: list(fsrs6.DEFAULT),
-        always_short=True,
         flags=frozenset({"short", "two_buttons", "partitions", "train_equals_test"}),
     ),
 )

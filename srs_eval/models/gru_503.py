@@ -59,7 +59,6 @@ _BETAS = (0.1753167630791112, 0.9723760956625273)
 _LONGEST_GRADIENT = 167.86289911112
 _RECENCY = 20.328475441783525, 2.8843952981152463  # weight and degree
 
-_STANDARD = "GRU-503-short-secs-equalize_test_with_non_secs"
 _FILES = ("GRU-503", "GRU-short-secs-equalize_test_with_non_secs", "GRU-short-secs")
 """Weight files, ours and upstream's; the latter's AdamW is in NAME_opt_pretrain.pth."""
 
@@ -246,7 +245,6 @@ MODELS = (
         **facts("GRU-503"),
         fit=_fit,
         predict=_predict,
-        standard=_STANDARD,
         flags=ANY_FLAG - {"recency"},
         hyperparameters=_HYPERPARAMETERS,
     ),

@@ -51,7 +51,6 @@ MODELS = (
         fit=_LINEAR.fit,
         predict=_LINEAR.predict,
         default=lambda context: list(START),
-        configurations=("HLR", "HLR-short"),
         hyperparameters=HYPERPARAMETERS,
     ),
 )

@@ -204,7 +204,6 @@ MODELS = (
         fit=_fit,
         predict=_predict,
         default=lambda context: _MEAN.tolist(),
-        standard="LogisticRegression-short-secs-recency",
         hyperparameters=(_RATE, _EPOCHS, _BATCH, _DECAY, hyperparameters.SEED),
     ),
 )

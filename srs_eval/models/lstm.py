@@ -57,41 +57,15 @@ _PULL = hyperparameters.penalty("pull", 0.000244)  # towards the pretrained weig
 _HYPERPARAMETERS = (_RATE, _PASSES, _BATCH, _DECAY, _PULL, hyperparameters.SEED)
 _LONGEST_GRADIENT = 7050.0
 _RECENCY = 6.49, 2.4758  # weight and degree
-REVIEWS_AT_ONCE = 16_384  # history rows in one pass through the network: about 100 MB
+_REVIEWS_AT_ONCE = 16_384  # history rows in one pass through the network: about 100 MB
 _ON_A_GPU_AT_ONCE = 131_072  # a step takes a GPU about as long for few cards as for many
 
 _UPSTREAM_NAME = "LSTM-short-secs-equalize_test_with_non_secs"
 
-# What the network's parts are called in weight files.
-_IN_FILES = {
-    "in_1": "process.0",
-    "in_norm": "process.2",
-    "in_2": "process.3",
-    "lstm_1_norm": "process.5.module.0",
-    "lstm_1": "process.5.module.1.module",
-    "lstm_2_norm": "process.6.module.0",
-    "lstm_2": "process.6.module.1.module",
-    "mix_1_norm": "process.7.module.0",
-    "mix_1": "process.7.module.1",
-    "mix_2_norm": "process.7.module.3",
-    "mix_2": "process.7.module.4",
-    "out_norm": "process.8",
-    "out": "process.9",
-    "share": "w_fc",
-    "stability": "s_fc",
-    "exponent": "d_fc",
-}
-
-
-def name_in_files(name: str) -> str:
-    """Of a tensor of the network."""
-    part, _, kind = name.partition(".")
-    return f"{_IN_FILES[part]}.{kind}"
-
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    tensors: Tensors  # by their names here, in the network's order
+    tensors: Tensors  # in the network's order
     mean: NDArray[np.float32]  # (2,) of ln delay and ln answer time
     deviation: NDArray[np.float32]
 
@@ -101,56 +75,57 @@ def network_class() -> type:
     """The network; defined at the first call, for torch takes seconds to import."""
     import torch
     from torch import Tensor, nn
-    from torch.nn.functional import silu
     from torch.nn.utils.rnn import PackedSequence
 
     cells = layer()
 
+    class Shortcut(nn.Module):
+        def __init__(self, *layers: nn.Module) -> None:
+            super().__init__()
+            self.module = nn.Sequential(*layers)
+
+        def forward(self, h: Tensor) -> Tensor:
+            return h + self.module(h)
+
+    def linear() -> nn.Linear:
+        return nn.Linear(HIDDEN, HIDDEN)
+
+    def norm(bias: bool = False) -> nn.LayerNorm:
+        return nn.LayerNorm(HIDDEN, bias=bias)
+
+    def recurrent() -> nn.ModuleDict:
+        return nn.ModuleDict({"module": nn.LSTM(HIDDEN, HIDDEN)})
+
     class Network(nn.Module):
+        """Its parts have the names that they have in weight files."""
+
         def __init__(self) -> None:
             super().__init__()
-
-            def norm(bias: bool = False) -> nn.LayerNorm:
-                return nn.LayerNorm(HIDDEN, bias=bias)
-
-            self.in_1 = nn.Linear(INPUTS, HIDDEN)
-            self.in_norm = norm()
-            self.in_2 = nn.Linear(HIDDEN, HIDDEN)
-            self.lstm_1_norm = norm()
-            self.lstm_1 = nn.LSTM(HIDDEN, HIDDEN)
-            self.lstm_2_norm = norm(bias=True)
-            self.lstm_2 = nn.LSTM(HIDDEN, HIDDEN)
-            self.mix_1_norm = norm()
-            self.mix_1 = nn.Linear(HIDDEN, HIDDEN)
-            self.mix_2_norm = norm()
-            self.mix_2 = nn.Linear(HIDDEN, HIDDEN)
-            self.out_norm = norm()
-            self.out = nn.Linear(HIDDEN, HIDDEN)
-            self.share = nn.Linear(HIDDEN, CURVES)
-            self.stability = nn.Linear(HIDDEN, CURVES)
-            self.exponent = nn.Linear(HIDDEN, CURVES)
+            self.process = nn.Sequential(
+                *(nn.Linear(INPUTS, HIDDEN), nn.SiLU(), norm(), linear(), nn.SiLU()),
+                Shortcut(norm(), recurrent()),
+                Shortcut(norm(bias=True), recurrent()),
+                Shortcut(norm(), linear(), nn.SiLU(), norm(), linear(), nn.SiLU()),
+                *(norm(), linear(), nn.SiLU()),
+            )
+            self.w_fc = nn.Linear(HIDDEN, CURVES)
+            self.s_fc = nn.Linear(HIDDEN, CURVES)
+            self.d_fc = nn.Linear(HIDDEN, CURVES)
 
         def forward(self, group: _Group) -> Tensor:
             """Recall of the group's items (n,)."""
-
-            def recurrent(lstm: nn.LSTM, values: Tensor) -> Tensor:
-                output: Tensor
-                if values.is_cuda:  # where a step costs more than what is in it
-                    output = lstm(PackedSequence(values, torch.tensor(group.still)))[0].data
+            layers: Any = self.process
+            h: Tensor = layers[:5](group.x)
+            for shortcut in layers[5:7]:
+                normed, lstm = shortcut.module[0](h), shortcut.module[1]["module"]
+                if h.is_cuda:  # where a step costs more than what is in it
+                    h = h + lstm(PackedSequence(normed, torch.tensor(group.still)))[0].data
                 else:
-                    output = cells(values, group.previous, group.still, *lstm.parameters())
-                return output
-
-            h = silu(self.in_2(self.in_norm(silu(self.in_1(group.x)))))
-            h = h + recurrent(self.lstm_1, self.lstm_1_norm(h))
-            h = h + recurrent(self.lstm_2, self.lstm_2_norm(h))
-            h = h[group.item]
-            mixed = silu(self.mix_1(self.mix_1_norm(h)))
-            h = h + silu(self.mix_2(self.mix_2_norm(mixed)))
-            h = silu(self.out(self.out_norm(h)))
-            share = torch.softmax(self.share(h), dim=-1)
-            s = torch.exp(torch.clamp(self.stability(h), -25, 25))
-            d = torch.exp(torch.clamp(self.exponent(h), -25, 25))
+                    h = h + cells(normed, group.previous, group.still, *lstm.parameters())
+            h = layers[7:](h[group.item])
+            share = torch.softmax(self.w_fc(h), dim=-1)
+            s = torch.exp(torch.clamp(self.s_fc(h), -25, 25))
+            d = torch.exp(torch.clamp(self.d_fc(h), -25, 25))
             curves = (1 + group.delta_t[:, None] / (1e-7 + s)) ** -d
             return (1 - 1e-7) * torch.sum(share * curves, dim=-1)
 
@@ -176,14 +151,13 @@ def _shapes() -> dict[str, tuple[int, ...]]:
 def _start(fixed: bool, context: Context) -> Weights:
     model = "LSTM-fixed" if fixed else "LSTM"
     names = ("LSTM-fixed",) * fixed + (_UPSTREAM_NAME, "LSTM")
-    shapes = {name_in_files(name): shape for name, shape in _shapes().items()}
-    found = load_weights(names, {**shapes, "input_mean": (2,), "input_std": (2,)}, context)
+    found = load_weights(names, {**_shapes(), "input_mean": (2,), "input_std": (2,)}, context)
     if found is None:
         raise no_weights(model, names, context)
     mean, deviation = found["input_mean"], found["input_std"]
     if not fixed:
         mean, deviation = mean[[0, 0]], deviation[[0, 0]]
-    return Weights({name: found[name_in_files(name)] for name in _shapes()}, mean, deviation)
+    return Weights({name: found[name] for name in _shapes()}, mean, deviation)
 
 
 # Reviews as the network takes them
@@ -263,7 +237,7 @@ def groups(
 
 
 def _at_once(context: Context) -> int:
-    return _ON_A_GPU_AT_ONCE if context.device.startswith("cuda") else REVIEWS_AT_ONCE
+    return _ON_A_GPU_AT_ONCE if context.device.startswith("cuda") else _REVIEWS_AT_ONCE
 
 
 def learning_rate(done: int, passes: int = 20) -> float:
@@ -372,14 +346,8 @@ _LSTM = Model(
     **facts("LSTM"),
     fit=_fit,
     predict=_predict,
-    standard=_UPSTREAM_NAME,
-    # Upstream of 2026 has an LSTM without answer times, too; -duration names this one.
-    aliases={_UPSTREAM_NAME.replace("-secs", "-secs-duration"): _UPSTREAM_NAME},
     flags=_FLAGS,
     hyperparameters=_HYPERPARAMETERS,
-    compiles="never",
-    needs="torch",
-    uses_device=True,
 )
 
 MODELS = (
@@ -389,7 +357,5 @@ MODELS = (
         **facts("LSTM-fixed"),
         fit=partial(_fit, fixed=True),
         predict=partial(_predict, fixed=True),
-        standard=_UPSTREAM_NAME.replace("LSTM", "LSTM-fixed"),
-        aliases={},
     ),
 )

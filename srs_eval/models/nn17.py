@@ -162,12 +162,12 @@ def _start(trials: Trials, context: Context) -> list[float]:
     return flat(tensors).tolist()
 
 
-def model_of(trials: Trials) -> RecurrentModel:
+def _model_of(trials: Trials) -> RecurrentModel:
     return _IN_SECONDS if trials.protocol.secs else _IN_DAYS
 
 
 def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    model = model_of(trials)
+    model = _model_of(trials)
     pretrained = _START.of(context) == "pretrained"
     start = _start(trials, context) if pretrained else model.default
     fitted = fit_recurrent(model, trials, train, weights, start, context)
@@ -178,7 +178,7 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
 def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """`parameters` empty: the pretrained ones."""
     w = parameters if len(parameters) else _start(trials, context)
-    return predict_recurrent(model_of(trials), trials, w, index)
+    return predict_recurrent(_model_of(trials), trials, w, index)
 
 
 MODELS = (
@@ -187,6 +187,5 @@ MODELS = (
         fit=_fit,
         predict=_predict,
         hyperparameters=(*_IN_DAYS.hyperparameters, _START),
-        version=2,
     ),
 )

@@ -34,9 +34,8 @@ from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model, facts
 from srs_eval.training.networks import is_pretrained, read_tensors
-from srs_eval.training.rwkv_inputs import SEED, inputs, lacking, reviews_of
+from srs_eval.training.rwkv_inputs import SEED, Network, inputs, lacking, network, reviews_of
 from srs_eval.training.rwkv_network import predictions
-from srs_eval.training.rwkv_weights import Network, network
 
 NEEDED = "weights of your own: `srs-eval models weights` tells where to get them"
 _OWN_FILE = "SRS_EVAL_RWKV_WEIGHTS"
@@ -55,45 +54,12 @@ class _Known(NamedTuple):
     address: str
 
 
-_ZAGUK = "https://raw.githubusercontent.com/zaguk/rwkv-srs/main/tests/fixtures/models"
-_EXPERTIUM = "https://raw.githubusercontent.com/Expertium/rwkv-state-quant/main/reference"
-_OSR = "https://raw.githubusercontent.com/open-spaced-repetition/srs-benchmark/main/pretrain"
-_LARGE, _FIRST, _SECOND, _SOME = 2_762_884, range(101, 5000), range(5000, 10001), range(1000, 2500)
-KNOWN = tuple(
-    _Known(name, sha256, parameters, users, f"{folder}/{name}")
-    for name, sha256, parameters, users, folder in (
-        (
-            "RWKV_trained_on_5000_10000.safetensors",
-            "0b1566d8159464fc512c8cb49525aefd3f84c9baaacdf0ea2e8d7a398729d91a",
-            *(_LARGE, _SECOND, _ZAGUK),
-        ),
-        (
-            "RWKV_trained_on_101_4999.safetensors",
-            "fa35cd87ee3589ad7457d54f844c90cb94d19d56e5104df04aa5fb0dcf28c4e9",
-            *(_LARGE, _FIRST, _ZAGUK),
-        ),
-        (
-            "RWKV_trained_on_5000_10000.pth",
-            "8fb7fea081b38623ffc0d84ed18303cf5d62b42b9105e91112264a34286beeeb",
-            *(_LARGE, _SECOND, _OSR),
-        ),
-        (
-            "RWKV_trained_on_101_4999.pth",
-            "82d60a4de2e26b4064b86359874e458d1546c0e9651c5dbdf9b8f449a9b97114",
-            *(_LARGE, _FIRST, _OSR),
-        ),
-        (
-            "champ_h2k16.safetensors",
-            "a8104c4abebbbd9e9c706f21c1baa5819bc062849fde2cc3c275b69abdf9ba7a",
-            *(193_724, _SOME, _EXPERTIUM),
-        ),
-        (
-            "champ_decay15.safetensors",
-            "e7d27ccd1e8f48d2b0b551eff045546667b491240e974c50d44c7db1e66e9056",
-            *(192_800, _SOME, _EXPERTIUM),
-        ),
-    )
-)
+def _from_row(line: str) -> _Known:
+    name, sha256, parameters, first, last, address = line.split()
+    return _Known(name, sha256, int(parameters), range(int(first), int(last) + 1), address)
+
+
+KNOWN = tuple(map(_from_row, Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines()))
 """Those on more people first, as they are taken."""
 
 
@@ -255,13 +221,11 @@ MODELS = (
     _rwkv(
         **facts("RWKV-Instant"),
         online=_instant,
-        aliases={"RWKV-P": "RWKV-Instant"},
         note=f"Frozen; needs {NEEDED}. Knows every answer before; a scheduler cannot.",
     ),
     _rwkv(
         **facts("RWKV-Curve"),
         predict=_curve,
-        aliases={"RWKV": "RWKV-Curve"},
         note=f"Frozen; needs {NEEDED}. Codes of cards are drawn with seed {SEED}: another one "
         "changes log loss by 0.001 or so.",
     ),

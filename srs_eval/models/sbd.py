@@ -36,7 +36,7 @@ from srs_eval.training.compile import Gradient, compiled, specialised
 from srs_eval.training.elementwise import LANES, Value, clamp, exp, log, minimum, where
 from srs_eval.training.hyperparameters import Hyperparameter
 from srs_eval.training.optimisers import minimise, training_rows
-from srs_eval.training.trie import history_trie, trie_batches
+from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
 _START = (-2.803101, 1.386926, 1.739235, -1.819954, 0.529839, -0.886052, -1.393709)
 _SIGMA = np.array([1.754, 1.2339, 0.5003, 0.546, 0.0989, 1.1685, 0.7778])
@@ -109,20 +109,13 @@ def _failure(s: Value, ln_t: Value, g: Value, beta: Value, v: Value) -> Value:
 class _AllRows(NamedTuple):
     """The nodes of the rows' histories and, as targets, the rows; and room for the kernel."""
 
-    kind: NDArray[np.int32]  # per segment of nodes
-    start: IntArray
-    end: IntArray
-    parent: NDArray[np.int32]  # per node
-    ln_t: FloatArray
-    rating: FloatArray
+    batch: TrieBatches  # a single one
+    ln_t: FloatArray  # per node
     grade_before: FloatArray  # g of the parent
     shape_before: NDArray[np.int32]  # its 2 n
-    target_node: NDArray[np.int32]  # per target
-    target_ln_t: FloatArray
+    target_ln_t: FloatArray  # per target
     target_grade: FloatArray
     target_shape: NDArray[np.int32]
-    passes: FloatArray  # weight of the rows that were recalled
-    failures: FloatArray
     recall: FloatArray  # result, per target
     state: FloatArray  # (1, nodes) ln S
     bar: FloatArray  # (1, nodes) its gradient
@@ -139,27 +132,17 @@ def _all_rows(
     """The rows for the kernel, and each row's target; `weights` (n,) are those of all trials."""
     trie = history_trie(trials, same_day=False)
     batch = trie_batches(trie, trials, [rows], weights)
-    nodes = int(batch.first_node[1])
-    parent, rating = batch.parent[:nodes], batch.rating[:nodes]
-    repeated = compiled(_repeats)(parent, rating, int(batch.end[0]))
-    grade, target = rating - 1, batch.target_node[: batch.first_target[1]]
-    segments = slice(batch.first_segment[1])
+    repeated = compiled(_repeats)(batch.parent, batch.rating, int(batch.end[0]))
+    grade, nodes = batch.rating - 1, len(batch.parent)
     made = _AllRows(
-        kind=batch.kind[segments],
-        start=batch.start[segments],
-        end=batch.end[segments],
-        parent=parent,
-        ln_t=_ln(batch.delta_t[:nodes]),
-        rating=rating,
-        grade_before=grade[parent],
-        shape_before=repeated[parent],
-        target_node=target,
-        target_ln_t=_ln(batch.target_delta_t[: len(target)]),
-        target_grade=grade[target],
-        target_shape=repeated[target],
-        passes=batch.passes[: len(target)],
-        failures=batch.failures[: len(target)],
-        recall=np.empty(len(target)),
+        batch=batch,
+        ln_t=_ln(batch.delta_t),
+        grade_before=grade[batch.parent],
+        shape_before=repeated[batch.parent],
+        target_ln_t=_ln(batch.target_delta_t),
+        target_grade=grade[batch.target_node],
+        target_shape=repeated[batch.target_node],
+        recall=np.empty(len(batch.target_node)),
         state=np.empty((1, nodes)),
         bar=np.empty((1, nodes)),
         repetitions=np.arange(_SHAPES) / 2,
@@ -268,7 +251,6 @@ MODELS = (
         fit=_fit,
         predict=_predict,
         default=lambda context: list(_START),
-        standard="SBD-short-secs-recency",
         hyperparameters=(_PULL, _ITERATIONS),
     ),
 )

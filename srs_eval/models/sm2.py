@@ -172,20 +172,8 @@ _TRAINABLE = Trainable(
 )
 
 MODELS = (
-    Model(
-        **facts("SM2"),
-        predict=partial(_predict, _sm2_intervals),
-        configurations=("SM2", "SM2-short"),
-        known_decks_only=True,
-        flags=UNTRAINED_FLAGS,
-        compiles="never",
-    ),
-    Model(
-        **facts("Memrise"),
-        predict=partial(_predict, _memrise_intervals),
-        flags=UNTRAINED_FLAGS,
-        compiles="never",
-    ),
+    Model(**facts("SM2"), predict=partial(_predict, _sm2_intervals), flags=UNTRAINED_FLAGS),
+    Model(**facts("Memrise"), predict=partial(_predict, _memrise_intervals), flags=UNTRAINED_FLAGS),
     Model(
         **facts("SM2-trainable"),
         predict=_TRAINABLE.predict,

@@ -3,7 +3,7 @@
 People have days: a memory model that follows cards only misses what all cards of a day have in
 common. STATE-FSRS-6 takes FSRS-6's logit and some 80 features of the answers given so far
 (`training/state_features.py`), together x, into a logistic regression that learns the outcome y of
-every evaluated review after it has predicted it (`kalman_filter`):
+every evaluated review after it has predicted it (`_kalman_filter`):
 
     p = sigmoid(w.x / sqrt(1 + pi s2 / 8)),  s2 = x'Px,  h = p (1 - p)
     w += P x (y - p) / (1 + h s2),  P -= h / (1 + h s2) P x (P x)'
@@ -60,11 +60,11 @@ from srs_eval.models import Context, Model, facts, fsrs6, fsrs7, rwkv
 from srs_eval.training.compile import compiled
 from srs_eval.training.state_features import COUNT, NAMES, state_features, timeline
 
-PRIOR_FILE = Path(__file__).with_name("state.json")
+_PRIOR_FILE = Path(__file__).with_name("state.json")
 _WARM_UP_REFITS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the reviews before the first evaluated
 _LARGEST_LOGIT = 6.0
-STATE_1_RATE = 0.5
-BASES: dict[str, tuple[Any, ...]] = {
+_STATE_1_RATE = 0.5
+_BASES: dict[str, tuple[Any, ...]] = {
     "STATE-FSRS-6": (fsrs6,),
     "STATE-FSRS-6+7": (fsrs6, fsrs7),
     "STATE-FSRS-6+7+RWKV": (fsrs6, fsrs7, rwkv),
@@ -97,7 +97,7 @@ class _Trace:
     offset_variance: FloatArray
 
 
-def without_prior(count: int = COUNT) -> Prior:
+def _without_prior(count: int = COUNT) -> Prior:
     """For want of other people: the base's logit as it is, all else about 0."""
     mean = np.zeros(count)
     mean[0] = 1.0
@@ -109,14 +109,14 @@ def without_prior(count: int = COUNT) -> Prior:
 @cache
 def shipped_prior(model: str) -> Prior:
     """The prior from other people; raises RuntimeError if it is for other features."""
-    content = json.loads(PRIOR_FILE.read_text("utf-8"))["priors"][model]
-    if tuple(content["features"]) != feature_names(model):
-        raise RuntimeError(f"{PRIOR_FILE.name} was made for other features of {model}")
+    content = json.loads(_PRIOR_FILE.read_text("utf-8"))["priors"][model]
+    if tuple(content["features"]) != _feature_names(model):
+        raise RuntimeError(f"{_PRIOR_FILE.name} was made for other features of {model}")
     return Prior(np.array(content["mean"]), np.array(content["deviation"]))
 
 
-def feature_names(model: str) -> tuple[str, ...]:
-    return NAMES + ("base: second logit", "base: third logit")[: len(BASES[model]) - 1]
+def _feature_names(model: str) -> tuple[str, ...]:
+    return NAMES + ("base: second logit", "base: third logit")[: len(_BASES[model]) - 1]
 
 
 def group_slice(group: str) -> tuple[int, int]:
@@ -126,7 +126,7 @@ def group_slice(group: str) -> tuple[int, int]:
 
 
 def base_logits(trials: Trials, model: Any, context: Context) -> FloatArray:
-    """Logits of `model` (a module of `BASES`) for all trials (n,).
+    """Logits of `model` (a module of `_BASES`) for all trials (n,).
 
     RWKV is frozen. Of others, each fold's test part is predicted after a fit to all before it,
     weighted by recency. The reviews before the first test part, from which the filters warm up,
@@ -172,7 +172,7 @@ def trace(features: FloatArray, y: FloatArray, prior: Prior) -> _Trace:
     base = 1 / (1 + np.exp(-features[:, 0]))
     members, offsets = [], []
     for share, drift in _FILTERS:
-        p, *offset, _, _ = compiled(kalman_filter)(
+        p, *offset, _, _ = compiled(_kalman_filter)(
             features,
             y,
             prior.mean,
@@ -186,28 +186,28 @@ def trace(features: FloatArray, y: FloatArray, prior: Prior) -> _Trace:
     return _Trace(p, *offsets[0])
 
 
-def learner_features(model: str, trials: Trials, context: Context) -> FloatArray:
-    """Features of all trials (n, k) for one of `BASES`."""
-    return features_of(trials, [base_logits(trials, base, context) for base in BASES[model]])
+def _learner_features(model: str, trials: Trials, context: Context) -> FloatArray:
+    """Features of all trials (n, k) for one of `_BASES`."""
+    return features_of(trials, [base_logits(trials, base, context) for base in _BASES[model]])
 
 
 def _state(model: str, trials: Trials, context: Context) -> FloatArray:
-    """One of `BASES` for `trials.test_index` (k,)."""
-    features = learner_features(model, trials, context)
+    """One of `_BASES` for `trials.test_index` (k,)."""
+    features = _learner_features(model, trials, context)
     return trace(features, trials.y, shipped_prior(model)).p[trials.test_index]
 
 
 def _state_1(trials: Trials, context: Context) -> FloatArray:
     """STATE-1 for `trials.test_index` (k,): p = sigma(z + o), o the running offset."""
     z = base_logits(trials, fsrs6, context)
-    p: FloatArray = compiled(running_offset)(z, trials.y, STATE_1_RATE)
+    p: FloatArray = compiled(_running_offset)(z, trials.y, _STATE_1_RATE)
     return p[trials.test_index]
 
 
 # What learns after every answer
 
 
-def kalman_filter(
+def _kalman_filter(
     features: FloatArray,
     y: FloatArray,
     mean: FloatArray,
@@ -293,7 +293,7 @@ def _mixture(
     return mixed
 
 
-def running_offset(z: FloatArray, y: FloatArray, rate: float) -> FloatArray:
+def _running_offset(z: FloatArray, y: FloatArray, rate: float) -> FloatArray:
     """sigma(z + x) for each of n outcomes, x <- (1 - 0.1 rate) x + rate (y - p), x_0 = 0."""
     predicted = np.empty(len(z))
     x = 0.0

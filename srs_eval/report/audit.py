@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
 from srs_eval.benchmark.audit import Audit, Ranking, Tuned
-from srs_eval.benchmark.leaderboard import WEIGHTINGS, Change
+from srs_eval.benchmark.leaderboard import WEIGHTINGS
 from srs_eval.data.errors import counted
 from srs_eval.report.document import (
     Cell,
@@ -17,7 +17,6 @@ from srs_eval.report.document import (
     Section,
     Table,
     figure,
-    table_of,
     with_ends,
 )
 from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS
@@ -82,33 +81,28 @@ def _audit_lead(audit: Audit) -> list[str]:
 
 
 def _tuned(audit: Audit) -> Table:
-    def of_change(read: Callable[[Change], Cell]) -> Callable[[Tuned], Cell]:
-        return lambda each: None if each.change is None else read(each.change)
-
-    def difference(each: Tuned) -> Figure | None:
-        chosen = each.found and all(half.users for half in each.found)
-        of_losses = each.change.differences["LogLoss"] if each.change and chosen else None
-        return with_ends(of_losses[WEIGHTINGS.index("users")]) if of_losses else None
+    def figures(each: Tuned) -> Iterator[Cell]:
+        yield from (each.configuration.words, _verdict(each))
+        change, spread = each.change, each.spread or (None, None)
+        if change is None:
+            yield from [None] * 4
+        else:
+            yield Figure(change.before.log_loss(change.file.users).mean())
+            yield Figure(change.file.metrics["LogLoss"].mean())
+            chosen = each.found and all(half.users for half in each.found)
+            by_users = change.differences["LogLoss"][WEIGHTINGS.index("users")]
+            yield with_ends(by_users) if chosen else None
+            yield change.users
+        yield from map(figure, spread)
 
     spread = Column("spread, published", digits=5, note="standard deviation over seeds")
-    return table_of(
-        "audit",
-        "Log loss on the evaluated reviews, every user counting the same",
-        audit.tuned,
-        (
-            ("configuration", lambda each: each.configuration.words),
-            ("tuning", _verdict),
-            ("published", of_change(lambda c: Figure(c.before.log_loss(c.file.users).mean()))),
-            ("tuned", of_change(lambda c: Figure(c.file.metrics["LogLoss"].mean()))),
-            (Column("tuned − published", by_half_width=False, signed=True), difference),
-            ("users", of_change(lambda change: change.users)),
-            (spread, lambda each: figure(each.spread and each.spread[0])),
-            (
-                replace(spread, title="spread, tuned", note="the same"),
-                lambda each: figure(each.spread and each.spread[1]),
-            ),
-        ),
+    heads = (
+        *("configuration", "tuning", "published", "tuned"),
+        Column("tuned − published", by_half_width=False, signed=True),
+        *("users", spread, replace(spread, title="spread, tuned", note="the same")),
     )
+    title = "Log loss on the evaluated reviews, every user counting the same"
+    return Table.of("audit", title, heads, map(figures, audit.tuned))
 
 
 def _verdict(each: Tuned) -> str:
@@ -137,24 +131,20 @@ def _how_to_read(audit: Audit) -> str:
 
 def _ranking(ranking: Ranking, number: int) -> Section:
     moved = [pair for pair in ranking.pairs if pair.verdict != "kept"]
-    table = table_of(
-        f"pairs-{number}",
-        f"{counted(len(ranking.pairs), 'pair')}, {len(moved)} of them changed by tuning",
-        sorted(ranking.pairs, key=lambda pair: pair.verdict == "kept"),
-        (
-            ("ahead as published", lambda pair: pair.first),
-            ("behind", lambda pair: pair.second),
-            ("lead", lambda pair: pair.verdict),
-            (
-                Column("as published", by_half_width=False, signed=True),
-                lambda pair: with_ends(pair.published),
-            ),
-            (Column("tuned", by_half_width=False, signed=True), lambda p: with_ends(p.tuned)),
-        ),
+    lead = Column("as published", by_half_width=False, signed=True)
+    heads = ("ahead as published", "behind", "lead", lead, replace(lead, title="tuned"))
+    rows = (
+        (each.first, each.second, each.verdict, with_ends(each.published), with_ends(each.tuned))
+        for each in sorted(ranking.pairs, key=lambda pair: pair.verdict == "kept")
     )
-    heads = "place", "as published", "tuned"
-    rows = zip(count(1), ranking.published, ranking.tuned, strict=False)
-    places = Table.of(f"places-{number}", "Places by mean log loss over users", heads, rows)
+    title = f"{counted(len(ranking.pairs), 'pair')}, {len(moved)} of them changed by tuning"
+    table = Table.of(f"pairs-{number}", title, heads, rows)
+    places = Table.of(
+        f"places-{number}",
+        "Places by mean log loss over users",
+        ("place", "as published", "tuned"),
+        zip(count(1), ranking.published, ranking.tuned, strict=False),
+    )
     return Section(
         f"Evaluated on {ranking.rows}, {counted(ranking.users, 'user')}", (places, table)
     )

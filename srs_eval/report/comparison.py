@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import permutations
 
 import numpy as np
 
-from srs_eval.benchmark.leaderboard import (
-    PERCENTILES,
-    WEIGHTINGS,
-    Change,
-    Comparison,
-    Standing,
-    Standings,
-    changes,
-)
+from srs_eval.benchmark.leaderboard import PERCENTILES, WEIGHTINGS, Comparison, Standings, changes
 from srs_eval.benchmark.result_files import ResultFile
 from srs_eval.data.errors import counted
 from srs_eval.data.reviews import FloatArray
@@ -33,7 +25,6 @@ from srs_eval.report.document import (
     Section,
     Table,
     figure,
-    table_of,
     with_ends,
     written,
 )
@@ -65,8 +56,6 @@ _SET_UP = (
 )
 _Square = tuple[str, float] | None
 """A text, and from 0 to 1 how good the row's model is; nan: that is not sure."""
-_StandingColumn = tuple[str | Column, Callable[[Standing], Cell]]
-_ChangeColumn = tuple[str | Column, Callable[[Change], Cell]]
 
 
 def heading(metric: str) -> str:
@@ -145,47 +134,39 @@ def _over_whom(comparison: Comparison, own_users: bool) -> str:
 def _means(
     table: Standings, comparison: Comparison, columns: Sequence[str], name: str, own_users: bool
 ) -> Table:
-    def mean(metric: str) -> _StandingColumn:
-        """In the form of srs-benchmark's tables, although intervals need not be symmetric."""
-        best = table.best(metric)
-        return _arrow(metric), lambda line: figure(line.means[metric], line.file.label in best)
-
-    def without(metric: str) -> _StandingColumn:
-        return f"users without {heading(metric)}", lambda line: line.undefined[metric]
-
     metrics = [each for each in columns if each != SECONDS]
-    to = comparison.reference or "the best"
-    to_best = f"{heading(comparison.metric)} to {to}"
-    shown: list[_StandingColumn] = [
-        ("model", lambda line: line.file.label),
-        (Column("place", in_papers=False), lambda line: line.place),
-        *map(mean, metrics),
-        (Column("parameters", note="trainable ones"), lambda line: line.file.parameter_count),
-        (Column("input", note=_INPUTS, in_papers=False), lambda line: line.file.inputs),
-        (
-            Column(
-                to_best,
-                signed=True,
-                note="mean paired difference",
-                key=f"{heading(comparison.metric)} difference",
-            ),
-            lambda line: with_ends(line.to_best),
-        ),
-        (
-            Column("set p", note=_SET_P, in_words=p_value, in_papers=False),
-            lambda line: Figure(line.set_p_value),
-        ),
-    ]
-    if SECONDS in columns:
-        speed = Column("s / 10,000 reviews", digits=3, note=_SPEED, key="seconds per 10k")
-        shown.append((speed, lambda line: figure(line.file.seconds_per_10k)))
-    if own_users:
-        shown.append(("users", lambda line: line.users))
+    best = {each: table.best(each) for each in metrics}
     # Not defined for some users of some models only.
-    shown += [without(m) for m in metrics if len({line.undefined[m] for line in table.lines}) > 1]
+    uneven = [m for m in metrics if len({line.undefined[m] for line in table.lines}) > 1]
+    words, to = heading(comparison.metric), comparison.reference or "the best"
+    note, key = "mean paired difference", f"{words} difference"
+    speed = Column("s / 10,000 reviews", digits=3, note=_SPEED, key="seconds per 10k")
+    heads = (
+        *("model", Column("place", in_papers=False), *map(_arrow, metrics)),
+        Column("parameters", note="trainable ones"),
+        Column("input", note=_INPUTS, in_papers=False),
+        Column(f"{words} to {to}", signed=True, note=note, key=key),
+        Column("set p", note=_SET_P, in_words=p_value, in_papers=False),
+        *([speed] if SECONDS in columns else []),
+        *(["users"] if own_users else []),
+        *(f"users without {heading(each)}" for each in uneven),
+    )
+    rows = (
+        (
+            *(line.file.label, line.place),
+            # In the form of srs-benchmark's tables, although intervals need not be symmetric.
+            *(figure(line.means[each], line.file.label in best[each]) for each in metrics),
+            *(line.file.parameter_count, line.file.inputs),
+            *(with_ends(line.to_best), Figure(line.set_p_value)),
+            *([figure(line.file.seconds_per_10k)] if SECONDS in columns else []),
+            *([line.users] if own_users else []),
+            *(line.undefined[each] for each in uneven),
+        )
+        for line in table.lines
+    )
     baselines = tuple(k for k, line in enumerate(table.lines) if line.file.is_baseline)
     name = f"{name}means-by-{table.weighting.replace(' ', '-')}"
-    return table_of(name, _WEIGHTED[table.weighting], table.lines, shown, faint=baselines)
+    return Table.of(name, _WEIGHTED[table.weighting], heads, rows, faint=baselines)
 
 
 def _means_picture(comparison: Comparison, name: str) -> Picture:
@@ -446,31 +427,28 @@ def changes_section(
     found = changes(files, old, metric, metrics)
     shown = dict.fromkeys((metric, *metrics))
 
-    def difference(metric: str, place: int) -> _ChangeColumn:
-        head = Column(f"{heading(metric)} by {WEIGHTINGS[place]}", signed=True)
-        return head, lambda change: with_ends(change.differences[metric][place])
-
-    columns: list[_ChangeColumn] = [
-        ("model", lambda change: change.file.label),
-        (Column("users", note="in both runs, evaluated on as many reviews"), lambda c: c.users),
-        (Column("verdict by users", note=f"on {heading(metric)}"), lambda c: c.verdict("users")),
-        ("by reviews", lambda change: change.verdict("reviews")),
-        *(difference(each, place) for each in shown for place in (1, 0)),
-        ("users better", lambda change: change.better),
-        ("worse", lambda change: change.worse),
-        ("only before", lambda change: change.only_before),
-        ("only now", lambda change: change.only_now),
+    of_metrics = [(metric, place) for metric in shown for place in (1, 0)]
+    heads = (
+        *("model", Column("users", note="in both runs, evaluated on as many reviews")),
+        *(Column("verdict by users", note=f"on {heading(metric)}"), "by reviews"),
+        *(Column(f"{heading(of)} by {WEIGHTINGS[k]}", signed=True) for of, k in of_metrics),
+        *("users better", "worse", "only before", "only now"),
+        Column("other reviews", note="users evaluated on another number of reviews"),
+    )
+    rows = (
         (
-            Column("other reviews", note="users evaluated on another number of reviews"),
-            lambda change: change.other_reviews,
-        ),
-    ]
+            *(each.file.label, each.users, each.verdict("users"), each.verdict("reviews")),
+            *(with_ends(each.differences[of][k]) for of, k in of_metrics),
+            *(each.better, each.worse, each.only_before, each.only_now, each.other_reviews),
+        )
+        for each in found
+    )
     blocks: list[Block] = [
         "New minus old, paired by user, with the ends of the 99 % interval in brackets; a verdict "
         "needs an interval that leaves out 0."
     ]
     if found:
-        blocks.append(table_of("changes", "", found, columns))
+        blocks.append(Table.of("changes", "", heads, rows))
     now, before = ({file.name: file.label for file in each} for each in (files, old))
     for words, missing in (
         ("Only in the baseline", [before[name] for name in before if name not in now]),

@@ -15,16 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from srs_eval.data.errors import counted, harmless
-from srs_eval.report.document import (
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Section,
-    Table,
-    is_strong,
-    table_of,
-)
+from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table, is_strong
 from srs_eval.report.formats import clock
 
 if TYPE_CHECKING:
@@ -41,7 +32,7 @@ _PLAIN_WIDTH = 80
 _PLAIN_SECONDS = 60.0  # between lines of progress without a terminal
 _ELSEWHERE = "--html, --md and --csv"  # where columns are that do not fit
 _LONGEST_CELL = 40
-_LEAST_NAME = 14  # of a column that folds
+_LEAST_NAME, _LONGEST_WORD = 14, 18  # of a column that folds, where no word needs more
 _SENTENCE_WIDTH = 80
 INPUTS = {
     "IL": "interval lengths in days",
@@ -65,16 +56,9 @@ def console_for(stream: IO[str]) -> Console:
             for text, style, control in super().render(*given, **options):
                 yield Segment(text if control else harmless(text), style, control)
 
-    if stream.isatty():
-        return Harmless(file=stream, highlight=False)
-    return Harmless(
-        file=stream,
-        highlight=False,
-        width=_PLAIN_WIDTH,
-        force_terminal=False,
-        color_system=None,
-        legacy_windows=False,
-    )
+    plain = {"width": _PLAIN_WIDTH, "force_terminal": False, "legacy_windows": False}
+    how: dict[str, Any] = {} if stream.isatty() else {**plain, "color_system": None}
+    return Harmless(file=stream, highlight=False, **how)
 
 
 def say(text: str) -> None:
@@ -169,7 +153,7 @@ def table_text(
             justify="right" if right[k] else "left",
             overflow="fold",
             no_wrap=elsewhere is not None and not folds and not column.gives,
-            min_width=min(_LEAST_NAME, width // 2) if column.gives == "fold" else None,
+            min_width=_least([row[k] for row in texts], width) if column.gives == "fold" else None,
             max_width=_LONGEST_CELL if folds and not column.gives else None,
         )
         shown.append(k)
@@ -184,6 +168,13 @@ def table_text(
     if left_out := len(wide) - len(shown):
         parts.append(Text(f"{counted(left_out, 'column')} more in {elsewhere}", "dim"))
     return parts
+
+
+def _least(cells: Sequence[str], width: int) -> int:
+    """What a column that folds keeps, so that no name of a model is broken."""
+    words = [len(word) for cell in cells for word in cell.split()]
+    longest = max((each for each in words if each <= _LONGEST_WORD), default=0)
+    return min(max(longest, _LEAST_NAME), width // 2)
 
 
 def facts_text(facts: Iterable[tuple[str, str]]) -> RichTable:
@@ -447,22 +438,16 @@ def models_table(listed: Iterable[Mapping[str, Any]], width: int) -> RenderableT
             return f"needs {first['needs'].partition(':')[0]} (see models {first['model']})"
         return ", ".join(each["words"].removeprefix(f"{first['model']} ") for each in others)
 
-    table = table_of(
-        "models",
-        "",
-        _by_model(listed),
+    seconds = Column("s/10k", in_words=lambda cell: f"{cell.value:g}")
+    heads = ("model", "family", "inputs", "params", seconds, Column("also", gives="cut"))
+    rows = (
         (
-            ("model", lambda model: model[0]["model"]),
-            ("family", lambda model: model[0]["family"]),
-            ("inputs", lambda model: model[0]["inputs"]),
-            ("params", lambda model: model[0]["parameters"]),
-            (
-                Column("s/10k", in_words=lambda cell: f"{cell.value:g}"),
-                lambda model: Figure(model[0]["seconds_per_10k"]),
-            ),
-            (Column("also", gives="cut"), also),
-        ),
+            *(each[0][key] for key in ("model", "family", "inputs", "parameters")),
+            *(Figure(each[0]["seconds_per_10k"]), also(each)),
+        )
+        for each in _by_model(listed)
     )
+    table = Table.of("models", "", heads, rows)
     return table_text(table, width, gap=1)[0]
 
 

@@ -37,7 +37,6 @@ from srs_eval.report.document import (
     Section,
     Table,
     figure,
-    table_of,
 )
 from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, MODES, RESAMPLES, SEED
 
@@ -342,16 +341,12 @@ def _median_parameters(files: Sequence[ResultFile]) -> list[Section]:
         for file in files
         if file.parameters is not None and file.parameter_count != 0
     ]
-    table = table_of(
-        "median-parameters",
-        "Median of each fitted parameter",
-        fits,
-        (
-            ("model", lambda fit: fit[0]),
-            (Column("fits", note="users, or partitions of users"), lambda fit: len(fit[1])),
-            ("medians", lambda fit: ", ".join(f"{each:.4f}" for each in np.median(fit[1], axis=0))),
-        ),
+    rows = (
+        (label, len(fitted), ", ".join(f"{each:.4f}" for each in np.median(fitted, axis=0)))
+        for label, fitted in fits
     )
+    heads = ("model", Column("fits", note="users, or partitions of users"), "medians")
+    table = Table.of("median-parameters", "Median of each fitted parameter", heads, rows)
     return [Section("Median parameters", (table,), folded=True)] if fits else []
 
 
@@ -386,22 +381,18 @@ def _card(
         ),
     ]
     read = [*((folder, "") for folder in folders), *((folder, "baseline") for folder in baseline)]
-    sources = table_of(
-        "sources",
-        "Sources",
-        read,
+    largest = Column("evaluated reviews", note="of the file that has most")
+    heads = ("folder", "results of", "configurations", "users", largest, "to know")
+    rows = (
         (
-            ("folder", lambda of: _folder_name(of[0].path)),
-            ("results of", lambda of: of[0].origin),
-            ("configurations", lambda of: len(of[0].files)),
-            ("users", lambda of: max(len(file.users) for file in of[0].files)),
-            (
-                Column("evaluated reviews", note="of the file that has most"),
-                lambda of: int(max(file.sizes.sum() for file in of[0].files)),
-            ),
-            ("to know", lambda of: _to_know(*of)),
-        ),
+            *(_folder_name(of.path), of.origin, len(of.files)),
+            max(len(file.users) for file in of.files),
+            int(max(file.sizes.sum() for file in of.files)),
+            _to_know(of, role),
+        )
+        for of, role in read
     )
+    sources = Table.of("sources", "Sources", heads, rows)
     return Section("Metric card", (*lines, sources, _long(comparisons)))
 
 

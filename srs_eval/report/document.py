@@ -7,20 +7,19 @@ text, so that a page can sort them and CSV has every digit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from srs_eval.report.formats import half, with_sign
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-    from srs_eval.advice.tables import FirstScreen
+    from srs_eval.advice.sentences import FirstScreen
     from srs_eval.stats.intervals import Interval
     from srs_eval.stats.users import MeanInterval
 
-_Item = TypeVar("_Item")
 _FEWEST_DECIMALS = 3  # of a figure with its interval
 _MOST_DIGITS = 7  # of an end of an interval that lies near 0
 
@@ -122,18 +121,6 @@ class Table:
     def texts(self) -> list[list[str]]:
         """The rows as people read them."""
         return [list(map(written, row, self.columns)) for row in self.rows]
-
-
-def table_of(
-    name: str,
-    title: str,
-    items: Iterable[_Item],
-    columns: Sequence[tuple[str | Column, Callable[[_Item], Cell]]],
-    **more: Any,
-) -> Table:
-    """A row for each item: headings, and what stands below them; `more` are fields of `Table`."""
-    rows = ([cell(item) for _, cell in columns] for item in items)
-    return Table.of(name, title, [head for head, _ in columns], rows, **more)
 
 
 def written(cell: Cell, column: Column) -> str:

@@ -23,7 +23,7 @@ from srs_eval.models.configurations import Configuration, Names, listed_names, r
 from srs_eval.models.own_parameters import is_in_anki
 from srs_eval.models.published import spelled
 from srs_eval.report.console import spans
-from srs_eval.report.document import Column, Document, Figure, Table, figure, table_of
+from srs_eval.report.document import Column, Document, Figure, Table, figure
 from srs_eval.report.formats import THAN_AVERAGE, against_baseline, better
 from srs_eval.stats.intervals import Interval
 
@@ -353,35 +353,31 @@ def ranking_table(group: Group, own: int | None = None) -> Table:
         minor=True,
         from_width=_PLAIN,
     )
-    loss = Column("log loss", by_half_width=False, note="with its 95 % interval over days")
-    rmse = Column("RMSE(bins)", 2, percent=True, minor=True, from_width=_BROAD)
-    auc = Column("AUC", 3, minor=True, from_width=_BROAD)
-    return table_of(
-        "ranking",
-        group.title,
-        group.lines,
-        (
-            (Column("model", gives="fold"), lambda line: line.configuration.words),
-            (Column("place", from_width=52), lambda line: line.place),
-            (loss, lambda line: figure(line.log_loss, line.place == 1)),
-            (to_best, lambda line: figure(line.to_best)),
-            (rmse, lambda line: figure(line.result.metrics.rmse_bins)),
-            (auc, lambda line: figure(line.result.metrics.auc)),
-            (than_average, lambda line: figure(line.against_baseline)),
-            (
-                Column("parameters", minor=True, from_width=_WIDE),
-                lambda line: line.configuration.parameters,
-            ),
-            (Column("verdict", from_width=50), lambda line: line.verdict_words),
-            (
-                Column("Anki", note="whether Anki can schedule with it", from_width=_WIDE),
-                lambda line: "✓" if is_in_anki(line.configuration) else "",
-            ),
-        ),
-        faint=(faint := tuple(k for k, line in enumerate(group.lines) if line.is_baseline)),
-        own=own,
-        brief=tuple(sorted({*range(min(_FIRST, len(group.lines))), *faint, *({own} - {None})})),
+    heads = (
+        Column("model", gives="fold"),
+        Column("place", from_width=52),
+        Column("log loss", by_half_width=False, note="with its 95 % interval over days"),
+        to_best,
+        Column("RMSE(bins)", 2, percent=True, minor=True, from_width=_BROAD),
+        Column("AUC", 3, minor=True, from_width=_BROAD),
+        than_average,
+        Column("parameters", minor=True, from_width=_WIDE),
+        Column("verdict", from_width=50, gives="fold"),
+        Column("Anki", note="whether Anki can schedule with it", from_width=_WIDE),
     )
+    rows = (
+        (
+            *(line.configuration.words, line.place, figure(line.log_loss, line.place == 1)),
+            *(figure(line.to_best), figure(line.result.metrics.rmse_bins)),
+            *(figure(line.result.metrics.auc), figure(line.against_baseline)),
+            *(line.configuration.parameters, line.verdict_words),
+            "✓" if is_in_anki(line.configuration) else "",
+        )
+        for line in group.lines
+    )
+    faint = tuple(k for k, line in enumerate(group.lines) if line.is_baseline)
+    brief = tuple(sorted({*range(min(_FIRST, len(group.lines))), *faint, *({own} - {None})}))
+    return Table.of("ranking", group.title, heads, rows, faint=faint, own=own, brief=brief)
 
 
 def _flags(protocol: Protocol) -> dict[str, Any]:

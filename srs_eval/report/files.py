@@ -18,7 +18,7 @@ from itertools import groupby
 from pathlib import Path
 from string import Template
 
-from srs_eval.advice.tables import Bar, ByMonth, FirstScreen, Heading, Item, Line, Pane, Row
+from srs_eval.advice.sentences import Bar, ByMonth, FirstScreen, Heading, Item, Line, Pane, Row
 from srs_eval.data.errors import csv_text, harmless
 from srs_eval.data.paths import GENERATOR, MADE_BY, write_file, write_folder
 from srs_eval.report.document import (
@@ -50,7 +50,7 @@ def as_text(document: Document, form: str) -> str:
         from srs_eval.report.export import report_document, to_json
 
         return to_json(report_document(document))
-    return harmless({"html": page, "short": _in_brief, "md": _markdown}[form](document))
+    return harmless({"html": _page, "short": _in_brief, "md": _markdown}[form](document))
 
 
 def write_as(document: Document, form: str, path: Path, inches: Sequence[float] = ()) -> list[Path]:
@@ -237,7 +237,7 @@ def _escaped(text: str) -> str:
 # --- a page
 
 
-def page(document: Document) -> str:
+def _page(document: Document) -> str:
     """The whole page as text."""
     numbered = [(f"s{number}", section) for number, section in enumerate(document.sections, 1)]
     links = "".join(

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import MISSING, Deck, IntArray, Preset, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
 from srs_eval.models.own_parameters import fault_of, version_of, why_left_out
-from srs_eval.report.document import Block, Cell, Column, Section, Table, figure, table_of
+from srs_eval.report.document import Block, Column, Section, Table, figure
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -250,50 +250,57 @@ def _entries_table(inspection: Inspection) -> Table:
 
 def summary_tables(inspection: Inspection) -> tuple[Table, Table, Table]:
     """Which entries count, and where they are: decks and presets, a row each, as inspected."""
-    counts: list[tuple[Column, Callable[[DeckReport | PresetReport], Cell]]] = [
-        (Column("cards"), lambda one: one.counts.cards),
-        (Column("entries"), lambda one: one.counts.entries),
-        (Column("benchmark"), lambda one: one.counts.benchmark_rows),
-        (Column("anki"), lambda one: one.counts.anki_rows),
-    ][: 2 + len(inspection.rows)]
-    decks: list[tuple[Column, Callable[[DeckReport], Cell]]] = [
-        (Column("deck", gives="fold"), lambda deck: deck.name or str(deck.id)),
+    kinds = list(inspection.rows)
+
+    def figures(of: GroupCounts) -> tuple[int, ...]:
+        return of.cards, of.entries, *(of.benchmark_rows, of.anki_rows)[: len(kinds)]
+
+    decks = (
         (
-            Column("preset", gives="fold"),
-            lambda deck: "filtered" if deck.filtered else deck.preset or str(deck.preset_id or ""),
-        ),
-        *counts,
-        (Column("retention", 2, from_width=100), lambda deck: figure(deck.desired_retention)),
-    ]
-    presets: list[tuple[Column, Callable[[PresetReport], Cell]]] = [
-        (Column("preset", gives="fold"), lambda preset: preset.name or str(preset.id)),
-        (Column("parameters"), lambda preset: preset.schedules_with),
-        (Column("retention", 2), lambda preset: figure(preset.desired_retention)),
-        *counts,
-        (Column("ignores before", from_width=100), lambda preset: preset.ignore_before or ""),
-    ]
+            deck.name or str(deck.id),
+            "filtered" if deck.filtered else deck.preset or str(deck.preset_id or ""),
+            *figures(deck.counts),
+            figure(deck.desired_retention),
+        )
+        for deck in inspection.decks
+    )
+    presets = (
+        (
+            *(preset.name or str(preset.id), preset.schedules_with),
+            *(
+                figure(preset.desired_retention),
+                *figures(preset.counts),
+                preset.ignore_before or "",
+            ),
+        )
+        for preset in inspection.presets
+    )
+    deck, preset = Column("deck", gives="fold"), Column("preset", gives="fold")
+    numbers = ("cards", "entries", *kinds)
+    of_decks = (deck, preset, *numbers, Column("retention", 2, from_width=100))
+    of_presets = (
+        *(preset, "parameters", Column("retention", 2), *numbers),
+        Column("ignores before", from_width=100),
+    )
     return (
         _entries_table(inspection),
-        table_of("decks", "Decks", inspection.decks, decks),
-        table_of("presets", "Presets", inspection.presets, presets),
+        Table.of("decks", "Decks", of_decks, decks),
+        Table.of("presets", "Presets", of_presets, presets),
     )
 
 
 def summary_section(inspection: Inspection, with_notes: bool) -> Section:
     """What was read, as a section of a report."""
     span = f", {inspection.span}" if inspection.span else ""
-    presets = table_of(
-        "presets",
-        "Presets",
-        inspection.presets,
+    heads = ("preset", "decks", "cards", "entries", "parameters")
+    rows = (
         (
-            ("preset", lambda preset: preset.name or str(preset.id)),
-            ("decks", lambda preset: preset.decks),
-            ("cards", lambda preset: preset.counts.cards),
-            ("entries", lambda preset: preset.counts.entries),
-            ("parameters", lambda one: parameter_line(one.parameters) or one.schedules_with),
-        ),
+            *(each.name or str(each.id), each.decks, each.counts.cards, each.counts.entries),
+            parameter_line(each.parameters) or each.schedules_with,
+        )
+        for each in inspection.presets
     )
+    presets = Table.of("presets", "Presets", heads, rows)
     blocks: list[Block] = [
         f"{inspection.format}, {inspection.entries_read:,} entries{span}, "
         f"{counted(inspection.days, 'day')} from first to last.",

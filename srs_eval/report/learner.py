@@ -14,12 +14,18 @@ from srs_eval.advice import questions, shown
 from srs_eval.advice.findings import Days, Finding, Month, OfAll, Unanswered, of
 from srs_eval.advice.overview import Overview, answers_to
 from srs_eval.advice.questions import OF_PRESETS, REGISTRY, Asked
-from srs_eval.advice.sentences import capital, month_in_words, parameter_line, where_to_paste
+from srs_eval.advice.sentences import (
+    SHARES,
+    capital,
+    is_difference,
+    month_in_words,
+    parameter_line,
+    where_to_paste,
+)
+from srs_eval.advice.sentences import Table as AnswerTable
 from srs_eval.advice.shown.costs import OF_DRAWS
 from srs_eval.advice.shown.memory import days_table
 from srs_eval.advice.shown.parameters import what_to_do
-from srs_eval.advice.tables import SHARES, is_difference
-from srs_eval.advice.tables import Table as AnswerTable
 from srs_eval.advice.workload.estimate import MINUTES, Workload
 from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.paths import VERSION
@@ -43,7 +49,6 @@ from srs_eval.report.document import (
     Section,
     Table,
     figure,
-    table_of,
 )
 from srs_eval.report.export import ranking_table
 from srs_eval.report.files import write_as
@@ -263,19 +268,17 @@ def _over_time(name: str, months: Sequence[Month]) -> list[Section]:
     if not months:
         return []
     recalled = Column("recalled", digits=1, percent=True, by_half_width=False)
-    table = table_of(
-        "months",
-        f"Month by month, by {name}",
-        months,
+    loss = Column("log loss", by_half_width=False)
+    heads = ("month", "reviews", recalled, replace(recalled, title="predicted"), loss)
+    rows = (
         (
-            ("month", lambda month: month.name),
-            ("reviews", lambda month: month.reviews),
-            (recalled, lambda month: figure(month.recalled)),
-            (replace(recalled, title="predicted"), lambda month: figure(month.predicted)),
-            (Column("log loss", by_half_width=False), lambda month: figure(month.log_loss)),
-        ),
-        brief=tuple(range(len(months))[-_MONTHS_IN_BRIEF:]),
+            *(each.name, each.reviews, figure(each.recalled)),
+            *(figure(each.predicted), figure(each.log_loss)),
+        )
+        for each in months
     )
+    brief = tuple(range(len(months))[-_MONTHS_IN_BRIEF:])
+    table = Table.of("months", f"Month by month, by {name}", heads, rows, brief=brief)
     title = "Log loss: was I predictable?"
     losses = [np.maximum(_bounds(month.log_loss), 0) for month in months]
     picture = _by_month("loss-by-month", title, months, [("log loss", losses)], "log loss", table)

@@ -398,15 +398,10 @@ def evaluate(
             on_event(event)
         run.apply(event)
     asked = {each.name for each in configurations}
-    groups = run.groups()
-    return Results(
-        groups,
-        {
-            line.configuration.name: line.result
-            for line in run.ranked()
-            if line.configuration.name in asked
-        },
-        {name: model.reason for name, model in run.failed.items() if name in asked},
-        {name: model.reason for name, model in run.skipped.items() if name in asked},
-        log,
+    results = {line.configuration.name: line.result for line in run.ranked()}
+    failed, skipped = (
+        {name: model.reason for name, model in missing.items() if name in asked}
+        for missing in (run.failed, run.skipped)
     )
+    found = {name: result for name, result in results.items() if name in asked}
+    return Results(run.groups(), found, failed, skipped, log)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from srs_eval.advice.tables import Bar, ByMonth, FirstScreen, Heading, Item, Line, Pane, Row
+from srs_eval.advice.sentences import Bar, ByMonth, FirstScreen, Heading, Item, Line, Pane, Row
 from srs_eval.report.formats import cut
 
 if TYPE_CHECKING:

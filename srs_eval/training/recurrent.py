@@ -144,7 +144,7 @@ class Scratch(NamedTuple):
     tape: FloatArray  # what the steps of a batch leave for their gradients
 
 
-def new_descent(start: FloatArray, share: FloatArray, *, rate: float, steps: int) -> Descent:
+def _new_descent(start: FloatArray, share: FloatArray, *, rate: float, steps: int) -> Descent:
     """Adam before its first step, without bounds, pull or parameters that rest."""
     p = len(start)
     return Descent(
@@ -254,7 +254,7 @@ def _descent(
 ) -> Descent:
     """Before the first of `steps` steps on these batches of `rows` rows; histories' `length`."""
     shares = np.array([len(part) for part in parts]) / rows
-    descent = new_descent(start, shares, rate=model.learning_rate, steps=steps)._replace(
+    descent = _new_descent(start, shares, rate=model.learning_rate, steps=steps)._replace(
         lower=np.array(model.lower, np.float64),
         upper=np.array(model.upper, np.float64),
         penalised=int(model.penalty is not None),
@@ -284,7 +284,7 @@ class SummedLoss:
         p = len(model.default)
         batches = trie_batches(history_trie(trials, model.same_day is not None), trials, [index])
         # A step of length 0, whose running mean is the gradient itself (beta 0).
-        still = new_descent(np.zeros(p), np.ones(1), rate=0.0, steps=1)
+        still = _new_descent(np.zeros(p), np.ones(1), rate=0.0, steps=1)
         self._still = still._replace(beta_mean=0.0)
         self._w = _values(model, np.zeros(p))
         self._pass = _kernel_of(model)
@@ -445,12 +445,13 @@ def _gradients(steps: _Steps, parameters: int) -> dict[str, Gradient]:
 @cache
 def _tape_length(steps: _Steps, states: int, parameters: int, constants: int) -> int:
     """Numbers on the tape for each node."""
-    from srs_eval.training.tracing import VECTOR, numbers, tape_length, vectors
+    from srs_eval.training.tracing import tape_length
 
     gradients = _gradients(steps, parameters)
-    kinds = vectors(states), VECTOR, VECTOR, numbers(parameters + constants)
     return max(
-        tape_length(step, as_function(gradients[f"{key}_adjoint"]), kinds)
+        tape_length(
+            step, as_function(gradients[f"{key}_adjoint"]), (states, 0, 0), parameters + constants
+        )
         for key, step in steps
         if key in _TAPED
     )

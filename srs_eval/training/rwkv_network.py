@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray, run_begins
 from srs_eval.training.compile import compiled, specialised
-from srs_eval.training.rwkv_inputs import Array32, Inputs
-from srs_eval.training.rwkv_weights import Network, Stack
+from srs_eval.training.rwkv_inputs import Array32, Inputs, Network, Stack
 
 _ROWS = 512  # at once: what a layer holds of them stays in a core's cache
 _EPS, _GROUP_EPS = 1e-5, 64e-5

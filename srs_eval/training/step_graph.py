@@ -309,32 +309,18 @@ def _emit_side_by_side(builder: Any, values: list[Value]) -> None:
 # Values that note what is done with them
 
 
-def _arithmetic(instruction: str, flags: Sequence[str]) -> Any:
-    def make(builder: Any, a: Any, b: Any) -> Any:
-        return getattr(builder, instruction)(a, b, flags=flags)
-
-    return make
-
-
-def _comparison(sign: str) -> Any:
-    def make(builder: Any, a: Any, b: Any) -> Any:
-        return builder.fcmp_ordered(sign, a, b)
+def _instruction(name: str, *first: str, **options: Any) -> Any:
+    def make(builder: Any, *operands: Any) -> Any:
+        return getattr(builder, name)(*first, *operands, **options)
 
     return make
 
 
 _INSTRUCTIONS = ("fadd", "fsub", "fmul", "fdiv")
-_OF_NUMBERS = {name: _arithmetic(name, ()) for name in _INSTRUCTIONS}
-OF_VECTORS = {name: _arithmetic(name, _FUSED) for name in _INSTRUCTIONS}
-COMPARISONS = {sign: _comparison(sign) for sign in ("<", "<=", ">", ">=", "==")}
-
-
-def _negative(builder: Any, x: Any) -> Any:
-    return builder.fneg(x)
-
-
-def _select(builder: Any, condition: Any, a: Any, b: Any) -> Any:
-    return builder.select(condition, a, b)
+_OF_NUMBERS = {name: _instruction(name) for name in _INSTRUCTIONS}
+OF_VECTORS = {name: _instruction(name, flags=_FUSED) for name in _INSTRUCTIONS}
+COMPARISONS = {sign: _instruction("fcmp_ordered", sign) for sign in ("<", "<=", ">", ">=", "==")}
+_negative, _select = _instruction("fneg"), _instruction("select")
 
 
 def _minimum(builder: Any, a: Any, b: Any) -> Any:

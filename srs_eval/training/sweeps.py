@@ -223,16 +223,18 @@ def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
     """
     w = as_tuple(weights, _PARAMETERS)
     v = _values(w)
-    kinds, starts, ends = all_rows.kind, all_rows.start, all_rows.end
-    parent, ln_t, rating = all_rows.parent, all_rows.ln_t, all_rows.rating
+    batch = all_rows.batch
+    kinds, starts, ends = batch.kind, batch.start, batch.end
+    parent, ln_t, rating = batch.parent, all_rows.ln_t, batch.rating
     grade, repeated = all_rows.grade_before, all_rows.shape_before
-    node, target_ln_t = all_rows.target_node, all_rows.target_ln_t
+    node, target_ln_t = batch.target_node, all_rows.target_ln_t
+    segments, targets = batch.first_segment[1], batch.first_target[1]
     target_grade, target_shape = all_rows.target_grade, all_rows.target_shape
     state, bar = all_rows.state, all_rows.bar
     beta, beta_bar = all_rows.beta, all_rows.beta_bar
     for n in range(0, beta.shape[1], LANES):
         store_state(beta, n, (_shape(load(all_rows.repetitions, n), w),))
-    for segment in range(len(kinds)):
+    for segment in range(segments):
         kind, begin, end = kinds[segment], starts[segment], ends[segment]
         for i in range(begin, end, LANES):
             if kind == FIRST:
@@ -252,14 +254,14 @@ def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
     all_rows.w_bar[:] = 0.0
     v_sums, sums = rows_of(all_rows.v_bar), rows_of(all_rows.w_bar)
     lost, one = broadcast(0.0), broadcast(1.0)
-    for i in range(0, len(node), LANES):
+    for i in range(0, targets, LANES):
         (now,) = gather_state(state, node, i, 1)
         (b,) = gather_state(beta, target_shape, i, 1)
         t, g = load(target_ln_t, i), load(target_grade, i)
         if not learns:
             store(all_rows.recall, i, _recall(now, t, g, b, v))
             continue
-        passes, failures = load(all_rows.passes, i), load(all_rows.failures, i)
+        passes, failures = load(batch.passes, i), load(batch.failures, i)
         lost += _loss(now, t, g, b, passes, failures, v)
         now_bar, b_bar = _loss_adjoint(now, t, g, b, passes, failures, v, one, v_sums)
         scatter_add(bar, node, i, (now_bar,))
@@ -267,7 +269,7 @@ def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
     if not learns:
         return 0.0
 
-    for segment in range(len(kinds) - 1, -1, -1):
+    for segment in range(segments - 1, -1, -1):
         kind, begin, end = kinds[segment], starts[segment], ends[segment]
         for i in range(begin, end, LANES):
             (new_bar,) = load_state(bar, i, 1)

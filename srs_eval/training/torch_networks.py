@@ -25,7 +25,7 @@ from srs_eval.data.reviews import IntArray
 from srs_eval.training.hyperparameters import Context
 
 
-def device_of(context: Context) -> Any:
+def _device_of(context: Context) -> Any:
     """The torch device that the person asked for; InputError where it is not here."""
     import torch
 
@@ -51,7 +51,7 @@ def device_of(context: Context) -> Any:
 
 def check_device(context: Context) -> None:
     """Raises InputError where the device cannot be used. A process of its own can run this."""
-    device_of(context)
+    _device_of(context)
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def on_device(context: Context) -> Iterator[Any]:
     """
     import torch
 
-    device = device_of(context)
+    device = _device_of(context)
     try:
         with one_thread(), ExitStack() as stack:
             if device.type == "cuda":  # as torch comes, cuDNN multiplies with ten bits

@@ -133,23 +133,15 @@ def taped(step: Callable[..., Any], adjoint: Callable[..., Any]) -> tuple[Any, A
     return _intrinsic(step, ("tape",), emit_step), _intrinsic(adjoint, ("tape",), emit_adjoint)
 
 
-def tape_length(step: Callable[..., Any], adjoint: Callable[..., Any], kinds: Sequence[Any]) -> int:
-    """Vectors on the tape of a step; kinds of arguments: VECTOR, `vectors`, `numbers`."""
+def tape_length(
+    step: Callable[..., Any], adjoint: Callable[..., Any], arguments: Sequence[int], values: int
+) -> int:
+    """Vectors on the tape of a step, whose `arguments` are tuples of so many vectors, 0 for one
+    vector that is in none, and so many values."""
     graph = Graph()
+    kinds = [types.UniTuple(simd.vector, count) if count else simd.vector for count in arguments]
+    kinds.append(types.UniTuple(types.float64, values))
     return len(_both(graph, step, adjoint, [_stand_in(graph, kind) for kind in kinds])[3])
-
-
-VECTOR = simd.vector
-
-
-def vectors(count: int) -> Any:
-    """A tuple of vectors."""
-    return types.UniTuple(simd.vector, count)
-
-
-def numbers(count: int) -> Any:
-    """A tuple of floats."""
-    return types.UniTuple(types.float64, count)
 
 
 def _both(
@@ -217,12 +209,18 @@ def _intrinsic(function: Callable[..., Any], more: Sequence[str], emit: Any) -> 
 
         return result(*kinds), codegen
 
+    step.__qualname__ = function.__qualname__
     names = ["typing_context", *inspect.signature(function).parameters, *more]
-    step.__name__, step.__qualname__ = function.__name__, function.__qualname__
-    vars(step)["__signature__"] = inspect.Signature(  # numba asks for it
-        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
-    )
-    return intrinsic(step)
+    return intrinsic(_named(step, function.__name__, names))
+
+
+def _named(function: Callable[..., Any], name: str, parameters: Sequence[str]) -> Any:
+    """The function with these parameters: numba asks for them."""
+    function.__name__ = name
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature([inspect.Parameter(each, kind) for each in parameters])
+    vars(function)["__signature__"] = signature
+    return function
 
 
 def _given(context: Any, builder: Any, graph: Graph, kind: Any, value: Any) -> Any:
@@ -325,12 +323,8 @@ def adjoint(
         found = tuple(_replaced(x, bars) for x in others)
         return found if len(found) > 1 else found[0] if found else None
 
-    gradient.__name__ = gradient.__qualname__ = f"{step.__name__}_adjoint"
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    vars(gradient)["__signature__"] = inspect.Signature(  # numba asks for it
-        [inspect.Parameter(name, kind) for name in (*names, "bar", *(("w_bar",) if w else ()))]
-    )
-    return gradient
+    name = gradient.__qualname__ = f"{step.__name__}_adjoint"
+    return _named(gradient, name, [*names, "bar", *(["w_bar"] if w else [])])
 
 
 def _values_by_place(w: Any, count: int | None) -> dict[int, Traced]:

@@ -126,7 +126,7 @@ class Reports(Background):
 
     def _say(self, text: str) -> None:
         self.said = text
-        self._view.export_changed()
+        self._view.changed()
 
 
 def copy_to_system(text: str) -> bool:

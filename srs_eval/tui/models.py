@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property, partial
@@ -14,7 +14,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.tui.background import Background
 
 if TYPE_CHECKING:
-    from srs_eval.advice.tables import Table
+    from srs_eval.advice.sentences import Table
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.ranking import Group
     from srs_eval.engine.run import Event, Run
@@ -28,12 +28,10 @@ _Rows = Literal["benchmark", "anki"]
 
 
 class Models:
-    """Evaluates them in a thread, and tells the session's view; `evaluate` is the engine's."""
+    """Evaluates them in a thread, and tells the session's view."""
 
-    def __init__(
-        self, session: Session, evaluate: Callable[..., Iterator[Event]] | None = None
-    ) -> None:
-        self._session, self._evaluate = session, evaluate
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self.asked = session.options.models
         self.protocol = session.options.protocol
         self.wanted = False  # by the person; or they follow the answers by themselves
@@ -41,8 +39,8 @@ class Models:
         self._evaluated: tuple[ReviewLog, str, Protocol] | None = None
         self._rows_before: _Rows | None = None  # to go back to, where others cannot be evaluated
         self._graphs: dict[tuple[int, int], tuple[Result, CalibrationGraph]] = {}
-        self._warm_up: list[WorkerPool] = []
-        self._begun = threading.Event()  # once set, nothing more is compiled ahead
+        self._warm_up: WorkerPool | None = None
+        self._has_begun = False  # from then on nothing more is compiled ahead
 
     @cached_property
     def run(self) -> Run:
@@ -51,32 +49,25 @@ class Models:
 
         return Run()
 
-    def choices(self) -> list[str]:
-        """What the import summary offers: the models asked for at start, and the groups."""
-        from srs_eval.models.configurations import GROUPS
-
-        return list(dict.fromkeys([self._session.options.models, *GROUPS]))
-
     # --- compiling ahead
 
     def warm_up(self) -> None:
         """Compile models while the user chooses a file; needed once after each update."""
-        if self._evaluate is not None:
+        if "evaluate" in self._session.made_up:
             return
         from srs_eval.advice.overview import NEEDED
         from srs_eval.engine.evaluate import warm_up
 
-        pool = warm_up(NEEDED, "fast")
-        if pool is not None:
-            self._warm_up.append(pool)
-            if self._begun.is_set():
-                self.end_warm_up()
+        self._warm_up = warm_up(NEEDED, "fast")
+        if self._has_begun:
+            self.end_warm_up()
 
     def end_warm_up(self) -> None:
         """Stop compiling ahead: the evaluation compiles the rest, and what is done is kept."""
-        self._begun.set()
-        while self._warm_up:
-            self._warm_up.pop().terminate_workers()
+        self._has_begun = True
+        if self._warm_up is not None:
+            self._warm_up.terminate_workers()
+            self._warm_up = None
 
     # --- what is open
 
@@ -189,7 +180,7 @@ class Models:
             wanted = with_own(resolve(self.asked, protocol), log, protocol)
             wanted = with_given(wanted, log, protocol)
             wanted = with_baselines(wanted, leaves_out=log.leaves_out)
-        events: Any = (self._evaluate or evaluate)(
+        events: Any = session.made_up.get("evaluate", evaluate)(
             log,
             wanted,
             protocol,
@@ -212,12 +203,13 @@ class Models:
         from srs_eval.engine.run import Prepared
 
         self.run.apply(event, self._session.monotonic(), groups)
-        self._session.view.evaluation_changed(isinstance(event, Prepared))
+        if isinstance(event, Prepared):
+            self._session.view.changed()
 
     def _ended(self, error: Exception | None) -> None:
         self.run.end(self._session.monotonic())
         view = self._session.view
-        view.evaluation_ended()
+        view.changed()
         if error is None:
             return
         self._evaluated = None  # asked for again, it is tried again

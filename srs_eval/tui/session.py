@@ -9,7 +9,7 @@ import contextlib
 import threading
 import time
 import typing
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -25,11 +25,9 @@ from srs_eval.tui.models import Models
 
 if TYPE_CHECKING:
     from srs_eval.advice.findings import Finding
-    from srs_eval.advice.overview import Line, Overview
-    from srs_eval.advice.saved import Kept
+    from srs_eval.advice.overview import Kept, Line, Overview
     from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.engine.run import Event
     from srs_eval.report.inspection import Inspection
 
 Chosen = tuple[tuple[str, ...], tuple[str, ...]]
@@ -75,38 +73,32 @@ class _View(typing.Protocol):
     def refuse(self, title: str, error: Exception, *button_and_reassurance: str) -> None: ...
     def reading(self, said: str) -> None: ...
     def file_opened(self) -> None: ...
-    def answers_changed(self) -> None: ...
-    def evaluation_changed(self, facts: bool) -> None: ...
-    def evaluation_ended(self) -> None: ...
+    def changed(self) -> None: ...
     def evaluation_failed(self, error: Exception) -> None: ...
-    def export_changed(self) -> None: ...
     def get_ready(self) -> None:
         """Load what is shown next; called in a thread."""
 
 
 class Session:
-    """What is open and what is known of it. The keyword arguments after `options` are for tests."""
+    """What is open and what is known of it.
+
+    The keyword arguments are for tests; what is `made_up` takes the place of the function that
+    would be called: evaluate, answer, load, profiles, write_report.
+    """
 
     def __init__(
         self,
         view: _View,
         options: Options,
         *,
-        evaluate: Callable[..., Iterator[Event]] | None = None,
-        answer: Callable[..., Iterator[Any]] | None = None,
-        load: Callable[..., ReviewLog] | None = None,
-        profiles: Callable[[], Sequence[Any]] | None = None,
-        write_report: Callable[..., Sequence[Path]] | None = None,
         state_folder: Path | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
+        **made_up: Callable[..., Any],
     ) -> None:
         self.view, self.options, self.config = view, options, options.config
-        self._answer, self._load = answer, load
-        self._profiles, self._write_report = profiles, write_report
-        self.monotonic, self.now = monotonic, now
-        self.state_folder = state_folder
-        self.state = load_state(state_folder)
+        self.monotonic, self.now, self.made_up = monotonic, now, made_up
+        self.state_folder, self.state = state_folder, load_state(state_folder)
         self.log: ReviewLog | None = None
         self.import_summary: Inspection | None = None
         self.whole: _Opened | None = None  # before presets were chosen
@@ -121,7 +113,7 @@ class Session:
         self._costs: tuple[ReviewLog, Workload] | None = None  # with all draws, and of what
         self._reading, self.asking = Background(self.later), Background(self.later)
         self.reports = Reports(self)
-        self.models = Models(self, evaluate)
+        self.models = Models(self)
 
     # --- start and end
 
@@ -168,8 +160,8 @@ class Session:
 
     def next_bins(self) -> None:
         """Switch calibration graphs to the next number of bins."""
-        larger = [bins for bins in _BIN_CHOICES if bins > self.state.bins]
-        self.remember(bins=larger[0] if larger else _BIN_CHOICES[0])
+        larger = (bins for bins in _BIN_CHOICES if bins > self.state.bins)
+        self.remember(bins=next(larger, _BIN_CHOICES[0]))
 
     # --- opening a file
 
@@ -177,7 +169,7 @@ class Session:
         """Names and collections of the Anki profiles found here; called in a thread."""
         from srs_eval.anki_import import find_profiles
 
-        return [(each.name, each.path) for each in (self._profiles or find_profiles)()]
+        return [(each.name, each.path) for each in self.made_up.get("profiles", find_profiles)()]
 
     def open_file(self, path: Path) -> None:
         """Read a file in a thread, then show answers about it or why it can't be read."""
@@ -207,7 +199,7 @@ class Session:
 
         options = self.options
         whose = {} if options.user is None else {"user": options.user}
-        log = (self._load or load_log)(
+        log: ReviewLog = self.made_up.get("load", load_log)(
             path, timezone=options.timezone, rollover=options.rollover, **whose
         )
         log = only_deck(log, *options.decks) if options.decks else log
@@ -291,24 +283,23 @@ class Session:
 
     def _answers(self, log: ReviewLog, cancel: threading.Event) -> Generator[Callable[[], None]]:
         """Answers with the questions that they settle; those of an earlier day are told first."""
-        from srs_eval.advice import saved
-        from srs_eval.advice.overview import NEEDED, Overview, overview
+        from srs_eval.advice import overview
         from srs_eval.engine.session import must_compile
         from srs_eval.models.configurations import resolve
 
         context, key = self.options.context, self.kept_as()
-        kept = None if key is None else saved.last(key, self.state_folder)
-        now = "" if key is None else saved.basis(log, context, self.config.equivalence)
+        kept = None if key is None else overview.last(key, self.state_folder)
+        now = "" if key is None else overview.basis(log, context, self.config.equivalence)
+        found = overview.Overview.begun(log)
         if kept is not None and kept.basis == now:
-            yield partial(self._answered, kept.findings, tuple(Overview.begun(log).waiting))
+            yield partial(self._answered, kept.findings, tuple(found.waiting))
             return
         if kept is not None:
             yield partial(self._remembered, kept)
         self.models.end_warm_up()
-        self.compiles = self._answer is None and any(map(must_compile, resolve(NEEDED)))
-        found = Overview.begun(log)
-        answer = self._answer or overview
-        coming = answer(
+        must = any(map(must_compile, resolve(overview.NEEDED)))
+        self.compiles = must and "answer" not in self.made_up
+        coming = self.made_up.get("answer", overview.overview)(
             log,
             jobs=self.jobs(),
             context=context,
@@ -320,8 +311,8 @@ class Session:
             yield partial(self._answered, answers, questions)
         if key is not None and not found.waiting and not found.failed:
             entries = 0 if self.import_summary is None else self.import_summary.entries_read
-            kept = saved.Kept(tuple(found.answers), now, entries, self.now())
-            saved.keep(key, kept, self.state_folder)
+            kept = overview.Kept(tuple(found.answers), now, entries, self.now())
+            overview.keep(key, kept, self.state_folder)
 
     def kept_as(self) -> str | None:
         """What the answers are kept under; None where they are not to be kept."""
@@ -342,13 +333,13 @@ class Session:
         self.earlier = kept
         self.overview.add(kept.findings)
         self.overview.earlier = True
-        self.view.answers_changed()
+        self.view.changed()
 
     def _answered(self, answers: tuple[Finding, ...], questions: tuple[str, ...]) -> None:
         from srs_eval.advice.questions import NOT_WAITED_FOR
 
         self.overview.add(answers, questions)
-        self.view.answers_changed()
+        self.view.changed()
         if self.answers_ended is None and set(self.overview.waiting) <= NOT_WAITED_FOR:
             self._rank_behind_answers()
 
@@ -358,7 +349,7 @@ class Session:
         cancelled = self.answers_ended is not None
         if not cancelled:
             self.answers_ended = self.monotonic()
-        self.view.answers_changed()
+        self.view.changed()
         self._refuse_if("Can't answer this", error)
         if error is None and not cancelled:
             self._rank_behind_answers()
@@ -425,7 +416,7 @@ class Session:
             "deck": [*self.options.decks, *decks],
         }
         task = partial(
-            self._write_report or export_learner,
+            self.made_up.get("write_report", export_learner),
             log,
             self.models.of_open_file.snapshot(),
             self.models.protocol_of_run,
@@ -453,8 +444,6 @@ class Session:
 
     def jobs(self) -> int:
         """Processes that work at once."""
-        if self.options.jobs is not None:
-            return self.options.jobs
         from srs_eval.engine.workers import cores
 
-        return max(1, cores())
+        return cores() if self.options.jobs is None else self.options.jobs

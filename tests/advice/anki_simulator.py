@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.workload.memories import Memory
-from srs_eval.advice.workload.simulator import Costs, Deck, Settings
+from srs_eval.advice.workload.simulator import Costs, Deck, Memory, Settings
 from srs_eval.data.reviews import IntArray
 from srs_eval.training.optimisers import _key, _words
 

@@ -27,10 +27,9 @@ from srs_eval.advice.findings import (
     Steps,
     of,
 )
-from srs_eval.advice.overview import Overview, overview
+from srs_eval.advice.overview import Kept, Overview, keep, last, overview
 from srs_eval.advice.questions import WRONG, Asked, ask, compare
-from srs_eval.advice.saved import Kept, keep, last
-from srs_eval.advice.shown.checks import MARKS, check_line
+from srs_eval.advice.shown.habits import MARKS, check_line
 from srs_eval.advice.workload.today import overdue_cards
 from srs_eval.data.reviews import Cards, ReviewLog
 from srs_eval.data.rows import without_presets

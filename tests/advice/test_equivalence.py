@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from srs_eval.advice.saved import basis
+from srs_eval.advice.overview import basis
 from srs_eval.data.paths import config_dir
 from srs_eval.training.hyperparameters import Context
 from tests.cli.program import main_here

@@ -32,10 +32,9 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import OF_PRESETS
-from srs_eval.advice.sentences import where_to_paste
+from srs_eval.advice.sentences import Bar, FirstScreen, Line, Row, where_to_paste
 from srs_eval.advice.shown import line, sentences, tables
 from srs_eval.advice.shown.first_screen import first_screen
-from srs_eval.advice.tables import Bar, FirstScreen, Line, Row
 from srs_eval.advice.workload.estimate import TooFew
 from srs_eval.report.panes import as_text, drawn
 from srs_eval.stats.intervals import Interval

@@ -62,7 +62,7 @@ def test_whether_fsrs_is_right_joins_ones_own_reviews_with_other_peoples(
     losses = {"optimized": np.full(size, 0.4), SM2: 0.4 + gained + noise, "average": noise + 0.6}
     monkeypatch.setattr(Learner, "held_out_losses", lambda self, name: losses[name])
     monkeypatch.setattr(fsrs, "_check_health", lambda *_: None)
-    (answer, *_) = fsrs.is_fsrs_right_for_me(learner, list(learner.groups), 0.002)
+    (answer, *_) = fsrs.is_fsrs_right_for_me(learner, list(learner.groups))
     assert answer.act == act
     assert answer.probability is not None
     assert answer.probability > 0.5

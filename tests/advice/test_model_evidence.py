@@ -10,8 +10,8 @@ import pytest
 
 import srs_eval
 from srs_eval.advice.model_evidence import _stability, model_evidence
+from srs_eval.advice.sentences import Table
 from srs_eval.advice.shown.predicted import Curves, errors_tables
-from srs_eval.advice.tables import Table
 from srs_eval.app import Options
 from srs_eval.engine.session import Result, Session
 from srs_eval.models import fsrs6

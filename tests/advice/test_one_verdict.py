@@ -11,10 +11,9 @@ import pytest
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import Fit, Health, Models, OfAll, OfPreset
-from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me
+from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me, which_predicts_best
 from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.parameters import are_my_parameters_good
-from srs_eval.advice.predictions import which_predicts_best
 from srs_eval.data.reviews import ReviewLog
 
 
@@ -25,16 +24,14 @@ def single(log: ReviewLog) -> ReviewLog:
     return replace(log, decks=decks)
 
 
-def verdicts_of(learner: Learner, equivalence: float) -> list[dict[str, str]]:
+def verdicts_of(learner: Learner) -> list[dict[str, str]]:
     """On FSRS-6, fitted to earlier reviews, against the average and SM-2, as each page tells it."""
     groups = list(learner.groups)
-    fit = how_well(learner, equivalence).evidence
-    (health,) = (each.evidence for each in is_fsrs_right_for_me(learner, groups, equivalence))
-    (found,) = which_predicts_best(learner, {}, {}, equivalence)
+    fit = how_well(learner).evidence
+    (health,) = (each.evidence for each in is_fsrs_right_for_me(learner, groups))
+    (found,) = which_predicts_best(learner, {}, {})
     models = found.evidence
-    (preset,) = (
-        each.evidence for each in are_my_parameters_good(learner, groups, {}, {}, equivalence)
-    )
+    (preset,) = (each.evidence for each in are_my_parameters_good(learner, groups, {}, {}))
     assert isinstance(fit, Fit)
     assert isinstance(health, Health)
     assert isinstance(models, Models)
@@ -59,7 +56,7 @@ def test_a_pair_has_one_verdict(single: ReviewLog, equivalence: float) -> None:
     learner = Learner.of(single)
     index = learner.trials.test_index
     for move in np.linspace(-0.03, 0.06, 10):
-        moved = Learner.of(single)
+        moved = Learner.of(single, equivalence=equivalence)
         losses = {
             name: learner.held_out_losses(name)
             for name in ("optimized", "recency", "defaults", "average", "sm2",
@@ -70,7 +67,7 @@ def test_a_pair_has_one_verdict(single: ReviewLog, equivalence: float) -> None:
             p = np.exp(-np.clip(between, 1e-6, None))
             p = np.where(learner.trials.y[index] == 1, p, 1 - p)
             moved.once(("held out", name), lambda p=p: p)
-        first, *others = verdicts_of(moved, equivalence)
+        first, *others = verdicts_of(moved)
         assert all(each == first for each in others), move
 
 

@@ -34,7 +34,15 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.fsrs import how_well
 from srs_eval.advice.over_time import do_i_remember_enough, does_it_mean_it, was_i_predictable
-from srs_eval.advice.overview import CANT_TELL, Overview, _to_compile_side_by_side, overview
+from srs_eval.advice.overview import (
+    CANT_TELL,
+    Kept,
+    Overview,
+    _to_compile_side_by_side,
+    keep,
+    last,
+    overview,
+)
 from srs_eval.advice.questions import (
     OF_PRESETS,
     REGISTRY,
@@ -42,14 +50,13 @@ from srs_eval.advice.questions import (
     TASKS_WITHOUT_PRESETS,
     WRONG,
 )
-from srs_eval.advice.saved import Kept, keep, last
 from srs_eval.advice.sentences import (
+    Table,
     difference_in_words,
     month_in_words,
     parameter_line,
     parsed_parameters,
 )
-from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.estimate import at_a_glance
 from srs_eval.app import Options
 from srs_eval.data.errors import NotEnoughData
@@ -219,7 +226,7 @@ async def test_models_of_the_file_before_are_not_counted(tmp_path: Path) -> None
         await until(pilot, lambda: "models: 8 of 8" in text_of(app))
         await pilot.press("ctrl+o")
         await until(pilot, on(app, "OpenScreen"))
-        app.session._answer = MadeUpAnswers(hold_at="fit")
+        app.session.made_up["answer"] = MadeUpAnswers(hold_at="fit")
         app.session.open_file(Path("other.anki2"))
         await until(pilot, lambda: "questions open" in text_of(app))
         assert "models:" not in text_of(app)
@@ -379,7 +386,7 @@ def test_why_less_is_remembered_than_desired(
     recall = float(learner.trials.y.mean())
     expected = recall if reason == "timing" else 0.97
     monkeypatch.setattr(Learner, "predict", lambda self, *_: np.full(len(self.trials), expected))
-    answer = next(do_i_remember_enough(learner, list(learner.groups), 0.002))
+    answer = next(do_i_remember_enough(learner, list(learner.groups)))
     found = answer.evidence
     assert isinstance(found, Retention)
     assert found.says == "below"
@@ -456,7 +463,7 @@ def test_whether_to_change_to_fsrs_is_said_first(log: ReviewLog) -> None:
     """Of who schedules with something else: the older scheduler, or SuperMemo's predictions."""
     assert log.entries is not None
     off = replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
-    said = how_well(Learner.of(off), 0.002)
+    said = how_well(Learner.of(off))
     assert shown.sentences(said)[0].startswith("Turn FSRS on, with parameters fitted to you (")
     assert said.act == "turn on"
     assert "SM-2, your scheduler" in shown.sentences(said)[0]
@@ -464,7 +471,7 @@ def test_whether_to_change_to_fsrs_is_said_first(log: ReviewLog) -> None:
     drawn = np.random.default_rng(1)
     sure = {"SuperMemo SM-15": drawn.uniform(0.1, 0.9, len(log.entries.time_ms))}
     brought = replace(log, decks={}, presets={}, cards=Cards.empty(), predictions=sure)
-    said = how_well(Learner.of(brought, protocol=WHOLE), 0.002)
+    said = how_well(Learner.of(brought, protocol=WHOLE))
     assert shown.sentences(said)[0].startswith(
         "Change to FSRS? Yes, with parameters fitted to you: it would predict you "
     )
@@ -485,7 +492,7 @@ def test_ones_own_parameters_are_said_before_what_a_fit_would_add(log: ReviewLog
     own, fitted = (
         f"{100 * (1 - mean[name] / mean['average']):.0f} % better" for name in ("now", "optimized")
     )
-    said = shown.sentences(how_well(learner, 0.002))[0]
+    said = shown.sentences(how_well(learner))[0]
     assert f"with your parameters {own} than guessing your average" in said
     assert f", optimized {fitted}" in said
     assert own != fitted  # else it is not known whose figure is whose
@@ -547,13 +554,13 @@ def test_what_cannot_be_told_apart_is_not_called_equal(
     said = replace(mean_interval(learner.trials.y, learner.trials.day), estimate=recall)
     monkeypatch.setattr(Learner, "interval", lambda *_: replace(said, half_width=half))
     assert does_it_mean_it(learner).says == says
-    assert next(do_i_remember_enough(learner, list(learner.groups), 0.002)).says == says
+    assert next(do_i_remember_enough(learner, list(learner.groups))).says == says
 
 
 def test_nobody_desired_a_retention_while_fsrs_was_off(log: ReviewLog) -> None:
     off = replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
     learner = Learner.of(off)
-    answer = next(do_i_remember_enough(learner, list(learner.groups), 0.002))
+    answer = next(do_i_remember_enough(learner, list(learner.groups)))
     assert answer.says == "not asked for"
     assert "desired" not in shown.line([answer])
     assert shown.line([answer]).startswith("recalled: ")

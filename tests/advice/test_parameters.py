@@ -181,7 +181,7 @@ def test_to_keep_is_sure_where_a_change_would_gain_next_to_nothing(
     nothing = np.array([], np.int64)
     monkeypatch.setattr(Learner, "stored", lambda *_: fsrs6.DEFAULT)
     monkeypatch.setattr(Learner, "since_optimized", lambda *_: nothing)  # optimized just now
-    (finding, *_) = are_my_parameters_good(learner, [100], {}, {}, 0.002)
+    (finding, *_) = are_my_parameters_good(learner, [100], {}, {})
     assert finding.act == KEEP
     assert finding.gain == 0.0
     assert finding.probability is not None

@@ -19,7 +19,7 @@ from srs_eval.data.reviews import Deck, Entries, ReviewLog
 from srs_eval.data.rows import only_preset
 from srs_eval.data.trials import recency_weights
 from srs_eval.models import fsrs6
-from srs_eval.stats.intervals import Interval, verdict
+from srs_eval.stats.intervals import Interval
 from srs_eval.training.hyperparameters import Context
 
 # Split or merge
@@ -38,10 +38,10 @@ from srs_eval.training.hyperparameters import Context
     ],
 )
 def test_splitting_has_to_prove_itself(
-    estimate: float, half: float, reviews: int, decision: str
+    learner: Learner, estimate: float, half: float, reviews: int, decision: str
 ) -> None:
     difference = Interval(estimate, half, reviews, 300, ((half / 1.968, 299),))
-    assert split._decide(difference, verdict(difference), 0.002) == decision
+    assert split._decided(learner, {"split": difference}) == {"split": decision}
 
 
 def test_one_memory_keeps_its_parameters_together(log: ReviewLog) -> None:
@@ -99,7 +99,7 @@ def test_split_and_shared_parameters_are_fitted_alike(learner: Learner) -> None:
     one = Learner(learner.log, learner.session, trials, learner.context)
     alone, together = one.held_out_losses(ALONE), one.held_out_losses(TOGETHER)
     np.testing.assert_array_equal(alone, together)
-    overall, decisions = split.over_all_presets(learner, 0.002)
+    overall, decisions = split.over_all_presets(learner)
     change = learner.held_out_losses(ALONE) - learner.held_out_losses(TOGETHER)
     assert overall["split"].estimate == pytest.approx(change.mean(), abs=1e-15)
     assert decisions["split"] != "split"
@@ -148,7 +148,6 @@ def test_decks_of_a_preset_are_compared_as_presets_are(log: ReviewLog) -> None:
     decks = learner.by_deck(100)
     assert decks is not None
     assert set(decks.groups) == set(halves)
-    assert learner.by_deck(100) is decks
     assert learner.by_deck(55) is None
     index = decks.trials.test_index
     whole = np.empty(len(decks.trials))
@@ -215,7 +214,7 @@ def test_the_first_schedule_that_fails_ends_the_search(
     cost = dict(zip(labels, (sure, sure, open_, sure), strict=True))
     cost |= {"once, then never": open_}
     monkeypatch.setattr(parameters, "_staleness_of", lambda *_: cost)
-    (found,) = parameters.how_often(learner, [100], 0.002)
+    (found,) = parameters.how_often(learner, [100])
     assert found.act == "every +25 %"
 
 

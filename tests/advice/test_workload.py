@@ -10,8 +10,20 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice.workload.memories import MODELS, SM2, Memory, _drawn_reviews, draws, fitted
-from srs_eval.advice.workload.simulator import ORDERS, Costs, Deck, Settings, Simulated, simulate
+from srs_eval.advice.workload.simulator import (
+    MODELS,
+    ORDERS,
+    SM2,
+    Costs,
+    Deck,
+    Memory,
+    Settings,
+    Simulated,
+    _drawn_reviews,
+    draws,
+    fitted,
+    simulate,
+)
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials

@@ -13,10 +13,10 @@ import pytest
 
 import srs_eval
 from srs_eval.advice.buttons import cards_by
+from srs_eval.advice.overview import Kept, keep, last
 from srs_eval.advice.questions import MODELS, OF_PRESETS, WRONG, compare, questions_for
-from srs_eval.advice.saved import Kept, keep, last
 from srs_eval.advice.shown import line, sentences, tables
-from srs_eval.advice.shown.habits import as_anki_writes
+from srs_eval.advice.shown.habits import _as_anki_writes
 from srs_eval.advice.workload import estimate
 from srs_eval.advice.workload.estimate import (
     ALL_PRESETS,
@@ -413,7 +413,7 @@ def test_buttons_are_ankis(log: ReviewLog) -> None:
     ],
 )
 def test_intervals_are_written_as_anki_does(seconds: float, words: str) -> None:
-    assert as_anki_writes(seconds) == words
+    assert _as_anki_writes(seconds) == words
 
 
 # The command line

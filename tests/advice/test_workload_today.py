@@ -16,8 +16,7 @@ import pytest
 
 from srs_eval import load
 from srs_eval.advice.workload import simulator
-from srs_eval.advice.workload.memories import MODELS, SM2, Memory
-from srs_eval.advice.workload.simulator import Costs, Settings, simulate
+from srs_eval.advice.workload.simulator import MODELS, SM2, Costs, Memory, Settings, simulate
 from srs_eval.advice.workload.simulator import Deck as SimulatedDeck
 from srs_eval.advice.workload.today import (
     Histories,

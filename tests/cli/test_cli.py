@@ -24,6 +24,7 @@ from srs_eval.data.paths import VERSION
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
 from srs_eval.models.configurations import GROUPS, resolve
+from srs_eval.report.console import console_for, show_run
 from tests.cli.program import program
 from tests.conftest import PATIENCE, made_collection
 from tools.simulated import simulate_learner, write_dataset
@@ -538,7 +539,11 @@ def test_layouts_are_documented(
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    configurations = resolve("AVG,FSRS-6-dry-run,SM2-short")
+    return run_of("AVG,FSRS-6-dry-run,SM2-short")
+
+
+def run_of(models: str) -> Run:
+    configurations = resolve(models)
     made = Run.of(configurations)
     log = simulate_learner(5, 2_500).log()
     for event in evaluate(log, configurations, use_cache=False, jobs=0):
@@ -565,6 +570,11 @@ def test_log_loss_and_verdict_are_readable_at_any_width(width: int, run: Run) ->
         assert "below the baseline" in verdicts
         ends = [line.strip() for line in lines]
         assert all(any(end.endswith(f" {each}") for end in ends) for each in verdicts)
+
+
+def test_no_name_is_broken_in_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    show_run(run_of("AVG,RMSE-BINS-EXPLOIT"), console_for(sys.stdout))
+    assert "RMSE-BINS-EXPLOIT 1 " in capsys.readouterr().out
 
 
 # --- where output must not or cannot go ----------------------------------------

@@ -377,13 +377,13 @@ def test_a_csv_data_set_is_of_its_own_repository(
     there: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     """What `verify` advises fetches FSRS-Anki-20k; a damaged file is named once."""
-    assert dataset_hub.usual_repo(tmp_path / "new") == REPO
-    assert dataset_hub.usual_repo(there) == REPO
+    assert dataset_hub.repo_of(tmp_path / "new") == REPO
+    assert dataset_hub.repo_of(there) == REPO
     file = tmp_path / "mine" / "dataset" / "1" / "5.csv"
     file.parent.mkdir(parents=True)
     file.write_text("card_id,review_th,delta_t,rating\n1,1,x,3\n")
     folder = tmp_path / "mine"
-    assert dataset_hub.usual_repo(folder) == "open-spaced-repetition/FSRS-Anki-20k"
+    assert dataset_hub.repo_of(folder) == "open-spaced-repetition/FSRS-Anki-20k"
     assert main(["dataset", "verify", str(folder)]) == 2
     assert capsys.readouterr().out.count("5.csv") == 1
     parquet = dataset_hub._HubFile("revlogs/user_id=1/data.parquet", 1, "0" * 64)

@@ -26,7 +26,7 @@ from srs_eval.anki_import import find_profiles, load_log
 from srs_eval.data.days import DAY_S, StoredClock, day_grid
 from srs_eval.data.errors import InputError
 from srs_eval.data.readers import collection, files
-from srs_eval.data.readers.table import read_table
+from srs_eval.data.readers.table import _read_table
 from srs_eval.data.reviews import LEARNING, MISSING, RELEARNING, REVIEW
 from srs_eval.data.rows import select_rows
 from srs_eval.models.own_parameters import fault_of
@@ -764,7 +764,7 @@ def test_older_table_of_the_benchmark(seed: int) -> None:
     random.shuffle(lines)
     names = ["card_id", "review_th", "delta_t", "rating"]
     content = "\n".join([",".join(names), *lines]).encode()
-    table = read_table(content, names, ",", "a.csv")
+    table = _read_table(content, names, ",", "a.csv")
     rows = table.rows
     assert rows is not None
     assert rows.card_id.tolist() == card.tolist()

@@ -146,6 +146,17 @@ def test_no_option_overwrites_what_somebody_has_written(
     refused(capsys, *given, "mine", words='"mine" is not known as a file that srs-eval wrote')
 
 
+@pytest.mark.parametrize("option", ["--html", "--json", "--csv"])
+def test_a_folder_that_takes_nothing_is_refused_before_the_work(
+    option: str, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after minutes. Root may write everywhere, so what the system answers is made up."""
+    closed, may = here / "closed", os.access
+    closed.mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: path != closed and may(path, mode))
+    refused(capsys, "export", "log.csv", option, closed / "new", words="cannot be written (")
+
+
 @pytest.mark.parametrize("ending", ["csv", "png"])
 def test_a_folder_with_files_of_others_is_refused(
     ending: str, here: Path, capsys: pytest.CaptureFixture[str]

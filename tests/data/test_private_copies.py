@@ -206,7 +206,7 @@ def test_too_large_for_memory_is_read_from_disk(
     from srs_eval.anki_import import load_log
 
     in_memory = load_log(large).fingerprint()
-    monkeypatch.setattr(files, "MEMORY_BYTES", 1 << 20)
+    monkeypatch.setattr(files, "_MEMORY_BYTES", 1 << 20)
     monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
     assert load_log(large).fingerprint() == in_memory
     assert load_log(large_package).fingerprint() == in_memory

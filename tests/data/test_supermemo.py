@@ -6,7 +6,6 @@ import os
 import re
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.readers.supermemo import SM15, SM16, SM17, read_history
 from srs_eval.data.rows import select_rows
 from srs_eval.report.inspection import inspect_log
-from tests.conftest import REPOSITORY
 from tests.data.anki_files import folder_state
 
 Record = tuple[int, int, int, int, int, int | None]  # item, day, rep, laps, grade, expFI
@@ -230,20 +228,14 @@ def long_history() -> list[Record]:
     return sorted(history, key=lambda record: record[1])
 
 
-def test_example_in_the_documents(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "Repetition History.txt").write_text(text_of(long_history()))
-    (example,) = re.findall(
-        r"^```python\n(.*?)^```", (REPOSITORY / "docs" / "formats.md").read_text(), re.M | re.S
-    )
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    exec(compile(example, "formats.md", "exec"), names)
-    figures = srs_eval.tables(names["finding"])[0].frame()["log loss"]
-    assert len(figures) >= 2
-    assert figures.between(0.1, 2).all()
-    said = capsys.readouterr().out
+def test_it_is_compared_with_fsrs(tmp_path: Path) -> None:
+    path = tmp_path / "Repetition History.txt"
+    path.write_text(text_of(long_history()))
+    _, finding, *_ = srs_eval.compare(srs_eval.load(path))
+    frame = srs_eval.tables(finding)[0].frame()
+    assert len(frame) >= 2
+    assert frame["log loss"].between(0.1, 2).all()
+    said = f"{srs_eval.sentences(finding)} {frame.to_string()}"
     assert "SuperMemo" in said
     assert "FSRS-6" in said
     assert "log loss" in said

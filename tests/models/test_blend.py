@@ -19,7 +19,7 @@ from srs_eval.engine.evaluate import demo_learner, evaluate
 from srs_eval.engine.run import Event, Finished, Skipped, Started
 from srs_eval.engine.session import Session
 from srs_eval.models import all_models
-from srs_eval.models.blend import mean_of_logits
+from srs_eval.models.blend import _mean_of_logits
 from srs_eval.models.configurations import resolve
 from srs_eval.training.hyperparameters import Context
 
@@ -55,12 +55,12 @@ def final(events: Iterator[Event]) -> dict[str, Finished]:
 
 
 def test_the_mean_of_logits() -> None:
-    found = mean_of_logits([np.array([0.5, 0.9, 0.2]), np.array([0.9, 0.9, 0.8])])
+    found = _mean_of_logits([np.array([0.5, 0.9, 0.2]), np.array([0.9, 0.9, 0.8])])
     np.testing.assert_allclose(found, [0.75, 0.9, 0.5], rtol=1e-14)  # of odds 1 and 9: 3
 
 
 def test_a_certain_member_is_not_believed_without_end() -> None:
-    found = mean_of_logits([np.array([0.0, 1.0]), np.array([0.5, 0.5])])
+    found = _mean_of_logits([np.array([0.0, 1.0]), np.array([0.5, 0.5])])
     np.testing.assert_allclose(logit(found), np.array([-1, 1]) * logit(1 - 1e-6) / 2, rtol=1e-6)
 
 

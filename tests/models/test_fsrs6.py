@@ -18,7 +18,7 @@ from srs_eval.engine.session import Session
 from srs_eval.models import Context, fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.training.compile import packed
-from srs_eval.training.recurrent import _kernel_of, _scratch, new_descent
+from srs_eval.training.recurrent import _kernel_of, _new_descent, _scratch
 from srs_eval.training.trie import history_trie, trie_batches
 from tests.conftest import shared_or_skip
 from tests.training.derived import gradient_of
@@ -162,7 +162,7 @@ def kernel_gradient(
     everyone[rows] = weights
     batch = trie_batches(history_trie(trials), trials, [rows], everyone)
     scratch = _scratch(model, (batch,))
-    idle = new_descent(np.zeros(21), np.ones(1), rate=0.0, steps=1)
+    idle = _new_descent(np.zeros(21), np.ones(1), rate=0.0, steps=1)
     tables = packed(batch), packed(idle), packed(scratch)
     full = np.array([*w, LEAST])
     one = np.zeros(1, np.int64)

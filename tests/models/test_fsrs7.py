@@ -12,14 +12,14 @@ import torch
 
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.protocol import Clock, Protocol
+from srs_eval.data.protocol import Protocol, _Clock
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.models import Context, fsrs7, fsrs7_ordinal
 from srs_eval.models.configurations import resolve
 from srs_eval.models.published import spelled
 from srs_eval.training.compile import packed
-from srs_eval.training.recurrent import SummedLoss, _kernel_of, _scratch, new_descent
+from srs_eval.training.recurrent import SummedLoss, _kernel_of, _new_descent, _scratch
 from srs_eval.training.trie import history_trie, trie_batches
 from tests.conftest import shared_or_skip
 from tests.models.test_models_untrained import make_log
@@ -295,7 +295,7 @@ def test_kernel_gradient_over_the_trie_is_torchs(kind: str) -> None:
     everyone = np.zeros(len(trials))
     everyone[rows] = weights
     batch = trie_batches(history_trie(trials, model.same_day is not None), trials, [rows], everyone)
-    idle = new_descent(np.zeros(34), np.ones(1), rate=0.0, steps=1)
+    idle = _new_descent(np.zeros(34), np.ones(1), rate=0.0, steps=1)
     scratch = _scratch(model, (batch,))
     tables = packed(batch), packed(idle), packed(scratch)
     full, one = np.array([*w, LEAST]), np.zeros(1, np.int64)
@@ -444,7 +444,7 @@ def test_clocks_measure_intervals() -> None:
     log = simulate_learner(5, 1500).log()
     assert log.day_grid is not None
     log = replace(log, day_grid=replace(log.day_grid, zone="Europe/Berlin"))
-    clocks: tuple[Clock, ...] = ("seconds", "study-days", "days")
+    clocks: tuple[_Clock, ...] = ("seconds", "study-days", "days")
     by_seconds, by_days, whole = (
         Session(log).trials(replace(SECS, clock=clock)) for clock in clocks
     )

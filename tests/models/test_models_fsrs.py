@@ -28,7 +28,7 @@ from srs_eval.models import (
 from srs_eval.models._fsrs import least_stability
 from srs_eval.models.configurations import resolve
 from srs_eval.training.compile import packed
-from srs_eval.training.recurrent import RecurrentModel, _kernel_of, _scratch, new_descent
+from srs_eval.training.recurrent import RecurrentModel, _kernel_of, _new_descent, _scratch
 from srs_eval.training.trie import history_trie, trie_batches
 from tests.conftest import shared_or_skip
 from tests.models.test_models_untrained import make_log
@@ -167,8 +167,8 @@ CASES = {
     "FSRSv1": Case(fsrs1to3._V1, v1_first, v1_step, exponential_curve),
     "FSRSv2": Case(fsrs1to3._V2, v2_first, v2_step, exponential_curve),
     "FSRSv3": Case(fsrs1to3._V3, v3_first, v3_step, exponential_curve),
-    "FSRSv4": Case(fsrs4.V4, v4_first, v4_step, v4_curve),
-    "FSRS-4.5": Case(fsrs4.V45, v4_first, v45_step, v45_curve),
+    "FSRSv4": Case(fsrs4._V4, v4_first, v4_step, v4_curve),
+    "FSRS-4.5": Case(fsrs4._V45, v4_first, v45_step, v45_curve),
     "FSRS-5": Case(fsrs5.RECURRENT, v5_first, v5_step, v45_curve),
 }
 KINDS = ("default", pytest.param("inside", marks=pytest.mark.slow), "at bounds")
@@ -313,7 +313,7 @@ def test_kernel_gradient_over_the_trie_is_torchs(name: str, kind: str, short: bo
     batch = trie_batches(trie, trials, [rows], everyone)
     scratch = _scratch(model, (batch,))
     p = len(w)
-    idle = new_descent(np.zeros(p), np.ones(1), rate=0.0, steps=1)
+    idle = _new_descent(np.zeros(p), np.ones(1), rate=0.0, steps=1)
     tables = packed(batch), packed(idle), packed(scratch)
     full = np.array([*w, LEAST])
     one = np.zeros(1, np.int64)
@@ -365,7 +365,7 @@ def test_initial_stabilities_are_fitted_and_then_held(name: str) -> None:
     assert model.fit is not None
     ones = np.ones(len(train))
     w = model.fit(trials, train, ones, Context())
-    fit_s0 = {"FSRSv4": fsrs4.fit_s0_v4, "FSRS-4.5": fsrs4.fit_s0_v45}[name]
+    fit_s0 = {"FSRSv4": fsrs4._fit_s0_v4, "FSRS-4.5": fsrs4._fit_s0_v45}[name]
     start = fit_s0(trials, train, ones, Context())
     assert w[:4] == [round(value, case.ours.decimals or 0) for value in start[:4]]
     assert w[:4] != list(case.ours.default[:4])

@@ -43,7 +43,7 @@ from tests.conftest import shared_or_skip
 from tools.pretraining.train import write_weights
 from tools.simulated import simulate_learner, write_dataset
 
-SMALL_NETWORKS = [gru.GRU, gru.RNN, gru.GRU_P, gru.LSTM_489]
+SMALL_NETWORKS = [gru.GRU, gru.RNN, gru._GRU_P, gru._LSTM_489]
 GOLDEN = {
     "GRU": 2e-6,
     "GRU-P": 2e-6,
@@ -89,8 +89,7 @@ def weights_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write(network.name, network.shapes)
     write("NN-17", nn17.SHAPES)
     write("Transformer", transformer._shapes())
-    of_lstm = {lstm.name_in_files(name): shape for name, shape in lstm._shapes().items()}
-    write("LSTM", {**of_lstm, "input_mean": (2,), "input_std": (2,)})
+    write("LSTM", {**lstm._shapes(), "input_mean": (2,), "input_std": (2,)})
     write("GRU-503", gru_503.SHAPES)
     return folder
 
@@ -426,7 +425,7 @@ def test_lstm_layer_is_torchs(lengths: list[int], seed: int) -> None:
 def test_lstm_reads_every_history_from_its_card(
     lstm_trials: Trials, weights_folder: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lstm, "REVIEWS_AT_ONCE", at_once)
+    monkeypatch.setattr(lstm, "_REVIEWS_AT_ONCE", at_once)
     context = Context(weights=weights_folder)
     weights = lstm._start(True, context)
     rows = np.random.default_rng(5).choice(lstm_trials.test_index, 40, replace=False)
@@ -838,7 +837,7 @@ def test_parameter_counts() -> None:
         "NN-17": nn17.SHAPES,
         "GRU-503": gru_503.SHAPES,
         "Transformer": transformer._shapes(),
-        "LSTM": {lstm.name_in_files(name): shape for name, shape in lstm._shapes().items()},
+        "LSTM": lstm._shapes(),
     }
     for name, shapes in counts.items():
         size = sum(int(np.prod(shape)) for shape in shapes.values())

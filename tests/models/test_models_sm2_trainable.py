@@ -20,7 +20,7 @@ from srs_eval.engine.session import Session
 from srs_eval.models import Context, all_models, anki_sm2, sm2
 from srs_eval.models.configurations import resolve
 from srs_eval.training.compile import packed
-from srs_eval.training.recurrent import RecurrentModel, _kernel_of, _scratch, new_descent
+from srs_eval.training.recurrent import RecurrentModel, _kernel_of, _new_descent, _scratch
 from srs_eval.training.trie import history_trie, trie_batches
 from tests.conftest import shared_or_skip
 from tests.training.derived import gradient_of
@@ -196,7 +196,7 @@ def test_kernel_gradient_over_the_trie_is_torchs(name: str, kind: str) -> None:
     expected.backward()
 
     batch = trie_batches(history_trie(trials), trials, [rows])
-    idle = new_descent(np.zeros(len(w)), np.ones(1), rate=0.0, steps=1)
+    idle = _new_descent(np.zeros(len(w)), np.ones(1), rate=0.0, steps=1)
     scratch = _scratch(case.recurrent, (batch,))
     tables = packed(batch), packed(idle), packed(scratch)
     full = np.array([*w, *case.recurrent.constants])

@@ -584,6 +584,12 @@ def test_ctrl_c_still_interrupts(
 # What cannot stand in MODELS
 
 
+def test_a_file_without_models_says_so(tmp_path: Path) -> None:
+    (tmp_path / "none.py").write_text("MODEL = ()\n")
+    with pytest.raises(InputError, match=r'none.py" has no models in MODELS\.$'):
+        models.load_model_file(tmp_path / "none.py")
+
+
 @pytest.mark.parametrize(
     "change",
     [

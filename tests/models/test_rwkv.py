@@ -30,13 +30,12 @@ from srs_eval.engine.session import Session, _result_key
 from srs_eval.metrics import log_loss
 from srs_eval.models import all_models, rwkv
 from srs_eval.models.configurations import resolve
-from srs_eval.models.state import learner_features, shipped_prior, trace
+from srs_eval.models.state import _learner_features, shipped_prior, trace
 from srs_eval.training import rwkv_network
 from srs_eval.training.hyperparameters import Cancelled, Context
 from srs_eval.training.networks import read_tensors
-from srs_eval.training.rwkv_inputs import Reviews, inputs, reviews_of
+from srs_eval.training.rwkv_inputs import Reviews, inputs, network, reviews_of
 from srs_eval.training.rwkv_network import predictions
-from srs_eval.training.rwkv_weights import network
 from tests.cli.program import main_here
 from tests.conftest import RWKV_WEIGHTS, made_collection, shared_or_skip
 
@@ -357,7 +356,7 @@ def test_state_takes_its_logit_and_runs_it_once(
     p = session.run(instant).p
     monkeypatch.setattr(rwkv, "predictions", None)
     trials = session.trials(state.protocol)
-    features = learner_features(state.name, trials, Context())
+    features = _learner_features(state.name, trials, Context())
     logit = (features[:, -1] + features[:, 0])[trials.test_index]
     np.testing.assert_allclose(logit, np.log(p / (1 - p)).clip(-6, 6), atol=1e-12)
     found = trace(features, trials.y, shipped_prior(state.name))

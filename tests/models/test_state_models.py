@@ -22,15 +22,15 @@ from srs_eval.models import Context, all_models, fsrs6
 from srs_eval.models import state as state_models
 from srs_eval.models.configurations import resolve
 from srs_eval.models.state import (
+    _feature_names,
+    _kalman_filter,
     _mixture,
+    _without_prior,
     base_logits,
-    feature_names,
     features_of,
     group_slice,
-    kalman_filter,
     shipped_prior,
     trace,
-    without_prior,
 )
 from srs_eval.training.compile import compiled
 from srs_eval.training.state_features import COUNT, NAMES, _Timeline, state_features, timeline
@@ -123,7 +123,7 @@ def test_a_leak_of_the_own_answer_would_be_seen() -> None:
     features, y, z = redrawn(*LEARNERS[0])
     leaking = features.copy()
     leaking[:, NAMES.index("state: today")] += 4 * y
-    p = trace(leaking, y, without_prior()).p
+    p = trace(leaking, y, _without_prior()).p
     assert log_loss(y, p) < log_loss(y, 1 / (1 + np.exp(-z))) - 0.05
 
 
@@ -225,7 +225,7 @@ def test_the_filter_is_the_formula() -> None:
     x = random.normal(size=(n, k))
     y = (random.random(n) < 0.7).astype(np.float64)
     mean, variance = random.normal(size=k), random.uniform(0.1, 1, k)
-    p, offset, spread, w_last, variances = compiled(kalman_filter)(
+    p, offset, spread, w_last, variances = compiled(_kalman_filter)(
         x, y, mean, variance, drift, (1, 4)
     )
     w, covariance = mean.copy(), np.diag(variance)
@@ -307,10 +307,10 @@ def test_names_and_group() -> None:
         resolve("STATE-FSRS-6-dry-run")
 
 
-@pytest.mark.parametrize("model", state_models.BASES)
+@pytest.mark.parametrize("model", state_models._BASES)
 def test_the_shipped_prior_fits_the_features(model: str) -> None:
     prior = shipped_prior(model)
-    assert prior.mean.shape == prior.deviation.shape == (len(feature_names(model)),)
+    assert prior.mean.shape == prior.deviation.shape == (len(_feature_names(model)),)
     assert (prior.deviation > 0).all()
     assert 0.5 < prior.mean[0] < 1.2  # the base's logit keeps about its weight
 
@@ -318,11 +318,11 @@ def test_the_shipped_prior_fits_the_features(model: str) -> None:
 def test_a_prior_for_other_features_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content = json.loads(state_models.PRIOR_FILE.read_text("utf-8"))
+    content = json.loads(state_models._PRIOR_FILE.read_text("utf-8"))
     content["priors"]["STATE-FSRS-6"]["features"][3] = "another"
     other = tmp_path / "state.json"
     other.write_text(json.dumps(content), "utf-8")
-    monkeypatch.setattr(state_models, "PRIOR_FILE", other)
+    monkeypatch.setattr(state_models, "_PRIOR_FILE", other)
     shipped_prior.cache_clear()
     with pytest.raises(RuntimeError, match="other features"):
         shipped_prior("STATE-FSRS-6")
@@ -374,7 +374,7 @@ def test_golden_real_learner(golden: dict[int, tuple[float, float, Trials]]) -> 
     assert state <= 0.4330
     # The shipped prior knows this learner; one from nobody does it too.
     features = features_of(trials, [base_logits(trials, fsrs6, Context())])
-    p = trace(features, trials.y, without_prior()).p[trials.test_index]
+    p = trace(features, trials.y, _without_prior()).p[trials.test_index]
     assert log_loss(trials.y[trials.test_index], p) <= 0.4330
 
 

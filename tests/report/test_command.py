@@ -235,7 +235,7 @@ def test_averages_are_over_the_same_users(tmp_path: Path) -> None:
     loss = {row[0]: row[1:] for row in tables["averages-LogLoss"].rows}
     assert loss["average"][1] is None  # the baseline has no place
     assert [loss[name][1] for name in ("DASH", "HLR")] == [1, 2]
-    assert loss["average"][0] == loss["DASH"][0]
+    assert loss["average"][0].value == loss["DASH"][0].value
     (raw / "HLR.jsonl").write_text(predicted({2: 19, 3: 29}, 0.7))
     with pytest.raises(InputError, match="are not of the reviews"):
         dataset_report([folder], average=["global"])

@@ -14,7 +14,7 @@ from srs_eval.advice import questions
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.questions import Asked
-from srs_eval.advice.tables import Bar
+from srs_eval.advice.sentences import Bar
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.run import Run

@@ -29,7 +29,7 @@ from srs_eval.report.document import (
     written,
 )
 from srs_eval.report.export import plain_rows, report_document
-from srs_eval.report.files import _markdown, page
+from srs_eval.report.files import _markdown, as_text
 from srs_eval.report.pictures import svg
 from tests.report.helpers import check_page, line, many, write_results
 
@@ -125,16 +125,16 @@ def test_odd_results_have_a_report(files: dict[str, list[str]], tmp_path: Path) 
     folder = write_results(tmp_path, files)
     assert "Metric card" in _markdown(dataset_report([folder], baseline=folder))
     document = dataset_report([folder], metric="AUC", means="each")
-    check_page(page(document))
+    check_page(as_text(document, "html"))
     json.dumps(report_document(document), allow_nan=False)
 
 
 def test_a_page_stands_alone_and_escapes() -> None:
-    text = page(nasty_document())
+    text = as_text(nasty_document(), "html")
     check_page(text)
     assert "alert(" in text
     assert "<script>alert" not in text
-    assert text == page(nasty_document())  # the same, byte for byte
+    assert text == as_text(nasty_document(), "html")  # the same, byte for byte
     assert 'data-v="-0.01"><b>−0.0100±0.0020</b>' in text
     assert text.count("The same as a table") == 1
 
@@ -161,7 +161,7 @@ def test_what_is_enough_for_a_forum() -> None:
     paste = Section("Parameters for <x>", ("said", Code("0.1, 2.3")), folded=True)
     answer = Section("Hard?", ("evidence", table), folded=True, said="used as it should be")
     document = Document("d", (), (Section("s", (table, paste, answer)),))
-    text, html = _markdown(document), page(document)
+    text, html = _markdown(document), as_text(document, "html")
     check_page(html)
     rows = [each for each in text.splitlines() if each.startswith("| ")]
     assert rows[2:] == ["| a | 0.3000 | 1 |", "| ★ **d** | 0.3000 | 1 |"]
@@ -215,7 +215,7 @@ def test_figures_as_people_read_them() -> None:
 def test_commands_in_sentences_are_code() -> None:
     shown = _markdown(Document("t", ("See `srs-eval compare --json`, *not* `a`.",), ()))
     assert "See `srs-eval compare --json`, \\*not\\* \\`a\\`." in shown
-    shown = page(Document("t", ("See `srs-eval compare --json`, <not> `a`.",), ()))
+    shown = as_text(Document("t", ("See `srs-eval compare --json`, <not> `a`.",), ()), "html")
     assert "See <code>srs-eval compare --json</code>, &lt;not&gt; `a`." in shown
 
 

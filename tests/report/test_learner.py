@@ -15,7 +15,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
 from srs_eval.models.configurations import resolve
-from srs_eval.report.files import _markdown, page
+from srs_eval.report.files import _markdown, as_text
 from srs_eval.report.learner import learner_report
 from tests.cli.program import main_here
 from tests.report.helpers import check_page
@@ -170,4 +170,4 @@ def test_parameters_to_paste_are_said_once(nothing_asked: pytest.MonkeyPatch) ->
     assert "| Words | optimize |" in text
     assert text.count("0.5000, 1.5000, 2.5000") == 1
     assert "<summary>Parameters for Words</summary>" in text
-    assert page(document).count("<pre>0.5000, 1.5000, 2.5000") == 1
+    assert as_text(document, "html").count("<pre>0.5000, 1.5000, 2.5000") == 1

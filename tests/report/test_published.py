@@ -10,7 +10,7 @@ from srs_eval.benchmark.leaderboard import compare
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.models.configurations import in_words
 from srs_eval.report.dataset import dataset_report
-from srs_eval.report.files import page
+from srs_eval.report.files import as_text
 from tests.conftest import shared_or_skip
 from tests.report.helpers import check_page
 
@@ -63,7 +63,7 @@ def test_published_means_and_intervals(published_tables: dict[str, list[list[str
 @pytest.mark.slow
 def test_published_report_as_a_page(published_tables: dict[str, list[list[str]]]) -> None:
     """Who changes places is told as the README's figures have it."""
-    text = page(dataset_report([shared_or_skip("published")]))
+    text = as_text(dataset_report([shared_or_skip("published")]), "html")
     check_page(text)
     exact = [(name, *map(float, figures)) for name, *figures in published_tables["2"]]
     by_reviews = [name for name, *_ in sorted(exact, key=lambda row: row[1])]

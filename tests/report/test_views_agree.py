@@ -23,8 +23,7 @@ import srs_eval
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.questions import OF_PRESETS
-from srs_eval.advice.sentences import times_in_100
-from srs_eval.advice.tables import FirstScreen, Line, Row
+from srs_eval.advice.sentences import FirstScreen, Line, Row, times_in_100
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.run import Run
 from srs_eval.report.document import Document, Section, Table

@@ -26,7 +26,7 @@ def test_interval_of_a_mean_worked_by_hand() -> None:
     by_day = math.sqrt(2 / 1 * (9 + 9)) / 4
     # One lag of weight 1/2 where D is so small: 18 + 2 * 0.5 * (-9)
     newey_west = math.sqrt(2 / 1 * (18 - 9)) / 4
-    assert interval.errors == pytest.approx([(by_day, 1), (newey_west, 1)])
+    assert np.asarray(interval.errors) == pytest.approx(np.array([(by_day, 1), (newey_west, 1)]))
     assert interval.half_width == pytest.approx(12.706204736 * by_day)
     assert interval.standard_error == pytest.approx(by_day)
     assert (interval.low + interval.high) / 2 == pytest.approx(3)

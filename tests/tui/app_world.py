@@ -269,7 +269,6 @@ def make_answers() -> list[Finding]:
                 fsrs_is_off=False,
                 candidates=evaluated,
                 held_out=(optimized, defaults, sm2),
-                reference="optimized",
             ),
         )
 

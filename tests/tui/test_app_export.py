@@ -15,7 +15,7 @@ from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.paths import write_folder
 from srs_eval.engine.workers import send
 from srs_eval.report.document import Document
-from srs_eval.report.files import page
+from srs_eval.report.files import as_text
 from tests.tui.app_world import MadeUpEngine, WatchedApp, make_app, on, text_of, until
 from tools.simulated import simulate_learner, write_collection
 
@@ -92,7 +92,7 @@ async def test_enter_writes_from_the_list_of_forms(
 
 async def test_nothing_is_overwritten_without_a_second_word(here: Path, tmp_path: Path) -> None:
     target = here / "srs-eval-report.html"
-    target.write_text(before := page(Document("T", (), ())))
+    target.write_text(before := as_text(Document("T", (), ()), "html"))
     written = Written()
     app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:

@@ -9,19 +9,19 @@ from textual.app import App, ComposeResult
 
 from srs_eval.advice.workload.estimate import RETENTIONS, REVIEWS
 from srs_eval.report.panes import PLAIN
-from srs_eval.tui.screens.answers import CostsChart, _ticks
+from srs_eval.tui.screens.answers import _CostsChart, _ticks
 from srs_eval.tui.widgets.facts import evidence
 from tests.tui.app_world import make_costs
 
 
 class Shown(App[None]):
     def compose(self) -> ComposeResult:
-        yield CostsChart()
+        yield _CostsChart()
 
 
 def points(app: App[None]) -> dict[str, tuple[float, float]]:
     """Where each letter stands."""
-    shown = app.query_one(CostsChart)._graph
+    shown = app.query_one(_CostsChart).graph
     assert shown is not None
     return {each.letter: (each.x[0], each.y[0]) for each in shown.marks if each.letter}
 
@@ -31,18 +31,18 @@ async def test_a_dot_stands_on_the_curve_and_moves_with_what_is_known() -> None:
     app = Shown()
     async with app.run_test(size=(60, 40)):
         for found in (first, better):
-            app.query_one(CostsChart).draw(found)
+            app.query_one(_CostsChart).draw(found)
             at = found.figures[RETENTIONS.index(found.desired), REVIEWS]
             assert points(app) == {"●": (found.desired, pytest.approx(at))}
-        app.query_one(CostsChart).draw(replace(better, schedule="SM-2"))
+        app.query_one(_CostsChart).draw(replace(better, schedule="SM-2"))
         assert points(app) == {}  # no retention is asked for
 
 
 async def test_the_last_retentions_do_not_flatten_the_rest() -> None:
     app = Shown()
     async with app.run_test(size=(60, 40)):
-        app.query_one(CostsChart).draw(make_costs())
-        shown = app.query_one(CostsChart)._graph
+        app.query_one(_CostsChart).draw(make_costs())
+        shown = app.query_one(_CostsChart).graph
         assert shown is not None
         assert shown.y.high < 1.1 * 73  # the band at 0.97 ends at 73, at 0.99 near 10,000
 

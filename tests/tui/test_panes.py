@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from srs_eval.advice.sentences import Line, Pane
 from srs_eval.advice.shown.first_screen import first_screen
-from srs_eval.advice.tables import Line, Pane
 from srs_eval.report.panes import below, drawn, left_out, needed, without_frame
 from srs_eval.tui.widgets.panes import PaneBox, heights
 from tests.tui.app_world import make_answers, make_app, on, text_of, until

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.advice.tables import Table
+from srs_eval.advice.sentences import Table
 from srs_eval.stats.intervals import Interval
 from srs_eval.tui.widgets.facts import drawn_table
-from srs_eval.tui.widgets.plot import axis, common_scale, whisker
+from srs_eval.tui.widgets.plot import common_scale
 
 losses = st.floats(0.05, 3.0)
 halves = st.floats(0.0, 0.5) | st.just(math.nan)
@@ -26,9 +26,9 @@ def test_every_line_has_the_width_of_the_scale(
     scale = common_scale(drawn, width, baseline)
     assert scale is not None
     line = None if baseline is None else baseline.estimate
-    assert len(axis(scale, line, "").plain) == width
+    assert len(scale.labels(line, "").plain) == width
     for each in drawn:
-        text = whisker(each, scale, "●", "", line, "").plain
+        text = scale.whisker(each, "●", "", line, "").plain
         assert len(text) == width
         assert ("●" in text) != ("▸" in text)  # where it lies, or that it lies beyond
 
@@ -38,7 +38,7 @@ def test_dots_keep_their_order(drawn: list[Interval], width: int) -> None:
     scale = common_scale(drawn, width)
     assert scale is not None
     drawn.sort(key=lambda each: each.estimate)
-    dots = [whisker(each, scale, "●", "", None, "").plain.index("●") for each in drawn]
+    dots = [scale.whisker(each, "●", "", None, "").plain.index("●") for each in drawn]
     assert dots == sorted(dots)
 
 
@@ -47,10 +47,10 @@ def test_the_baseline_is_a_line_and_what_is_far_beyond_is_left_off() -> None:
     scale = common_scale([best, baseline, lost], 40, baseline)
     assert scale is not None
     assert scale.high < 0.6
-    text = whisker(best, scale, "●", "", baseline.estimate, "").plain
+    text = scale.whisker(best, "●", "", baseline.estimate, "").plain
     assert text.index("├") < text.index("●") < text.index("┤") < text.index("┊")
     assert text.index("┊") == scale.column(0.5)
-    assert whisker(lost, scale, "●", "", None, "").plain.strip() == "▸"
+    assert scale.whisker(lost, "●", "", None, "").plain.strip() == "▸"
 
 
 def test_the_scale_is_that_of_the_data_and_a_crossed_line_is_seen() -> None:
@@ -58,18 +58,18 @@ def test_the_scale_is_that_of_the_data_and_a_crossed_line_is_seen() -> None:
     crossing = Interval(0.35, 0.02)
     scale = common_scale([best, worse, crossing, baseline], 40, baseline)
     assert scale is not None
-    drawn = whisker(best, scale, "●", "", baseline.estimate, "").plain
+    drawn = scale.whisker(best, "●", "", baseline.estimate, "").plain
     assert drawn.index("┤") - drawn.index("├") >= 13
-    assert len(axis(scale, baseline.estimate, "").plain.replace("┊", " ").split()) >= 4
-    assert whisker(crossing, scale, "●", "", baseline.estimate, "").plain[scale.column(0.36)] == "┼"
-    assert "▸" in whisker(worse, scale, "×", "", baseline.estimate, "").plain
+    assert len(scale.labels(baseline.estimate, "").plain.replace("┊", " ").split()) >= 4
+    assert scale.whisker(crossing, "●", "", baseline.estimate, "").plain[scale.column(0.36)] == "┼"
+    assert "▸" in scale.whisker(worse, "×", "", baseline.estimate, "").plain
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.36, 0.52), (0.1, 2.5), (0.4361, 0.4372), (12, 99)])
 def test_labels_say_where_they_stand(low: float, high: float) -> None:
     scale = common_scale([Interval(low, 0.0), Interval(high, 0.0)], 40)
     assert scale is not None
-    labels = axis(scale, None, "").plain
+    labels = scale.labels(None, "").plain
     assert len(labels.split()) >= 2
     for label in labels.split():
         middle = labels.index(label) + len(label) // 2
@@ -97,4 +97,4 @@ def test_intervals_without_room_beside_their_table_are_drawn_below_it() -> None:
 def test_one_value_has_one_label() -> None:
     scale = common_scale([Interval(0.7272, math.nan)], 40)
     assert scale is not None
-    assert axis(scale, None, "").plain.split() == [".73"]
+    assert scale.labels(None, "").plain.split() == [".73"]

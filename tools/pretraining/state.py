@@ -32,13 +32,13 @@ from srs_eval.data.trials import Trials, prepare_trials
 from srs_eval.models import rwkv
 from srs_eval.models.configurations import resolve
 from srs_eval.models.state import (
-    BASES,
-    PRIOR_FILE,
+    _BASES,
+    _PRIOR_FILE,
     Prior,
-    feature_names,
-    kalman_filter,
-    learner_features,
-    without_prior,
+    _feature_names,
+    _kalman_filter,
+    _learner_features,
+    _without_prior,
 )
 from srs_eval.training.compile import compiled
 from srs_eval.training.hyperparameters import Context
@@ -80,11 +80,11 @@ def prior_from(
     """
     if len(learners) < 2:
         raise ValueError("a spread over people takes two people at least")
-    prior = without_prior(learners[0][0].shape[1])
+    prior = _without_prior(learners[0][0].shape[1])
     for _ in range(iterations):
         weights, variances = [], []
         for features, y in learners:
-            *_, w, variance = compiled(kalman_filter)(
+            *_, w, variance = compiled(_kalman_filter)(
                 features, y, prior.mean, prior.deviation**2, DRIFT, (0, 0)
             )
             weights.append(w)
@@ -99,13 +99,13 @@ def prior_from(
 def document(learners: Sequence[Trials]) -> Mapping[str, object]:
     """What the shipped file holds."""
     priors, context = {}, Context()
-    for model, bases in BASES.items():
+    for model, bases in _BASES.items():
         if rwkv in bases and not rwkv.found_weights():
             continue
-        known = [(learner_features(model, trials, context), trials.y) for trials in learners]
+        known = [(_learner_features(model, trials, context), trials.y) for trials in learners]
         prior = prior_from(known)
         priors[model] = {
-            "features": list(feature_names(model)),
+            "features": list(_feature_names(model)),
             "mean": [round(value, 4) for value in prior.mean.tolist()],
             "deviation": [round(value, 4) for value in prior.deviation.tolist()],
         }
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.pretraining.state")
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--users", help="of data sets: ids and ranges, as in 1-3,7")
-    parser.add_argument("--out", type=Path, default=PRIOR_FILE, help="the file to write")
+    parser.add_argument("--out", type=Path, default=_PRIOR_FILE, help="the file to write")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     learners = []

@@ -248,7 +248,7 @@ def _nn17(
     from srs_eval.training import recurrent
     from srs_eval.training.trie import history_trie, trie_batches
 
-    model = nn17.model_of(train)
+    model = nn17._model_of(train)
     random = np.random.default_rng([settings.seed, start])
     parts = card_batches(train, _trained_on(train), BATCH, random)
     batches = trie_batches(history_trie(train, same_day=False), train, parts)
@@ -261,7 +261,7 @@ def _nn17(
         w[place : place + size] = random.uniform(-1, 1, size) / math.sqrt(inputs)
         place += size
     p = len(model.default)
-    descent = recurrent.new_descent(
+    descent = recurrent._new_descent(
         w[:p].copy(),
         np.array([len(part) for part in parts]) / sum(len(part) for part in parts),
         rate=recipe.rate,
@@ -302,7 +302,7 @@ def _transformer(
     import torch
     from torch.nn.functional import binary_cross_entropy
 
-    device = torch_networks.device_of(Context(device=settings.device))
+    device = torch_networks._device_of(Context(device=settings.device))
     random = np.random.default_rng([settings.seed, start])
     torch.manual_seed(1_000 * settings.seed + start)
     network = transformer.network_class()().to(device)
@@ -361,7 +361,7 @@ def _lstm(
     import torch
     from torch.nn.functional import binary_cross_entropy
 
-    device = torch_networks.device_of(Context(device=settings.device))
+    device = torch_networks._device_of(Context(device=settings.device))
     random = np.random.default_rng([settings.seed, start])
     torch.manual_seed(1_000 * settings.seed + start)
     mean, deviation = input_normalisation(train)
@@ -416,13 +416,12 @@ def input_normalisation(trials: Trials) -> tuple[Any, Any]:
 
 def lstm_file(weights: lstm.Weights) -> Tensors:
     """The weights under the names that a file has."""
-    tensors = {lstm.name_in_files(name): each for name, each in weights.tensors.items()}
-    return {**tensors, "input_mean": weights.mean, "input_std": weights.deviation}
+    return {**weights.tensors, "input_mean": weights.mean, "input_std": weights.deviation}
 
 
 def lstm_weights(tensors: Tensors) -> lstm.Weights:
     """The way back from `lstm_file`."""
-    named = {name: tensors[lstm.name_in_files(name)] for name in lstm._shapes()}
+    named = {name: tensors[name] for name in lstm._shapes()}
     return lstm.Weights(named, tensors["input_mean"], tensors["input_std"])
 
 
@@ -539,11 +538,11 @@ def _task_gradient(
     begin = int(random.integers(0, len(later) - 2 * cut + 1))
     train = later[begin : begin + cut]
     rows = later[begin + cut : begin + cut + max(cut, 300)]
-    tuned = lstm.tune(weights, trials, train, context, lstm.REVIEWS_AT_ONCE)
-    device = torch_networks.device_of(context)
+    tuned = lstm.tune(weights, trials, train, context, lstm._REVIEWS_AT_ONCE)
+    device = torch_networks._device_of(context)
     network = lstm._network(tuned, device)
     x = lstm._inputs(trials, weights.mean, weights.deviation)
-    for group in lstm.groups(trials, rows, x, device, lstm.REVIEWS_AT_ONCE):
+    for group in lstm.groups(trials, rows, x, device, lstm._REVIEWS_AT_ONCE):
         y = torch.from_numpy(trials.y[rows[group.position]].astype(np.float32)).to(device)
         p = network(group)
         (binary_cross_entropy(p, y, reduction="sum") / len(rows)).backward()
@@ -557,7 +556,7 @@ def tuned_loss(weights: lstm.Weights, learners: Sequence[Trials], context: Conte
         later = np.flatnonzero(trials.elapsed_days > 0)
         most = 2 * len(later) // 3
         for cut in (min(15, most), min(300, most), most):
-            tuned = lstm.tune(weights, trials, later[:cut], context, lstm.REVIEWS_AT_ONCE)
+            tuned = lstm.tune(weights, trials, later[:cut], context, lstm._REVIEWS_AT_ONCE)
             rows = later[cut : cut + 2_000]
             losses.append(_loss(trials.y[rows], lstm.recall(tuned, trials, rows, context)))
     return float(np.mean(losses))
@@ -779,10 +778,10 @@ RECIPES: dict[str, Recipe] = {
     "GRU": Recipe(DAYS, _recurrent, gru.GRU, starts=6),
     "RNN": Recipe(DAYS, _recurrent, gru.RNN, starts=6),
     "GRU-secs": Recipe(SECS, _recurrent, gru.GRU, starts=3),
-    "GRU-P": Recipe(DAYS, _recurrent, gru.GRU_P, starts=2),
-    "GRU-P-short": Recipe(SHORT, _recurrent, gru.GRU_P),
-    "GRU-P-secs": Recipe(SECS, _recurrent, gru.GRU_P),
-    "LSTM-489": Recipe(DAYS, _recurrent, gru.LSTM_489, rate=0.02),
+    "GRU-P": Recipe(DAYS, _recurrent, gru._GRU_P, starts=2),
+    "GRU-P-short": Recipe(SHORT, _recurrent, gru._GRU_P),
+    "GRU-P-secs": Recipe(SECS, _recurrent, gru._GRU_P),
+    "LSTM-489": Recipe(DAYS, _recurrent, gru._LSTM_489, rate=0.02),
     "NN-17": Recipe(DAYS, _nn17, starts=6),
     "NN-17-secs": Recipe(SECS, _nn17, starts=3),
     "Transformer": Recipe(DAYS, _transformer, epochs=24, rate=0.02, starts=2),

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.findings import Evidence, Finding, Missing
-from srs_eval.advice.sentences import by_when
-from srs_eval.advice.shown import checks, costs, habits, memory, parameters, predicted
-from srs_eval.advice.tables import Table
-from srs_eval.advice.workload.estimate import TooFew, Workload
+from srs_eval.advice.sentences import Renderer, Table, by_when
+from srs_eval.advice.shown import costs, habits, memory, parameters, predicted
+from srs_eval.advice.workload.estimate import TooFew
 from srs_eval.data.paths import VERSION
 from srs_eval.stats.intervals import Interval
-
-
-@dataclass(frozen=True)
-class _Renderer:
-    """What evidence of one kind says; without a line of its own, the first sentence."""
-
-    sentences: Callable[[Finding], Sequence[str]]
-    line: Callable[[Sequence[Finding]], str] | None = None
-    tables: Callable[[Finding], Sequence[Table]] = lambda _: ()
 
 
 def _unanswered(finding: Finding) -> tuple[str]:
@@ -31,36 +20,13 @@ def _unanswered(finding: Finding) -> tuple[str]:
     return (f"Can't tell: {finding.evidence.reason}.",)
 
 
-_PARAMETERS = _Renderer(parameters.sentences, parameters.in_line, parameters.tables)
-_RENDERERS: Mapping[type[Evidence], _Renderer] = {
-    f.OfPreset: _PARAMETERS,
-    f.Sharing: _Renderer(
-        parameters.sharing_sentences, parameters.sharing_line, parameters.sharing_tables
-    ),
-    f.OfAll: _PARAMETERS,
-    f.LeftOut: _PARAMETERS,
-    f.Standings: _Renderer(
-        predicted.standing_sentences, predicted.standing_line, predicted.standing_tables
-    ),
-    Workload: _Renderer(costs.sentences, tables=costs.tables),
-    TooFew: _Renderer(_unanswered),
-    f.Buttons: _Renderer(habits.preview_sentences, tables=habits.preview_tables),
-    f.Unanswered: _Renderer(_unanswered),
-    f.Retention: _Renderer(
-        memory.retention_sentences, memory.retention_line, memory.retention_tables
-    ),
-    f.Calibration: _Renderer(memory.says_sentences, memory.says_line, memory.says_tables),
-    f.Months: _Renderer(memory.time_sentences, memory.time_line, memory.time_tables),
-    f.Habit: _Renderer(memory.habit_sentences, memory.habit_line),
-    f.Fit: _Renderer(predicted.fit_sentences, tables=predicted.fit_tables),
-    f.Health: _Renderer(predicted.health_sentences, predicted.health_line),
-    f.Models: _Renderer(predicted.models_sentences, tables=predicted.models_tables),
-    f.Often: _Renderer(habits.often_sentences, habits.often_line, habits.often_tables),
-    f.Noise: _Renderer(habits.noise_sentences, tables=habits.noise_tables),
-    f.Hard: _Renderer(habits.hard_sentences, habits.hard_line, habits.hard_tables),
-    f.Steps: _Renderer(habits.steps_sentences, tables=habits.steps_tables),
-    f.Checks: _Renderer(checks.sentences, checks.in_line, checks.tables),
-    f.Days: _Renderer(memory.today_sentences, memory.today_line, memory.today_tables),
+_RENDERERS: Mapping[type[Evidence], Renderer] = {
+    **parameters.RENDERERS,
+    **predicted.RENDERERS,
+    **memory.RENDERERS,
+    **habits.RENDERERS,
+    **costs.RENDERERS,
+    **dict.fromkeys((f.Unanswered, TooFew), Renderer(_unanswered)),
 }
 
 
@@ -148,6 +114,6 @@ def _figure(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else round(float(value), 6)
 
 
-def _of(finding: Finding) -> _Renderer:
+def _of(finding: Finding) -> Renderer:
     assert finding.evidence is not None
     return _RENDERERS[type(finding.evidence)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from srs_eval.advice.findings import Finding, of
-from srs_eval.advice.sentences import listed, overdue, quoted, whole_of_100
-from srs_eval.advice.tables import Bar, Cell, Heading, Item, Line, Table
+from srs_eval.advice import sentences as say
+from srs_eval.advice.findings import Evidence, Finding, of
+from srs_eval.advice.sentences import Bar, Cell, Heading, Item, Line, Renderer, Table
 from srs_eval.advice.workload.estimate import (
     GLANCED,
     KNOWN,
@@ -29,7 +29,7 @@ _LEAST = 0.05  # minutes a day that are told
 _MOST_ROWS = 12  # of the table; with more retentions every fifth is shown
 
 
-def sentences(finding: Finding) -> tuple[str, ...]:
+def _sentences(finding: Finding) -> tuple[str, ...]:
     """What is known so far, the answer in the first three; what is not known yet is left out."""
     of_all = (_then, _now, _budget, _lately, _cards, _overdue, _covers, _limit, _ranges)
     found = of(finding, Workload)
@@ -79,7 +79,7 @@ def _cards(found: Workload) -> Iterator[str]:
         f"{counted(found.learned, 'card')} and {new}; {known} cards are known at the end."
     )
     if len({desired for _, desired in found.presets}) > 1:
-        each = listed([f"{100 * desired:.0f} in {name}" for name, desired in found.presets])
+        each = say.listed([f"{100 * desired:.0f} in {name}" for name, desired in found.presets])
         yield f"At {100 * found.desired:.0f} each preset has what you ask of it now: {each}."
 
 
@@ -87,7 +87,7 @@ def _overdue(found: Workload) -> Iterator[str]:
     if found.overdue.cards:
         after = found.question.after
         then = f" after {counted(after, 'day')} without a review" if after else ""
-        yield f"{overdue(found.overdue.cards, found.overdue.minutes)}{then}."
+        yield f"{say.overdue(found.overdue.cards, found.overdue.minutes)}{then}."
 
 
 def _covers(found: Workload) -> Iterator[str]:
@@ -158,13 +158,13 @@ def minutes(found: Workload, *, is_one_of_several: bool) -> tuple[Line, tuple[It
         said, *span = (_number(MINUTES, float(each[place])) for each in (figures, low, high))
         said += f" ({'-'.join(span)})" if span[0] != span[1] else ""
         first = " of 100" if place == 0 else ""
-        label = f"{whole_of_100(retention)}{first}{' (yours)' if is_now else ''}"
+        label = f"{say.whole_of_100(retention)}{first}{' (yours)' if is_now else ''}"
         share, until = float(figures[place]) / most, float(high[place]) / most
         spare = int(retention == GLANCED[1] and not is_now)
         items.append(Bar(label, (said,), share, until, spare=spare))
     here = found.at(found.desired)
     minutes = _number(MINUTES, float(figures[here]))
-    lead = f"{whole_of_100(found.desired)} of 100: {minutes} minutes a day"
+    lead = f"{say.whole_of_100(found.desired)} of 100: {minutes} minutes a day"
     if now is not None:
         name, said = "with SM-2" if found.is_off else "unchanged", _number(MINUTES, now[MINUTES])
         items.append(Bar(name, (said,), now[MINUTES] / most, level="not yet", spare=1))
@@ -175,7 +175,7 @@ def minutes(found: Workload, *, is_one_of_several: bool) -> tuple[Line, tuple[It
     cards = counted(found.learned, "card")
     if found.unseen and found.new_a_day:
         cards += f" and {min(found.unseen, found.new_a_day * found.question.days):,} new"
-    of_preset = f" of {quoted(found.preset)}" if is_one_of_several else ""
+    of_preset = f" of {say.quoted(found.preset)}" if is_one_of_several else ""
     items.append(Line(f"Mean of next year: {cards}{of_preset}.", spare=2))
     return Line(f"{lead}."), (Line(f"{lead}."), *items)
 
@@ -183,7 +183,7 @@ def minutes(found: Workload, *, is_one_of_several: bool) -> tuple[Line, tuple[It
 # As tables
 
 
-def tables(finding: Finding) -> tuple[Table]:
+def _tables(finding: Finding) -> tuple[Table]:
     """What each desired retention costs."""
     found = of(finding, Workload)
     budget, figures = found.question.budget, found.figures
@@ -193,16 +193,10 @@ def tables(finding: Finding) -> tuple[Table]:
         is_guess = found.seen is None or not found.seen[0] <= retention <= found.seen[1]
         is_now = retention == found.desired and found.as_now is None
         passed = f"{100 * figures[k, RECALLED]:.0f} %"
-        rows.append(
-            (
-                f"{retention:.2f}",
-                f"{'now' * is_now}{'?' * is_guess}",
-                _within(found, k, REVIEWS),
-                _within(found, k, MINUTES),
-                f"{figures[k, KNOWN]:,.0f}",
-                passed if budget is None else _within(found, k, OVER),
-            )
-        )
+        passed = passed if budget is None else _within(found, k, OVER)
+        cells = (_within(found, k, each) for each in (REVIEWS, MINUTES))
+        note, known = f"{'now' * is_now}{'?' * is_guess}", f"{figures[k, KNOWN]:,.0f}"
+        rows.append((f"{retention:.2f}", note, *cells, known, passed))
     if found.as_now is not None:
         now = found.as_now
         passed = f"{100 * now[RECALLED]:.0f} %" if budget is None else f"{now[OVER]:.0f}"
@@ -238,3 +232,6 @@ def _at_desired(found: Workload, figure: int) -> str:
 def _number(figure: int, value: float) -> str:
     """Few reviews and minutes with a decimal."""
     return f"{value:,.{int(figure in (REVIEWS, MINUTES) and value < 9.95)}f}"
+
+
+RENDERERS: Mapping[type[Evidence], Renderer] = {Workload: Renderer(_sentences, tables=_tables)}

@@ -7,27 +7,24 @@ same ones out. Numbers are "of 100" or minutes; what a pane leads to tells log l
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from srs_eval.advice import findings as f
-from srs_eval.advice.sentences import by_when, capital, dots, listed, quoted, sureness, whole_of_100
-from srs_eval.advice.shown.checks import MARKS, check_line
+from srs_eval.advice import sentences as say
+from srs_eval.advice.sentences import FirstScreen, Item, Level, Line, Pane, Row
 from srs_eval.advice.shown.costs import minutes
+from srs_eval.advice.shown.habits import MARKS, check_line
 from srs_eval.advice.shown.memory import remembered
 from srs_eval.advice.shown.parameters import DO, is_unjudged, what_to_do
 from srs_eval.advice.shown.predicted import standing_line
-from srs_eval.advice.tables import FirstScreen, Item, Level, Line, Pane, Row
 from srs_eval.advice.workload.estimate import TooFew, Workload
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import FEWEST_REVIEWS
 
 WAITING = Line("…", "not yet")
 TITLES = (
-    "What to do",
-    "Do I remember what I asked for?",
-    "What would it cost?",
-    "One preset or several?",
-    "Anything wrong?",
+    *("What to do", "Do I remember what I asked for?", "What would it cost?"),
+    *("One preset or several?", "Anything wrong?"),
 )
 _EXPECTED = "Do I remember what Anki expects?"
 _BY_FSRS = "Do I remember what FSRS expects?"  # of a file that may be another program's
@@ -44,17 +41,16 @@ _UNTOLD: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class _Known:
-    """Findings by question, and which questions are still open."""
+    """Findings, and which questions are still open."""
 
     answers: Sequence[f.Finding]
     waiting: Collection[str]
     checks: Sequence[f.Check]
     rows: str
     gone: str
-    by_question: dict[str, list[f.Finding]] = field(default_factory=dict)
 
     def of(self, question: str) -> list[f.Finding]:
-        return self.by_question.get(question, [])
+        return [each for each in self.answers if each.question == question]
 
     def open(self, question: str) -> bool:
         """Whether an answer is to come; that of one preset is none yet of all."""
@@ -63,14 +59,18 @@ class _Known:
         subjects = {each.subject for each in self.of(question)}
         return not subjects & {f.ALL_REVIEWS, "all presets"}
 
+    def told(self, kind: type[f.E]) -> list[tuple[f.Finding, f.E]]:
+        """Those with evidence of a kind, which it stands beside."""
+        return [(e, e.evidence) for e in self.answers if isinstance(e.evidence, kind)]
+
     @property
     def presets(self) -> list[f.Finding]:
         """What to do with each, those with the most reviews first."""
-        return [each for each in self.of("parameters") if isinstance(each.evidence, f.OfPreset)]
+        return [each for each, _ in self.told(f.OfPreset)]
 
     @property
     def fit(self) -> f.Finding | None:
-        return next((each for each in self.of("fit") if isinstance(each.evidence, f.Fit)), None)
+        return next((each for each, _ in self.told(f.Fit)), None)
 
 
 def first_screen(
@@ -87,8 +87,6 @@ def first_screen(
     "benchmark"; `gone`: what is said of nearly all cards, where they are no longer there.
     """
     known = _Known(answers, waiting, checks, rows, gone)
-    for each in answers:
-        known.by_question.setdefault(each.question, []).append(each)
     what_to_do, copied = _what_to_do(known)
     panes = (what_to_do, _remembered(known), _costs(known), _presets(known), _wrong(known))
     return FirstScreen(panes, tuple(_below(known)), copied)
@@ -106,22 +104,21 @@ def _what_to_do(known: _Known) -> tuple[Pane, f.Finding | None]:
     questions = ("parameters", "health", "fit")
     if known.open("fit") or (known.open("parameters") and not known.of("split")):
         return _pane(1, [WAITING], *questions), None
-    for each in known.of("parameters"):
-        if isinstance(each.evidence, f.LeftOut):
-            line = Line(each.evidence.sentence, "look", "●")
-            return _pane(1, [line], *questions, subject=each.subject), None
+    for each, left_out in known.told(f.LeftOut):
+        line = Line(left_out.sentence, "look", "●")
+        return _pane(1, [line], *questions, subject=each.subject), None
+    items: list[Item]
     if known.gone:
-        items: list[Item] = [Line("Nothing to do.", "look", "●")]
-        items.append(Line(f"  {known.gone} This is about how it was."))
-        return _pane(1, items, *questions), None
+        was = Line(f"  {known.gone} This is about how it was.")
+        return _pane(1, [Line("Nothing to do.", "look", "●"), was], *questions), None
     presets, fit = known.presets, known.fit
     if not presets:
-        reasons = [e.evidence for e in known.answers if isinstance(e.evidence, f.Unanswered)]
-        why = f": {reasons[0].reason}" if reasons else ""
+        reasons = known.told(f.Unanswered)
+        why = f": {reasons[0][1].reason}" if reasons else ""
         return _pane(1, [Line(f"Nothing can be told{why}.", "not yet")], *questions), None
     off = fit is not None and fit.act in ("turn on", "SM-2")
     chosen, about = _worth_most(presets), presets[0]
-    name = quoted(chosen.subject) if chosen is not None and len(presets) > 1 else ""
+    name = say.quoted(chosen.subject) if chosen is not None and len(presets) > 1 else ""
     if fit is not None and fit.act == "SM-2":
         chosen, items = None, [_sure("Leave FSRS off.", fit.probability)]
     elif fit is not None and off:
@@ -132,7 +129,7 @@ def _what_to_do(known: _Known) -> tuple[Pane, f.Finding | None]:
     elif chosen is not None:
         do = _do(chosen.act, name)
         is_known = isinstance(chosen.evidence, f.OfPreset) and chosen.evidence.known
-        do = capital(do) if is_known else f"With FSRS on in Anki, {do}"
+        do = say.capital(do) if is_known else f"With FSRS on in Anki, {do}"
         items = [_sure(f"{do}.", chosen.probability)]
     elif all(map(is_unjudged, presets)):
         said = "Too few reviews to judge your numbers by. Go on reviewing."
@@ -157,15 +154,14 @@ def _of_another_program(
     chosen: f.Finding, fit: f.Finding, questions: Sequence[str]
 ) -> tuple[Pane, f.Finding | None]:
     """FSRS against what schedules now."""
-    evidence = f.of(fit, f.Fit)
-    now = evidence.now
+    now = f.of(fit, f.Fit).now
     assert now is not None
     if now.verdict == "worse":
         return _pane(1, [_sure(f"Stay with {now.name}.", f.SURE)], *questions), None
     items: list[Item] = [
         _sure("If you use FSRS, give it numbers fitted to you.", chosen.probability)
     ]
-    if now.verdict == "better" and evidence.says not in ("no better", "worse"):
+    if now.verdict == "better" and f.of(fit, f.Fit).says not in ("no better", "worse"):
         items = [_sure(f"Change from {now.name} to FSRS, with numbers fitted to you.", f.SURE)]
     items.append(Line("  They go into its field for FSRS parameters", key="y copies the line"))
     return _pane(1, items, *questions, subject=chosen.subject), chosen
@@ -174,7 +170,7 @@ def _of_another_program(
 def _sure(act: str, chance: float | None) -> Line:
     probability = chance or 0.0
     level: Level = "fine" if probability >= f.LIKELY else ""
-    return Line(act, level, "●", f"{sureness(probability)} {dots(probability)}")
+    return Line(act, level, "●", f"{say.sureness(probability)} {say.dots(probability)}")
 
 
 def _worth_most(presets: Sequence[f.Finding]) -> f.Finding | None:
@@ -197,15 +193,14 @@ def _same(chosen: f.Finding, presets: Sequence[f.Finding]) -> Iterator[Line]:
     by_act: dict[str, list[str]] = {}
     for each in presets:
         if each is not chosen and each.parameters:
-            by_act.setdefault(each.act, []).append(quoted(each.subject))
-    said = [
-        f"The same for {listed(names)}."
-        if act == chosen.act != "pooled"
-        else f"{capital(_do(act, listed(names)))}."
-        for act, names in sorted(by_act.items(), key=lambda each: each[0] != chosen.act)
-    ]
+            by_act.setdefault(each.act, []).append(say.quoted(each.subject))
+    said = ""
+    for act in sorted(by_act, key=lambda act: act != chosen.act):
+        names = say.listed(by_act[act])
+        same = act == chosen.act != "pooled"
+        said += f" The same for {names}." if same else f" {say.capital(_do(act, names))}."
     if said:
-        yield Line(f"  {' '.join(said)}", spare=1)
+        yield Line(f" {said}", spare=1)
 
 
 def _where(finding: f.Finding, presets: int) -> Line:
@@ -222,18 +217,13 @@ def _where(finding: f.Finding, presets: int) -> Line:
 
 def _remembered(known: _Known) -> Pane:
     """Of all presets; without any against FSRS fitted to the time before, by months."""
-    found = {
-        each.subject: each.evidence
-        for each in known.of("retention")
-        if isinstance(each.evidence, f.Retention)
-    }
+    found = {each.subject: evidence for each, evidence in known.told(f.Retention)}
     is_asked = any(each.desired is not None for each in found.values())
     question, title = "retention", TITLES[1] if is_asked or known.open("retention") else _EXPECTED
     months = None
     if known.rows != "anki":
         question, title = "time", _BY_FSRS
-        found_in = (each.evidence for each in known.of("time"))
-        months = next((each for each in found_in if isinstance(each, f.Months)), None)
+        months = next((evidence for _, evidence in known.told(f.Months)), None)
     made = remembered(found, months, known.checks)
     if made is None:
         line = WAITING if known.open(question) else Line(_FEW, "not yet")
@@ -245,12 +235,11 @@ def _remembered(known: _Known) -> Pane:
 
 
 def _costs(known: _Known) -> Pane:
-    for each in known.of("costs"):
-        if isinstance(found := each.evidence, Workload):
-            is_part = len(found.presets) < len(known.presets)
-            short, items = minutes(found, is_one_of_several=is_part)
-            subject = found.preset if len(found.presets) == 1 else ""
-            return Pane(TITLES[2], short, items, ("costs",), subject)
+    for _, found in known.told(Workload):
+        is_part = len(found.presets) < len(known.presets)
+        short, items = minutes(found, is_one_of_several=is_part)
+        subject = found.preset if len(found.presets) == 1 else ""
+        return Pane(TITLES[2], short, items, ("costs",), subject)
     if known.open("costs"):
         return _pane(3, [WAITING], "costs")
     return _pane(3, [Line(_no_costs(known), "not yet")], "costs")
@@ -261,13 +250,13 @@ def _no_costs(known: _Known) -> str:
         return _NOTHING_LEFT
     if known.rows != "anki":
         return "Only an Anki collection tells that."
-    few = next((each for each in known.of("costs") if isinstance(each.evidence, TooFew)), None)
+    few = next((each for each, _ in known.told(TooFew)), None)
     if few is None:
         unknown = "Nobody knows how these cards are scheduled."
         return _FEW if _is_unanswered(known, "parameters") else unknown
     said = f"You have {counted(few.reviews, 'usable review')}; this needs {FEWEST_REVIEWS:,}"
     if few.missing is not None and few.missing.date is not None:
-        when = by_when(few.missing).removeprefix("by ").removesuffix(" at your pace")
+        when = say.by_when(few.missing).removeprefix("by ").removesuffix(" at your pace")
         said = f"{few.reviews:,} of {FEWEST_REVIEWS:,} usable reviews; come back {when}"
     return f"{said}."
 
@@ -281,16 +270,17 @@ def _is_unanswered(known: _Known, question: str) -> bool:
 
 def _presets(known: _Known) -> Pane:
     questions = ("split", "parameters")
-    split = next((e for e in known.of("split") if isinstance(e.evidence, f.Sharing)), None)
+    split = known.told(f.Sharing)
     if any(map(known.open, questions)):
         return _pane(4, [WAITING], *questions)
-    if split is None or not isinstance(split.evidence, f.Sharing):
+    if not split:
         why = _NOTHING_LEFT if known.gone else "This file names no presets."
         why = _FEW if _is_unanswered(known, "split") else why
         return _pane(4, [Line(why, "not yet")], *questions)
-    first = Line(_sharing(split, split.evidence))
+    finding, sharing = split[0]
+    first = Line(_sharing(finding, sharing))
     rows: list[Row] = []
-    if split.evidence.parts > 1:  # those to change stay longest
+    if sharing.parts > 1:  # those to change stay longest
         kept = sorted(known.presets, key=lambda each: not each.parameters)
         rows = [replace(_row(e, known), spare=kept.index(e) + 1) for e in known.presets]
     short = Line(first.text.partition(" Keeping")[0])
@@ -312,13 +302,12 @@ def _sharing(finding: f.Finding, evidence: f.Sharing) -> str:
 
 
 def _row(finding: f.Finding, known: _Known) -> Row:
-    retention = next((e for e in known.of("retention") if e.subject == finding.subject), None)
     said = ""
-    if retention is not None and isinstance(retention.evidence, f.Retention):
-        part, desired = retention.evidence.parts[0], retention.evidence.desired
-        said = whole_of_100(part.recalled.estimate)
+    for found in (e for each, e in known.told(f.Retention) if each.subject == finding.subject):
+        part, desired = found.parts[0], found.desired
+        said = say.whole_of_100(part.recalled.estimate)
         aim = "expected" if desired is None else "asked"
-        said += f", {aim} {whole_of_100(part.expected if desired is None else desired)}"
+        said += f", {aim} {say.whole_of_100(part.expected if desired is None else desired)}"
     stays_off = known.fit is not None and known.fit.act == "SM-2"
     act = "leave" if stays_off else what_to_do(finding)
     return Row((finding.subject, said, act), "" if act == "leave" else "fine")
@@ -346,16 +335,12 @@ def _wrong(known: _Known) -> Pane:
 
 
 def _below(known: _Known) -> Iterable[Line]:
-    for each in known.of("standing"):
-        if isinstance(each.evidence, f.Standings):
-            yield Line(f"Where you stand: {standing_line([each])}.")
-    untold = [
-        words
-        for question, words in _UNTOLD.items()
-        if known.of(question)
-        and not known.open(question)
-        and all(map(_needs_reviews, known.of(question)))
-    ]
+    for each, _ in known.told(f.Standings):
+        yield Line(f"Where you stand: {standing_line([each])}.")
+    untold = []
+    for question, words in _UNTOLD.items():
+        found = [] if known.open(question) else known.of(question)
+        untold += [words] * bool(found and all(map(_needs_reviews, found)))
     if untold:
         yield Line(f"Too few reviews to say yet: {' · '.join(untold)}", "not yet")
 

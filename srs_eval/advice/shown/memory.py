@@ -11,23 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from srs_eval.advice import findings as f
+from srs_eval.advice import sentences as say
 from srs_eval.advice.findings import of
-from srs_eval.advice.sentences import (
-    capital,
-    difference_in_words,
-    has_a_figure,
-    in_groups,
-    lacks,
-    month_in_words,
-    percent,
-    quoted,
-    share_bounds,
-    share_range,
-    signed,
-    what_lacks,
-    whole_of_100,
-)
-from srs_eval.advice.tables import Bar, ByMonth, Heading, Item, Level, Line, Table
+from srs_eval.advice.sentences import Bar, ByMonth, Item, Level, Line, Renderer, Table, percent
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import Interval, side
 
@@ -54,33 +40,33 @@ def _parts(found: f.Retention) -> list[tuple[Interval, str]]:
     return [(part, why) for part, why in causes if side(part, 0.0) == found.says]
 
 
-def retention_line(findings: Sequence[f.Finding]) -> str:
+def _retention_line(findings: Sequence[f.Finding]) -> str:
     """ "less than desired: Words 84.7 % (desired 90 %); as desired: Maps 90 % (desired 91 %)"."""
     groups: dict[str, list[tuple[str, str]]] = {each: [] for each in _DESIRED.values()}
     for finding in findings:
         found = of(finding, f.Retention)
         recalled, desired = found.parts[0].recalled, found.desired
         beside = [] if desired is None else [f"desired {percent(desired, 0)}"]
-        if finding.missing is not None and not has_a_figure(recalled):
-            beside.append(lacks(finding.missing, is_short=len(findings) > 1))
+        if finding.missing is not None and not say.has_a_figure(recalled):
+            beside.append(say.lacks(finding.missing, is_short=len(findings) > 1))
         elif found.says == f.OPEN:
-            beside.append(share_range(recalled))
+            beside.append(say.share_range(recalled))
         parts = _parts(found)
         if parts:
             lost = "less" if found.says == "below" else "more"
             said = [f"{abs(100 * part.estimate):.1f} points {lost} {why}" for part, why in parts]
             beside = [": ".join([*beside, ", ".join(said)])]
-        figure = f"{percent(recalled.estimate)} " if has_a_figure(recalled) else ""
+        figure = f"{percent(recalled.estimate)} " if say.has_a_figure(recalled) else ""
         difference_in_words = f"{figure}({', '.join(beside)})" if beside else figure
         groups[_DESIRED[found.says]].append((finding.subject, difference_in_words.strip()))
-    return in_groups({says: names for says, names in groups.items() if names})
+    return say.in_groups({says: names for says, names in groups.items() if names})
 
 
-def retention_sentences(finding: f.Finding) -> list[str]:
+def _retention_sentences(finding: f.Finding) -> list[str]:
     """What is recalled, why it is not what is desired, what was expected."""
     found = of(finding, f.Retention)
     recalled, expected = found.parts[0].recalled, percent(found.parts[0].expected)
-    beside = f"95 %: {' to '.join(share_bounds(recalled, 1))}"
+    beside = f"95 %: {' to '.join(say.share_bounds(recalled, 1))}"
     beside = beside if math.isfinite(recalled.half_width) else "one day has no interval"
     count = counted(recalled.reviews, "review")
     figures = f"{percent(recalled.estimate)} recalled on {count} ({beside})"
@@ -89,9 +75,9 @@ def retention_sentences(finding: f.Finding) -> list[str]:
     if found.desired is None:
         nobody = "FSRS is off, so none was asked for" if found.fsrs_is_off else "not known"
         return [f"{figures}; desired: {nobody}.", last]
-    first = f"{capital(_DESIRED[found.says])}: {figures}, {percent(found.desired)} desired."
+    first = f"{say.capital(_DESIRED[found.says])}: {figures}, {percent(found.desired)} desired."
     if finding.missing is not None:
-        return [first, what_lacks(finding.missing), last]
+        return [first, say.what_lacks(finding.missing), last]
     parts = [f"{_points(part)} {why}" for part, why in _parts(found)]
     why = [f"Of the difference in points: {', '.join(parts)}."] if parts else []
     return [first, *why, last]
@@ -99,11 +85,13 @@ def retention_sentences(finding: f.Finding) -> list[str]:
 
 def _points(part: Interval) -> str:
     """ "−12.1 (−13.4 to −10.8)"."""
-    estimate, low, high = (signed(100 * each, 1) for each in (part.estimate, part.low, part.high))
+    estimate, low, high = (
+        say.signed(100 * each, 1) for each in (part.estimate, part.low, part.high)
+    )
     return f"{estimate} ({low} to {high})"
 
 
-def retention_tables(finding: f.Finding) -> list[Table]:
+def _retention_tables(finding: f.Finding) -> list[Table]:
     """All reviews, young and old cards, months."""
     parts = of(finding, f.Retention).parts
     return [_of_parts(f"{finding.subject}: retention", "reviews of", parts)]
@@ -120,29 +108,29 @@ def _of_parts(title: str, of: str, parts: Sequence[f.Part]) -> Table:
 # When FSRS says 90 %
 
 
-def says_line(findings: Sequence[f.Finding]) -> str:
+def _says_line(findings: Sequence[f.Finding]) -> str:
     """ "90 %, you recall 88 % (86 to 90 %): less than it says"."""
     found = of(findings[0], f.Calibration)
     if found.near is None:
-        return f"can't tell yet ({lacks(findings[0].missing)})"
+        return f"can't tell yet ({say.lacks(findings[0].missing)})"
     recalled = found.near.recalled
-    words = {
-        "below": "less than it says",
-        "above": "more than it says",
-        "no matter": "it means what it says",
-    }.get(found.says, "can't tell yet whether it means what it says")
+    means = "it means what it says"
+    words = {"below": "less than it says", "above": "more than it says", "no matter": means}
+    says = words.get(found.says, f"can't tell yet whether {means}")
     off = " (it is off, and would)" if found.fsrs_is_off else ""
     said = f"{percent(found.near.expected, 0)}{off}"
-    return f"{said}, you recall {percent(recalled.estimate, 0)} ({share_range(recalled)}): {words}"
+    return (
+        f"{said}, you recall {percent(recalled.estimate, 0)} ({say.share_range(recalled)}): {says}"
+    )
 
 
-def says_sentences(finding: f.Finding) -> list[str]:
+def _says_sentences(finding: f.Finding) -> list[str]:
     """The same of what is nearest to 90 %, and of all reviews."""
     found = of(finding, f.Calibration)
     if found.near is None:
-        first = f"Can't tell yet: it {lacks(finding.missing)} with about the same prediction."
+        first = f"Can't tell yet: it {say.lacks(finding.missing)} with about the same prediction."
     else:
-        first = f"When it says {says_line([finding])}."
+        first = f"When it says {_says_line([finding])}."
     whole = found.whole
     return [
         first,
@@ -152,7 +140,7 @@ def says_sentences(finding: f.Finding) -> list[str]:
     ]
 
 
-def says_tables(finding: f.Finding) -> list[Table]:
+def _says_tables(finding: f.Finding) -> list[Table]:
     """By what it says."""
     bins = of(finding, f.Calibration).bins
     return [_of_parts("What Anki's FSRS says and what you recall", "when it says", bins)]
@@ -168,31 +156,31 @@ _PREDICTABLE = {
 }
 
 
-def time_line(findings: Sequence[f.Finding]) -> str:
+def _time_line(findings: Sequence[f.Finding]) -> str:
     """ "less predictable than before: recalled 81.2 %, expected 88.3 %"."""
     (finding,) = findings
     if finding.missing is not None:
-        return f"can't tell yet ({lacks(finding.missing)})"
+        return f"can't tell yet ({say.lacks(finding.missing)})"
     found = of(finding, f.Months)
     last = found.months[-1]
     figures = f"recalled {percent(last.recalled.estimate)}, expected {percent(last.predicted)}"
     return f"{_PREDICTABLE[found.says]}: {figures}"
 
 
-def time_sentences(finding: f.Finding) -> list[str]:
+def _time_sentences(finding: f.Finding) -> list[str]:
     """How the last month was, and by how much log loss differs from the months before."""
-    first = f"{month_in_words(finding.subject)}: {time_line([finding])}."
+    first = f"{say.month_in_words(finding.subject)}: {_time_line([finding])}."
     if finding.interval is None:
         return [first]
     return [
         first,
         f"The log loss of FSRS-6 on its {counted(finding.reviews, 'review')} is "
-        f"{difference_in_words(finding.interval, 3)} than that of the months before.",
+        f"{say.difference_in_words(finding.interval, 3)} than that of the months before.",
         "The more is recalled, the lower log loss is anyway.",
     ]
 
 
-def time_tables(finding: f.Finding) -> list[Table]:
+def _time_tables(finding: f.Finding) -> list[Table]:
     """Month by month."""
     rows = [
         (each.name, each.reviews, each.recalled, each.predicted, each.log_loss)
@@ -213,14 +201,14 @@ _KNOWING = {
 }
 
 
-def habit_line(findings: Sequence[f.Finding]) -> str:
+def _habit_line(findings: Sequence[f.Finding]) -> str:
     """ "hardly matters: knowing how it goes spares 2.1 % (1.5 to 2.7 %) of FSRS-6's error"."""
     (finding,) = findings
     found = of(finding, f.Habit)
     if found.worth is None:
         return "is unknown, this source has no clock times"
     if finding.missing is not None:
-        return f"can't tell yet whether it matters ({lacks(finding.missing)})"
+        return f"can't tell yet whether it matters ({say.lacks(finding.missing)})"
     ends = [f"{100 * e:.1f}".replace("-", "−") for e in (found.worth.estimate, found.worth.low)]
     high = percent(found.worth.high).replace("-", "−")
     spares = f"{_KNOWING[finding.question][1]} spares {ends[0]} % ({ends[1]} to {high})"
@@ -228,16 +216,16 @@ def habit_line(findings: Sequence[f.Finding]) -> str:
     return f"{found.says}: {spares}"
 
 
-def habit_sentences(finding: f.Finding) -> list[str]:
+def _habit_sentences(finding: f.Finding) -> list[str]:
     """Whether it matters, in log loss, and what that means."""
     colon = "" if finding.missing is None else ":"
-    first = f"{_KNOWING[finding.question][0]}{colon} {habit_line([finding])}."
+    first = f"{_KNOWING[finding.question][0]}{colon} {_habit_line([finding])}."
     if finding.interval is None or math.isnan(finding.interval.half_width):
         return [first]
     return [
         first,
         f"That makes the log loss of {counted(finding.reviews, 'evaluated review')} "
-        f"{difference_in_words(finding.interval)}.",
+        f"{say.difference_in_words(finding.interval)}.",
         "It says that errors come together, not why; no scheduler can know it ahead.",
     ]
 
@@ -251,7 +239,7 @@ def days_table(days: Sequence[f.DayState], title: str = "Your state day by day")
     return Table(title, columns, tuple(rows))
 
 
-def today_line(findings: Sequence[f.Finding]) -> str:
+def _today_line(findings: Sequence[f.Finding]) -> str:
     """ "more forgotten than usual since 2024-10-01: of what is usually recalled at 90 %, 81 %"."""
     found = of(findings[0], f.Days)
     odds = math.log(_USUAL_RECALL / (1 - _USUAL_RECALL)) + found.days[-1].state.estimate
@@ -261,12 +249,12 @@ def today_line(findings: Sequence[f.Finding]) -> str:
     return f"{found.says} than usual since {found.since}: {of_usual}"
 
 
-def today_sentences(finding: f.Finding) -> list[str]:
+def _today_sentences(finding: f.Finding) -> list[str]:
     """How the last day went."""
-    return [f"On {of(finding, f.Days).days[-1].name}, your last day, {today_line([finding])}."]
+    return [f"On {of(finding, f.Days).days[-1].name}, your last day, {_today_line([finding])}."]
 
 
-def today_tables(finding: f.Finding) -> list[Table]:
+def _today_tables(finding: f.Finding) -> list[Table]:
     """The last days."""
     return [days_table(of(finding, f.Days).days[-_DAYS_SHOWN:], "Your last days")]
 
@@ -311,16 +299,16 @@ def remembered(
     if marks["all"] == "few":  # what is too few in all is too few in part
         marks = {name: mark and "few" for name, mark in marks.items()}
     columns = ("you", "expected") if desired is None else ("you", "asked", "expected")
-    other = f"; {whole_of_100(whole.expected)} were expected"
-    other = other if desired is None else f" and asked for {whole_of_100(desired)}"
-    lead = Line(f"You remember {whole_of_100(whole.recalled.estimate)} of 100{other}.")
+    other = f"; {say.whole_of_100(whole.expected)} were expected"
+    other = other if desired is None else f" and asked for {say.whole_of_100(desired)}"
+    lead = Line(f"You remember {say.whole_of_100(whole.recalled.estimate)} of 100{other}.")
     if asked and all(each.says in ("no matter", "above") for each in asked.values()):
         lead = replace(lead, level="fine", mark="✓")
     if whole.recalled.reviews < f.FEWEST_SHOWN:
         few = counted(whole.recalled.reviews, "usable review")
         lead = Line(f"Only {few}: too few to go by.", "not yet")
     bars = [_bar(_ROWS[name], parts[name], desired, marks[name]) for name in rows]
-    items: list[Item] = [lead, Heading("of 100 reviews", columns), *bars]
+    items: list[Item] = [lead, say.Heading("of 100 reviews", columns), *bars]
     items += _why(asked, whole, marks["all"], short, desired)
     shown = {
         name: round(100 * part.recalled.estimate)
@@ -351,7 +339,7 @@ def _bar(label: str, part: f.Part, desired: float | None, mark: str) -> Bar:
     aim = part.expected if desired is None else desired
     note, level = _NOTES[mark]
     spare = {"young cards": 3, "all": 1}.get(label, 2 if mark == "few" else 0)
-    said = tuple(map(whole_of_100, figures))
+    said = tuple(map(say.whole_of_100, figures))
     return Bar(label, said, part.recalled.estimate, 0.0, aim, note, level, spare)
 
 
@@ -366,11 +354,8 @@ def _why(
     if mark == "look" and desired is not None:
         points = _short_of(whole, desired)
         weights = [each.parts[0].recalled.reviews for each in asked.values()]
-        causes = zip(*((each.timing, each.expecting) for each in asked.values()), strict=True)
-        late, much = (
-            -100 * float(np.average([part.estimate for part in cause], weights=weights))
-            for cause in causes
-        )
+        causes = [(each.timing.estimate, each.expecting.estimate) for each in asked.values()]
+        late, much = -100 * np.average(causes, axis=0, weights=weights)
         said = f"Cards came late ({late:.0f} points), and FSRS expected too much ({much:.0f})."
         if late >= 3 * much:
             said = f"Most cards came late ({min(round(late), points)} of the {points} points)."
@@ -379,9 +364,9 @@ def _why(
         yield Line(said, "look")
     elif short:
         worst = asked[short[0]]
-        figures = worst.parts[0].recalled.estimate, worst.desired or 0.0
-        you, wanted = map(whole_of_100, figures)
-        said = f"{quoted(short[0])} falls short: you remember {you}, asked for {wanted}."
+        you = say.whole_of_100(worst.parts[0].recalled.estimate)
+        wanted = say.whole_of_100(worst.desired or 0.0)
+        said = f"{say.quoted(short[0])} falls short: you remember {you}, asked for {wanted}."
         yield Line(said, "look")
 
 
@@ -416,3 +401,12 @@ def _of_months(shown: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
         else:
             names.append(f"month {int(number) // 30}")
     return tuple(zip(names, (shown[name] for name in latest), strict=True))
+
+
+RENDERERS: Mapping[type[f.Evidence], Renderer] = {
+    f.Retention: Renderer(_retention_sentences, _retention_line, _retention_tables),
+    f.Calibration: Renderer(_says_sentences, _says_line, _says_tables),
+    f.Months: Renderer(_time_sentences, _time_line, _time_tables),
+    f.Habit: Renderer(_habit_sentences, _habit_line),
+    f.Days: Renderer(_today_sentences, _today_line, _today_tables),
+}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from srs_eval.advice import findings as f
-from srs_eval.advice.sentences import capital, dots, figures, listed, of_100, signed, times_in_100
-from srs_eval.advice.tables import Cell, Table
+from srs_eval.advice import sentences as say
+from srs_eval.advice.sentences import Cell, Renderer, Table
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import FEWEST_REVIEWS
 
@@ -50,32 +50,32 @@ def named(candidate: str) -> str:
     return _NAMES.get(candidate, candidate)
 
 
-def in_line(findings: Sequence[f.Finding]) -> str:
+def _in_line(findings: Sequence[f.Finding]) -> str:
     """ "●●●●○ likely, 88 of 100"; while FSRS is off, how sure that is is told of turning it on."""
     (finding,) = findings[:1]
     evidence = finding.evidence
     if not isinstance(evidence, f.OfPreset):
-        return sentences(finding)[0]
+        return _sentences(finding)[0]
     if finding.probability is None:
         return "nothing to schedule"
     if evidence.fsrs_is_off:
         return "once FSRS is on"
     if is_unjudged(finding):
         return _by_others(finding.probability)
-    return f"{dots(finding.probability)} {of_100(finding.probability)}"
+    return f"{say.dots(finding.probability)} {say.of_100(finding.probability)}"
 
 
-def sentences(finding: f.Finding) -> tuple[str, ...]:
+def _sentences(finding: f.Finding) -> tuple[str, ...]:
     """What to do and how sure that is, what it rests on, and what is missing."""
     match finding.evidence:
         case f.LeftOut(sentence=sentence):
             return (sentence,)
         case f.OfAll(by_act=by_act, held_out=held_out):
-            each = [f"{_IN_SHORT[act]}: {listed(names)}" for act, names in by_act]
+            each = [f"{_IN_SHORT[act]}: {say.listed(names)}" for act, names in by_act]
             best = held_out[0]
             assert best.log_loss is not None
             return (
-                f"{capital('; '.join(each))}.",
+                f"{say.capital('; '.join(each))}.",
                 f"Best over all presets: {named(best.name)}, log loss "
                 f"{best.log_loss.estimate:.4f} on {counted(best.log_loss.reviews, 'review')} that "
                 "no candidate had seen.",
@@ -84,7 +84,7 @@ def sentences(finding: f.Finding) -> tuple[str, ...]:
     assert isinstance(evidence, f.OfPreset)
     if finding.probability is None:
         return ("Nothing to do.", *_more(evidence))
-    do, sure = DO[finding.act], f" ({of_100(finding.probability)})"
+    do, sure = DO[finding.act], f" ({say.of_100(finding.probability)})"
     if finding.act == "optimize" and not evidence.known:
         do = "let FSRS optimize its parameters"
     if finding.act != f.KEEP and not finding.parameters:
@@ -93,7 +93,7 @@ def sentences(finding: f.Finding) -> tuple[str, ...]:
         sure = f" ({_by_others(finding.probability)})"
     if evidence.fsrs_is_off:  # how sure that is is told of turning it on
         do, sure = f"once FSRS is on: {do}", ""
-    return (f"{capital(do)}{sure}.", _basis(finding, evidence), *_more(evidence))
+    return (f"{say.capital(do)}{sure}.", _basis(finding, evidence), *_more(evidence))
 
 
 def is_unjudged(finding: f.Finding) -> bool:
@@ -107,20 +107,20 @@ def is_unjudged(finding: f.Finding) -> bool:
 
 
 def _by_others(probability: float) -> str:
-    return f"by other people's reviews {times_in_100(probability)} of 100"
+    return f"by other people's reviews {say.times_in_100(probability)} of 100"
 
 
 def _basis(finding: f.Finding, evidence: f.OfPreset) -> str:
-    chosen = _chosen_of(finding)
+    chosen = next(each for each in evidence.candidates if each.name == evidence.about)
     belief = chosen.belief
     assert belief is not None
-    low, high = (signed(each, 3) for each in (belief.low, belief.high))
+    low, high = (say.signed(each, 3) for each in (belief.low, belief.high))
     others = "what people with as many reviews gained"
     reference = "FSRS's defaults"
     if evidence.stored:
         others, reference = "what people gained by optimizing again", "yours"
     name = named(chosen.name)
-    expected = f"expect {signed(belief.gain, 3)} log loss gained ({low} to {high})"
+    expected = f"expect {say.signed(belief.gain, 3)} log loss gained ({low} to {high})"
     if (
         chosen.difference is None
         and finding.act == f.KEEP
@@ -129,7 +129,7 @@ def _basis(finding: f.Finding, evidence: f.OfPreset) -> str:
         return "There is next to nothing new to learn from: a fit of today would be the same."
     if chosen.difference is None:
         return f"Too few reviews that neither had seen: by {others}, {expected}."
-    own = figures(chosen.difference, "unseen review", f" than {reference}")
+    own = say.figures(chosen.difference, "unseen review", f" than {reference}")
     return f"On your own reviews: {name}, {own}. Together with {others}, {expected}."
 
 
@@ -150,13 +150,7 @@ def _more(evidence: f.OfPreset) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _chosen_of(finding: f.Finding) -> f.Candidate:
-    """The candidate that the act, or leaving it, is about."""
-    evidence = f.of(finding, f.OfPreset)
-    return next(each for each in evidence.candidates if each.name == evidence.about)
-
-
-def tables(finding: f.Finding) -> tuple[Table, ...]:
+def _tables(finding: f.Finding) -> tuple[Table, ...]:
     """Candidates on reviews since the last change; on all held-out ones those not told yet."""
     evidence = finding.evidence
     made, told_above = [], set()
@@ -168,7 +162,7 @@ def tables(finding: f.Finding) -> tuple[Table, ...]:
         for each in evidence.candidates:
             if each.name == f.DEFAULTS and not evidence.stored:
                 continue  # they are what is in force
-            chance = None if each.belief is None else times_in_100(each.belief.probability)
+            chance = None if each.belief is None else say.times_in_100(each.belief.probability)
             name = names.get(each.name, named(each.name))
             rows.append((name, each.log_loss, each.difference, each.verdict or "", chance))
         since = " since these were set, which" if evidence.stored else " that"
@@ -176,19 +170,16 @@ def tables(finding: f.Finding) -> tuple[Table, ...]:
         columns = ("candidate", "log loss", "minus current", "verdict", "better, of 100")
         made.append(Table(f"{finding.subject}: {reviews}", columns, tuple(rows)))
         if not evidence.stored and finding.reviews:  # the held-out reviews are the same
-            told_above = {each.name for each in evidence.candidates} - {evidence.reference}
+            told_above = {each.name for each in evidence.candidates} - {f.OPTIMIZED}
     if isinstance(evidence, f.OfPreset | f.OfAll) and evidence.held_out:
-        held_out = tuple(
-            (named(each.name), each.log_loss, each.difference, each.verdict or "")
-            for each in evidence.held_out
-            if each.name not in told_above
-        )
+        untold = [each for each in evidence.held_out if each.name not in told_above]
+        held_out = tuple((named(e.name), e.log_loss, e.difference, e.verdict or "") for e in untold)
         log_loss = evidence.held_out[0].log_loss
         count = 0 if log_loss is None else log_loss.reviews
         title = f"{finding.subject}: all {counted(count, 'evaluated review')}"
-        minus = f"minus {evidence.reference}"
+        minus = f"minus {f.OPTIMIZED}"
         held_out_columns = ("candidate", "log loss", minus, "verdict")
-        made.append(Table(capital(title), held_out_columns, held_out))
+        made.append(Table(say.capital(title), held_out_columns, held_out))
     return tuple(made)
 
 
@@ -206,15 +197,15 @@ _SENTENCE: Mapping[str, str] = {
 }
 
 
-def sharing_line(findings: Sequence[f.Finding]) -> str:
+def _sharing_line(findings: Sequence[f.Finding]) -> str:
     """ "one line of parameters is enough for all ●●●●● sure, 98 of 100"."""
     first = findings[0]
     if first.probability is None:
-        return sharing_sentences(first)[0]
-    return f"{_LINE[first.act]} {dots(first.probability)} {of_100(first.probability)}"
+        return _sharing_sentences(first)[0]
+    return f"{_LINE[first.act]} {say.dots(first.probability)} {say.of_100(first.probability)}"
 
 
-def sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
+def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
     evidence = f.of(finding, f.Sharing)
     if evidence.parts == 1:
         return ("You have one preset with reviews. Keep it.",)
@@ -224,18 +215,18 @@ def sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
         return (f"Let your {parts} share parameters for now: {few}, too few to compare.",)
     assert finding.probability is not None
     sentence = _SENTENCE[finding.act].format(parts=parts)
-    said = [f"{sentence[:-1]} ({of_100(finding.probability)})."]
+    said = [f"{sentence[:-1]} ({say.of_100(finding.probability)})."]
     if finding.act == "pooled":
         said.append("That saves about 0.005 log loss if they differ and costs 0.0003 if not.")
     if len(evidence.groups) not in (1, evidence.parts) and evidence.groups:
-        together = "; ".join(listed(each) for each in evidence.groups)
+        together = "; ".join(say.listed(each) for each in evidence.groups)
         said.append(
             f"By what each one's parameters predict of the others, these go together: {together}."
         )
     return tuple(said)
 
 
-def sharing_tables(finding: f.Finding) -> tuple[Table, ...]:
+def _sharing_tables(finding: f.Finding) -> tuple[Table, ...]:
     evidence = f.of(finding, f.Sharing)
     if not evidence.differences:
         return ()
@@ -251,3 +242,9 @@ def sharing_tables(finding: f.Finding) -> tuple[Table, ...]:
         of_pairs = ("parameters of", "reviews of", "minus its own", "verdict")
         made.append(Table(title, of_pairs, evidence.pairs))
     return tuple(made)
+
+
+RENDERERS: Mapping[type[f.Evidence], Renderer] = {
+    **dict.fromkeys((f.OfPreset, f.OfAll, f.LeftOut), Renderer(_sentences, _in_line, _tables)),
+    f.Sharing: Renderer(_sharing_sentences, _sharing_line, _sharing_tables),
+}

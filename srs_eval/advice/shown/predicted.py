@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from srs_eval.advice import findings as f
+from srs_eval.advice import sentences as say
 from srs_eval.advice.model_evidence import Errors, Where
-from srs_eval.advice.sentences import capital, figures, in_groups, lacks, of_100, what_lacks
+from srs_eval.advice.sentences import Cell, Renderer, Table
 from srs_eval.advice.shown.parameters import named
-from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import Interval, enough_to_tell
-
-_THAN = {
-    "better": "better than",
-    "worse": "worse than",
-    "as good": "as good as",
-    "can't tell yet": "can't tell yet whether better than",
-}
 
 
 def _name(other: f.Against) -> str:
@@ -60,7 +53,7 @@ def _change(finding: f.Finding) -> str:
     }.get(found.defaults or "", "")
     by = _share(against.saved, name)
     if finding.probability is not None and finding.act == "turn on":
-        sure = of_100(finding.probability)
+        sure = say.of_100(finding.probability)
         if against.verdict != "better":
             by = f"better than SM-2, as nearly everybody; on your own reviews so far {by}"
         return f"Turn FSRS on, {how} ({sure}): it would predict you {by}{alone}."
@@ -71,7 +64,7 @@ def _change(finding: f.Finding) -> str:
         "can't tell yet": f"Can't tell yet: so far {by}.",
     }[against.verdict]
     if finding.missing is not None and against.verdict == "can't tell yet":
-        verdict = f"Can't tell yet: {lacks(finding.missing)}."
+        verdict = f"Can't tell yet: {say.lacks(finding.missing)}."
     return f"Change to FSRS? {verdict}"
 
 
@@ -84,17 +77,14 @@ def _how_well(finding: f.Finding) -> str:
         saved += f", optimized {_share(found.of('average')[0].saved)}"
     if found.says == f.OPEN:
         is_enough = finding.interval is not None and enough_to_tell(finding.interval)
-        why = saved if is_enough else lacks(finding.missing)
+        why = saved if is_enough else say.lacks(finding.missing)
         return f"How well FSRS {verb} you can't be told yet: {why}."
-    return {
-        "well": f"{name} {verb} you well: {saved}.",
-        "a little": f"{name} {verb} you a little better than your average does: {saved}.",
-        "no better": f"{name} {verb} you no better than your average does: {saved}.",
-        "worse": f"{name} {verb} you worse than your average does: {saved}.",
-    }[found.says]
+    how: str = "a little better" if found.says == "a little" else found.says
+    how += "" if how == "well" else " than your average does"
+    return f"{name} {verb} you {how}: {saved}."
 
 
-def fit_sentences(finding: f.Finding) -> list[str]:
+def _fit_sentences(finding: f.Finding) -> list[str]:
     """Whether to change to FSRS, how well it predicts, on what that rests."""
     found = f.of(finding, f.Fit)
     said = [each for each in (_change(finding), _how_well(finding)) if each]
@@ -106,28 +96,25 @@ def fit_sentences(finding: f.Finding) -> list[str]:
     if found.now is not None and found.says in ("no better", "worse"):
         said[0] += " Expect little of it."
     if finding.missing is not None:
-        said.append(what_lacks(finding.missing))
+        said.append(say.what_lacks(finding.missing))
     days = found.log_loss.days
-    own = ""
+    last = (
+        f"That is by log loss on {counted(finding.reviews, 'review')} of {counted(days, 'day')}; "
+        "optimized means fitted to the reviews before."
+    )
     if found.by == "stored":
-        own = (
+        last += (
             " Your parameters may have been fitted to them: what you have now looks better here "
             "than on the reviews since, by which each preset is told what to do."
         )
-    said.append(
-        f"That is by log loss on {counted(finding.reviews, 'review')} of {counted(days, 'day')}; "
-        f"optimized means fitted to the reviews before.{own}"
-    )
-    return said
+    return [*said, last]
 
 
-def fit_tables(finding: f.Finding) -> list[Table]:
+def _fit_tables(finding: f.Finding) -> list[Table]:
     """Log loss of everything else, against FSRS-6."""
     found = f.of(finding, f.Fit)
     rows: list[tuple[Cell, ...]] = [("FSRS-6, optimized", found.log_loss, None, "")]
-    rows += [
-        (named(each.name), each.log_loss, each.difference, each.verdict) for each in found.against
-    ]
+    rows += [(named(e.name), e.log_loss, e.difference, e.verdict) for e in found.against]
     columns = ("predicted by", "log loss", "minus it", "verdict")
     return [Table("FSRS-6, fitted to earlier reviews, against", columns, tuple(rows))]
 
@@ -138,22 +125,21 @@ def fit_tables(finding: f.Finding) -> list[Table]:
 _RIGHT = {"keep": "FSRS is right", "turn on": "turn FSRS on", "SM-2": "SM-2 is right"}
 
 
-def health_line(findings: Sequence[f.Finding]) -> str:
+def _health_line(findings: Sequence[f.Finding]) -> str:
     """ "FSRS is right: Maps (sure, 98 of 100); too few reviews: Words"."""
     shown: dict[str, list[tuple[str, str]]] = {}
     for finding in findings:
         says, sure = "too few reviews", ""
         if finding.probability is not None:
-            says = _RIGHT[finding.act]
-            sure = f"({of_100(finding.probability)})"
+            says, sure = _RIGHT[finding.act], f"({say.of_100(finding.probability)})"
         shown.setdefault(says, []).append((finding.subject, sure))
     if len(findings) > 1:
-        return in_groups(shown)
+        return say.in_groups(shown)
     ((says, ((_, sure),)),) = shown.items()
     return f"{says} {sure}".rstrip()
 
 
-def health_sentences(finding: f.Finding) -> list[str]:
+def _health_sentences(finding: f.Finding) -> list[str]:
     """Against the older scheduler, and Anki's own check."""
     found = f.of(finding, f.Health)
     if found.older is None:
@@ -162,9 +148,9 @@ def health_sentences(finding: f.Finding) -> list[str]:
     said = f"as nearly everybody gained by it; your {few} say too little yet"
     if enough_to_tell(found.older.difference):
         said = f"FSRS-6 is {_share(found.older.saved, 'SM-2')} once optimized"
-        said += f"; {figures(found.older.difference, 'evaluated review')}"
+        said += f"; {say.figures(found.older.difference, 'evaluated review')}"
     if finding.probability is not None:
-        said = f"{capital(_RIGHT[finding.act])} ({of_100(finding.probability)}): {said}"
+        said = f"{say.capital(_RIGHT[finding.act])} ({say.of_100(finding.probability)}): {said}"
     return [f"{said}.", _check(found.check)]
 
 
@@ -185,18 +171,19 @@ def _check(found: f.HealthCheck | None) -> str:
 # Which model predicts best?
 
 
-def models_sentences(finding: f.Finding) -> list[str]:
+def _models_sentences(finding: f.Finding) -> list[str]:
     """The best one, those that were brought along, what was left out."""
     found = f.of(finding, f.Models)
     reviews = counted(finding.reviews, "evaluated review")
     said = []
     for each in found.models:
         if each.is_own and each.difference is not None and each.verdict is not None:
-            by = figures(each.difference, "evaluated review")
-            says = f"“{each.name}” predicts {_THAN[each.verdict]} FSRS-6 fitted to these reviews"
-            if each.verdict == "can't tell yet":
-                says = f"Can't tell yet whether {says.replace(_THAN[each.verdict], 'better than')}"
-            said.append(f"{says}: {by}.")
+            by = say.figures(each.difference, "evaluated review")
+            is_open = each.verdict == "can't tell yet"
+            than = f"{'better' if is_open else each.verdict} than"
+            than = "as good as" if each.verdict == "as good" else than
+            says = f"“{each.name}” predicts {than} FSRS-6 fitted to these reviews: {by}."
+            said.append(f"Can't tell yet whether {says}" if is_open else says)
     best = found.models[0].log_loss
     assert best is not None
     said.append(f"“{found.says}” has the lowest log loss on the {reviews}, {best.estimate:.4f}.")
@@ -206,7 +193,7 @@ def models_sentences(finding: f.Finding) -> list[str]:
     return said
 
 
-def models_tables(finding: f.Finding) -> list[Table]:
+def _models_tables(finding: f.Finding) -> list[Table]:
     """All models, the best first."""
     rows = tuple(
         (each.name, each.log_loss, each.rmse_bins, each.auc, each.difference, each.verdict or "")
@@ -218,15 +205,13 @@ def models_tables(finding: f.Finding) -> list[Table]:
 
 # Where do I stand?
 
-_WORDS = {"LogLoss": "log loss"}
-
 
 def standing_line(findings: Sequence[f.Finding]) -> str:
     """ "FSRS predicts you better than it does 61 of 100 people with as many reviews"."""
-    return standing_sentences(findings[0])[0].rstrip(".")
+    return _standing_sentences(findings[0])[0].rstrip(".")
 
 
-def standing_sentences(finding: f.Finding) -> tuple[str, ...]:
+def _standing_sentences(finding: f.Finding) -> tuple[str, ...]:
     """By log loss, and what the figures are of."""
     less_well = f.of(finding, f.Standings).metrics[0].of_100
     return (
@@ -237,21 +222,17 @@ def standing_sentences(finding: f.Finding) -> tuple[str, ...]:
     )
 
 
-def standing_tables(finding: f.Finding) -> tuple[Table, ...]:
+def _standing_tables(finding: f.Finding) -> tuple[Table, ...]:
     """Each metric among those of the others."""
     metrics = f.of(finding, f.Standings).metrics
     levels = (f"{100 * level:.0f} %" for level, _ in metrics[0].quantiles)
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (
-            _WORDS.get(each.metric, each.metric),
-            each.figure,
-            *(value for _, value in each.quantiles),
-            each.of_100,
-        )
-        for each in metrics
-    )
+    rows: list[tuple[Cell, ...]] = []
+    for each in metrics:
+        name, theirs = each.metric, (value for _, value in each.quantiles)
+        name = "log loss" if name == "LogLoss" else name
+        rows.append((name, each.figure, *theirs, each.of_100))
     title = "So many of theirs lie below; less well: how many of 100 are"
-    return (Table(title, ("metric", "yours", *levels, "less well"), rows),)
+    return (Table(title, ("metric", "yours", *levels, "less well"), tuple(rows)),)
 
 
 # Where a model errs
@@ -330,19 +311,11 @@ def _figures(each: Errors) -> tuple[Cell, ...]:
 
 
 def _curves(errors: Sequence[Errors]) -> tuple[Curve, ...]:
-    drawn: dict[str, list[Errors]] = {}
+    drawn: dict[str, list[tuple[float, Interval, float]]] = {}
     for each in errors:
         if each.is_enough:
-            drawn.setdefault(each.of, []).append(each)
-    return tuple(
-        Curve(
-            name,
-            tuple(each.days for each in points),
-            tuple(each.recalled for each in points),
-            tuple(each.expected for each in points),
-        )
-        for name, points in drawn.items()
-    )
+            drawn.setdefault(each.of, []).append((each.days, each.recalled, each.expected))
+    return tuple(Curve(name, *zip(*points, strict=True)) for name, points in drawn.items())
 
 
 def _parameters(where: Where) -> list[Table]:
@@ -353,9 +326,9 @@ def _parameters(where: Where) -> list[Table]:
     made = []
     for name, values in where.parameters[:_MOST_PARTS]:
         beside = defaults if len(defaults) >= len(values) else (None,) * len(values)
+        known = (*meanings, *[""] * len(values))
         rows: tuple[tuple[Cell, ...], ...] = tuple(
-            (f"w{k}", meanings[k] if k < len(meanings) else "", beside[k], value)
-            for k, value in enumerate(values)
+            (f"w{k}", known[k], beside[k], value) for k, value in enumerate(values)
         )
         columns = ("parameter", "meaning", "default", "in Anki" if where.is_own else "fitted")
         made.append(Table(f"{title}: {name}" if name else title, columns, rows))
@@ -363,3 +336,11 @@ def _parameters(where: Where) -> list[Table]:
         left_out = f"the first {_MOST_PARTS} of {len(where.parameters)} {where.parts}s"
         made[-1] = replace(made[-1], title=f"{made[-1].title} ({left_out})")
     return made
+
+
+RENDERERS: Mapping[type[f.Evidence], Renderer] = {
+    f.Fit: Renderer(_fit_sentences, tables=_fit_tables),
+    f.Health: Renderer(_health_sentences, _health_line),
+    f.Models: Renderer(_models_sentences, tables=_models_tables),
+    f.Standings: Renderer(_standing_sentences, standing_line, _standing_tables),
+}

@@ -27,25 +27,9 @@ import numpy as np
 
 from srs_eval.advice.candidates import Learner, refuse_without_presets, too_few
 from srs_eval.advice.findings import ALL_REVIEWS, OPEN, Evidence, Finding, Missing
-from srs_eval.advice.workload.memories import FITTED, SM2, Memory
-from srs_eval.advice.workload.presets import (
-    COURSES,
-    PresetCards,
-    Runs,
-    as_now,
-    cards_of_preset,
-    fits,
-    held_back,
-)
-from srs_eval.advice.workload.simulator import Simulated
-from srs_eval.advice.workload.today import (
-    Overdue,
-    States,
-    deck_of,
-    overdue_cards,
-    own_pace,
-    seen_retentions,
-)
+from srs_eval.advice.workload import presets as played
+from srs_eval.advice.workload import today as habits
+from srs_eval.advice.workload.simulator import FITTED, SM2, Memory, Simulated
 from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import FloatArray, ReviewLog
@@ -92,7 +76,7 @@ class Question:
     days: int = 365
     new_a_day: int | None = None  # None: as many as of late
     budget: float | None = None  # minutes a day
-    states: States = "history"
+    states: habits.States = "history"
     draws: int = 50
     after: int = 0  # days without a review, from the last one in the log to the first simulated
     model: str = "FSRS-6"  # of FITTED: what is optimized, remembers and schedules
@@ -110,7 +94,7 @@ class Workload(Evidence):
     presets: tuple[tuple[str, float], ...]  # whose cards these are, and what each desires
     learned: int  # cards
     unseen: int  # new cards that there are
-    overdue: Overdue
+    overdue: habits.Overdue
     new_a_day: int
     pace_days: int  # the days that one's own pace was seen over
     done_a_day: int  # reviews in these
@@ -233,7 +217,7 @@ def workload(
     for group in learner.groups:
         try:
             presets.append(
-                cards_of_preset(
+                played.cards_of_preset(
                     learner, group, question.days, question.after, parameters, is_off=is_off
                 )
             )
@@ -242,7 +226,7 @@ def workload(
     if not presets:
         assert refused is not None
         raise refused
-    paces = [own_pace(learner.log, each.group) for each in presets]
+    paces = [habits.own_pace(learner.log, each.group) for each in presets]
     new, weights = question.new_a_day, [float(each.today.new) for each in presets]
     if new is None:
         new, weights = round(sum(pace[0] for pace in paces)), [pace[0] for pace in paces]
@@ -251,7 +235,7 @@ def workload(
         for each, some in zip(presets, _shared_out(new, weights), strict=True)
     ]
     schedule = f"the parameters {'in force' if parameters is None else 'given'}"
-    overdue = overdue_cards(learner.log, {each.group for each in presets}, question.after)
+    overdue = habits.overdue_cards(learner.log, {each.group for each in presets}, question.after)
     assert overdue is not None
     counts = [len(each.index) for each in presets]
     desired = round(float(np.average([each.desired for each in presets], weights=counts)), 2)
@@ -270,7 +254,7 @@ def workload(
         done_a_day=round(sum(pace[1] for pace in paces)),
         minutes_a_day=sum(pace[2] for pace in paces),
         schedule=SM2 if is_off else schedule,
-        seen=seen_retentions(learner, np.concatenate([each.index for each in presets])),
+        seen=habits.seen_retentions(learner, np.concatenate([each.index for each in presets])),
         left_out=tuple(why_left_out(log).values()),
         first=(),
         draws=(),
@@ -292,12 +276,8 @@ def at_a_glance(log: ReviewLog, context: Context | None = None) -> Iterator[Find
     try:
         coming = workload(log, question=Question(retentions=GLANCED), context=context)
     except _TooFewReviews as few:
-        yield Finding(
-            *(COSTS, ALL_REVIEWS),
-            reviews=few.reviews,
-            missing=Missing(FEWEST_REVIEWS - few.reviews),
-            evidence=TooFew(str(few)),
-        )
+        lacks, why = Missing(FEWEST_REVIEWS - few.reviews), TooFew(str(few))
+        yield Finding(COSTS, ALL_REVIEWS, reviews=few.reviews, missing=lacks, evidence=why)
         return
     with closing(coming):
         yield next(coming).glance
@@ -337,16 +317,16 @@ def _named(figures: Sequence[float] | FloatArray) -> dict[str, float | None]:
 
 
 def _refine(
-    learner: Learner, presets: Sequence[PresetCards], found: Workload
+    learner: Learner, presets: Sequence[played.PresetCards], found: Workload
 ) -> Generator[Workload]:
     """What is `found` before anything is simulated, better and better: courses of events run in
     threads, several draws ahead."""
     question, pool = found.question, ThreadPoolExecutor(cores())
 
-    def curve(memories: Sequence[Memory], seeds: Sequence[int]) -> Callable[[], Runs]:
+    def curve(memories: Sequence[Memory], seeds: Sequence[int]) -> Callable[[], played.Runs]:
         """What happens at each desired retention: begun now, awaited when called."""
         parts = [
-            (preset, memory, deck_of(preset.today, memory, question.states))
+            (preset, memory, habits.deck_of(preset.today, memory, question.states))
             for preset, memory in zip(presets, memories, strict=True)
         ]
 
@@ -365,29 +345,27 @@ def _refine(
         learner.context.tick(made.share)
         return made
 
-    def costs(coming: Callable[[], Runs]) -> tuple[_Figures, ...]:
-        return tuple(_mean_figures(runs, question.budget) for runs in coming())
+    def costs(at_each: played.Runs) -> tuple[_Figures, ...]:
+        return tuple(_mean_figures(runs, question.budget) for runs in at_each)
 
     try:
-        coming = zip(
-            *(fits(learner, each, question.draws, question.model) for each in presets), strict=False
-        )
+        of_each = (played.fits(learner, each, question.draws, question.model) for each in presets)
+        coming = zip(*of_each, strict=False)
         best = next(coming)
-        first = curve(best, range(COURSES))()
-        now = as_now(presets, best, question.states)
-        yield (
-            found := known(
-                first=tuple(_mean_figures(runs, question.budget) for runs in first),
-                as_now=_mean_figures(now, question.budget) if now else None,
-                held_back=held_back(presets, found.retentions, first),
-            )
+        first = curve(best, range(played.COURSES))()
+        now = played.as_now(presets, best, question.states)
+        found = known(
+            first=costs(first),
+            as_now=_mean_figures(now, question.budget) if now else None,
+            held_back=played.held_back(presets, found.retentions, first),
         )
-        waiting: list[Callable[[], Runs]] = []
+        yield found
+        waiting: list[Callable[[], played.Runs]] = []
         for number in range(1, question.draws + 1):
             waiting.append(curve(next(coming), (number,)))
             ahead = 3 if number < question.draws else 0  # as many as keep the threads busy
             while len(waiting) > ahead:
-                yield (found := known(draws=(*found.draws, costs(waiting.pop(0)))))
+                yield (found := known(draws=(*found.draws, costs(waiting.pop(0)()))))
         mark_kernels(_KERNELS)
     finally:
         pool.shutdown(cancel_futures=True)
@@ -398,19 +376,12 @@ def _mean_figures(runs: Sequence[Sequence[Simulated]], budget: float | None) -> 
     found = []
     for presets in runs:
         minutes: FloatArray = np.sum([each.seconds for each in presets], axis=0) / 60
-        reviews, recalled = (
-            int(sum(part.sum() for part in parts))
-            for parts in zip(*((each.reviews, each.recalled) for each in presets), strict=True)
-        )
-        found.append(
-            (
-                reviews / len(minutes),
-                minutes.mean(),
-                sum(each.known for each in presets),
-                recalled / reviews if reviews else math.nan,
-                0.0 if budget is None else (minutes > budget).sum(),
-            )
-        )
+        reviews = int(sum(each.reviews.sum() for each in presets))
+        recalled = int(sum(each.recalled.sum() for each in presets))
+        share = recalled / reviews if reviews else math.nan
+        over = 0.0 if budget is None else (minutes > budget).sum()
+        known = sum(each.known for each in presets)
+        found.append((reviews / len(minutes), minutes.mean(), known, share, over))
     return tuple(np.mean(found, axis=0).tolist())
 
 

@@ -42,7 +42,7 @@ class Question(NamedTuple):
     """What does not change while days go by."""
 
     days: int
-    retention: float
+    desired_retention: float
     new_a_day: int
     reviews_a_day: int
     new_ignore_review_limit: int
@@ -259,7 +259,7 @@ def play(
         crowd[at] = crowding[due[at]]
         lows[at], highs[at] = _fuzz_range(at, longest)
 
-    factor = _scheduler_factor(scheduler_parameters, question.retention, work)
+    factor = _scheduler_factor(scheduler_parameters, question.desired_retention, work)
     for day in range(days):
         # Who comes up today; where these are too many, who comes first
         n, k = 0, head[day]

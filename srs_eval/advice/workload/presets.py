@@ -10,18 +10,8 @@ from itertools import repeat
 import numpy as np
 
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.workload.memories import MODELS, SM2, Memory, draws, fitted
-from srs_eval.advice.workload.simulator import Costs, Deck, Settings, Simulated, simulate
-from srs_eval.advice.workload.today import (
-    States,
-    Today,
-    cards_of,
-    costs_of,
-    deck_of,
-    memory_state,
-    settings_of,
-    todays_cards,
-)
+from srs_eval.advice.workload import simulator as sim
+from srs_eval.advice.workload import today as habits
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import IntArray
 from srs_eval.models import anki_sm2
@@ -32,7 +22,7 @@ COURSES = 4  # for each other figure
 _FEWEST_TO_FIT = 64  # below, Anki's optimizer leaves the defaults nearly as they are
 _NEAR_LIMIT = 0.75  # of the limit of reviews a day: from here on it is reached on many days
 
-Runs = list[list[list[Simulated]]]  # by desired retention, seed and preset
+Runs = list[list[list[sim.Simulated]]]  # by desired retention, seed and preset
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,30 +31,30 @@ class PresetCards:
 
     group: int
     index: IntArray  # positions of its reviews among the trials
-    today: Today
-    scheduler: Memory  # today's
-    settings: Settings  # of which `desired_retention` is asked about
-    costs: Costs
+    today: habits.Today
+    scheduler: sim.Memory  # today's
+    settings: sim.Settings  # of which `desired_retention` is asked about
+    costs: sim.Costs
     desired: float
 
     def course(
         self,
-        scheduler: Memory,
-        deck: Deck,
+        scheduler: sim.Memory,
+        deck: sim.Deck,
         seed: int,
         retention: float,
-        memory: Memory | None = None,
-    ) -> Simulated:
+        memory: sim.Memory | None = None,
+    ) -> sim.Simulated:
         """One course of events; the scheduler remembers, too, unless there is another memory."""
         settings = replace(self.settings, desired_retention=retention)
-        return simulate(scheduler, deck, self.costs, settings, seed, memory)
+        return sim.simulate(scheduler, deck, self.costs, settings, seed, memory)
 
-    def as_now(self, best: Memory, states: States) -> list[Simulated]:
+    def as_now(self, best: sim.Memory, states: habits.States) -> list[sim.Simulated]:
         """While today's scheduler goes on."""
-        deck = deck_of(self.today, self.scheduler, states)
-        deck = replace(deck, memory_state=memory_state(self.today, best))
+        deck = habits.deck_of(self.today, self.scheduler, states)
+        deck = replace(deck, memory_state=habits.memory_state(self.today, best))
         # 0.9 is where SM-2's own intervals are.
-        aimed_at = 0.9 if self.scheduler.model == SM2 else self.desired
+        aimed_at = 0.9 if self.scheduler.model == sim.SM2 else self.desired
         return [self.course(self.scheduler, deck, k, aimed_at, best) for k in range(_AGAIN)]
 
 
@@ -82,47 +72,44 @@ def cards_of_preset(
     if stored is None:
         raise InputError(f"{log.import_summary.path} does not say how these cards are scheduled.")
     if is_off:
-        scheduler = Memory(SM2, stored.sm2_settings or anki_sm2.DEFAULTS)
+        scheduler = sim.Memory(sim.SM2, stored.sm2_settings or anki_sm2.DEFAULTS)
     else:
         in_force = stored.parameters_in_force if parameters is None else parameters
-        scheduler = Memory("FSRS-6", tuple(as_anki_runs(in_force)))
+        scheduler = sim.Memory("FSRS-6", tuple(as_anki_runs(in_force)))
     return PresetCards(
         group,
-        np.flatnonzero(learner.trials.partition == group),
-        todays_cards(log, group, after),
+        learner.positions(group),
+        habits.todays_cards(log, group, after),
         scheduler,
-        settings_of(stored, days, 0),
-        costs_of(log, cards_of(log, group)),
+        habits.settings_of(stored, days, 0),
+        habits.costs_of(log, habits.cards_of(log, group)),
         round(stored.desired_retention or 0.9, 2),
     )
 
 
-def fits(learner: Learner, preset: PresetCards, count: int, model: str) -> Iterator[Memory]:
+def fits(learner: Learner, preset: PresetCards, count: int, model: str) -> Iterator[sim.Memory]:
     """The fit to all of a preset's reviews, then draws of it; of few reviews the defaults."""
-    best = Memory(model, MODELS[model].default)
+    best = sim.Memory(model, sim.MODELS[model].default)
     trials, index = learner.trials, preset.index
     if model == "FSRS-7":
         trials = learner.session.trials(replace(trials.protocol, secs=True))
         index = np.flatnonzero(trials.partition == preset.group)
     if len(index) >= _FEWEST_TO_FIT:
         with suppress(NotEnoughData):
-            best = fitted(trials, index, learner.context, model)
+            best = sim.fitted(trials, index, learner.context, model)
             yield best
-            yield from draws(trials, index, count, 1, learner.context, model)
+            yield from sim.draws(trials, index, count, 1, learner.context, model)
     yield from repeat(best)
 
 
 def as_now(
-    presets: Sequence[PresetCards], best: Sequence[Memory], states: States
-) -> list[tuple[Simulated, ...]]:
+    presets: Sequence[PresetCards], best: Sequence[sim.Memory], states: habits.States
+) -> list[tuple[sim.Simulated, ...]]:
     """Courses of events, each of all presets, while today's schedulers go on; none where these are
     the best."""
     both = list(zip(presets, best, strict=True))
-    if all(
-        preset.scheduler.model == memory.model
-        and np.allclose(memory.parameters, preset.scheduler.parameters)
-        for preset, memory in both
-    ):
+    now = ((preset.scheduler, memory) for preset, memory in both)
+    if all(a.model == b.model and np.allclose(b.parameters, a.parameters) for a, b in now):
         return []
     runs = [preset.as_now(memory, states) for preset, memory in both]
     return list(zip(*runs, strict=True))

@@ -34,27 +34,16 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.over_time import months_of
-from srs_eval.advice.workload.memories import SM2, Memory, loops_of
-from srs_eval.advice.workload.simulator import Costs, Deck, Order, Settings
+from srs_eval.advice.workload.simulator import SM2, Costs, Deck, Memory, Order, Settings, loops_of
+from srs_eval.data import reviews as data
 from srs_eval.data.errors import InputError
-from srs_eval.data.reviews import (
-    LEARNING,
-    NEW_CARD,
-    RELEARNING,
-    REVIEW,
-    REVIEW_CARD,
-    Entries,
-    FloatArray,
-    IntArray,
-    Preset,
-    ReviewLog,
-)
+from srs_eval.data.reviews import LEARNING, REVIEW, Entries, FloatArray, IntArray, Preset, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.models import fsrs7
 from srs_eval.models._fsrs import S_MAX
@@ -134,8 +123,8 @@ def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
     if not active.any():
         what = "are all suspended" if of_preset.any() else "are none"
         raise InputError(f"The cards of this preset {what}: there is no workload to tell of.")
-    k = np.flatnonzero(active & (schedule.kind != NEW_CARD) & (schedule.queue != _PREVIEWED))
-    in_days = (schedule.kind == REVIEW_CARD) | (schedule.queue == _LATER_STEP)
+    k = np.flatnonzero(active & (schedule.kind != data.NEW_CARD) & (schedule.queue != _PREVIEWED))
+    in_days = (schedule.kind == data.REVIEW_CARD) | (schedule.queue == _LATER_STEP)
     own = schedule.internal_stability, schedule.fast_stability
     settings = log.presets.get(preset)
     retention = None if settings is None else settings.historical_retention
@@ -148,7 +137,7 @@ def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
         stored_fsrs7=np.stack([np.full(len(k), np.nan) if s is None else s[k] for s in own]),
         waits=~in_days[k],
         histories=_histories(log, schedule.card_id[k], first_day),
-        new=int((active & (schedule.kind == NEW_CARD)).sum()),
+        new=int((active & (schedule.kind == data.NEW_CARD)).sum()),
         historical_retention=retention or 0.9,
     )
 
@@ -289,7 +278,7 @@ def overdue_cards(
     schedule, entries = log.schedule, log.entries
     if schedule is None or entries is None or log.day_grid is None:
         return None
-    learned = (schedule.kind != NEW_CARD) & ~np.isin(schedule.queue, (_SUSPENDED, _PREVIEWED))
+    learned = (schedule.kind != data.NEW_CARD) & ~np.isin(schedule.queue, (_SUSPENDED, _PREVIEWED))
     if presets is not None:
         learned &= np.isin(log.preset_of(log.deck_of(schedule.card_id)), list(presets))
     cards = int((learned & (schedule.due_day < first_day - 1)).sum())
@@ -389,28 +378,22 @@ def costs_of(log: ReviewLog, card_id: IntArray) -> Costs:
     default = Costs()
     first_kind = kind[first][np.cumsum(first) - 1]  # of the card's day
     first_rating = rating[first][np.cumsum(first) - 1]
+    failed = (first_kind == REVIEW) & (first_rating == 1)
     learned = np.bincount(rating[first & (kind == LEARNING)], minlength=5)[1:]
     reviewed = np.bincount(rating[first & (kind == REVIEW)], minlength=5)[2:]
     return Costs(
         seconds=_rows(_times(entries, kept, default)),
-        first_rating=_row(_shares(learned, default.first_rating)),
-        review_rating=_row(_shares(reviewed, default.review_rating)),
+        first_rating=tuple(_shares(learned, default.first_rating).tolist()),
+        review_rating=tuple(_shares(reviewed, default.review_rating).tolist()),
         learning_steps=_rows(_steps(rating, first, first_kind == LEARNING, default.learning_steps)),
-        relearning_steps=_rows(
-            _steps(
-                rating,
-                first,
-                (first_kind == REVIEW) & (first_rating == 1),
-                default.relearning_steps,
-            )
-        ),
+        relearning_steps=_rows(_steps(rating, first, failed, default.relearning_steps)),
     )
 
 
 def _times(entries: Entries, kept: IntArray, default: Costs) -> FloatArray:
     """Seconds by state and rating (3, 4)."""
     kind, rating = entries.kind[kept], entries.rating[kept]
-    known = (kind >= LEARNING) & (kind <= RELEARNING)
+    known = (kind >= LEARNING) & (kind <= data.RELEARNING)
     cell, ms = (4 * kind + rating - 1)[known], entries.duration_ms[kept][known]
     count = np.bincount(cell, minlength=12)
     mean = np.bincount(cell, ms, minlength=12) // np.maximum(count, 1) / 1000
@@ -423,12 +406,7 @@ def _shares(count: IntArray, default: tuple[float, ...]) -> FloatArray:
     return _shrunk(count / count.sum(), np.array(default), int(count.sum()))
 
 
-def _steps(
-    rating: IntArray,
-    first: np.ndarray,
-    taken: np.ndarray,
-    default: tuple[tuple[float, ...], ...],
-) -> FloatArray:
+def _steps(rating: IntArray, first: np.ndarray, taken: np.ndarray, default: Any) -> FloatArray:
     """Shares of the four ratings after Again, Hard and Good (3, 4), on the days `taken` (n,)."""
     follows = np.flatnonzero(~first & taken)
     cell = 4 * (rating[follows - 1] - 1) + rating[follows] - 1
@@ -444,9 +422,5 @@ def _shrunk(
     return weight * seen + (1.0 - weight) * default
 
 
-def _row(values: FloatArray) -> tuple[float, ...]:
-    return tuple(values.tolist())
-
-
 def _rows(values: FloatArray) -> tuple[tuple[float, ...], ...]:
-    return tuple(map(_row, values))
+    return tuple(map(tuple, values.tolist()))

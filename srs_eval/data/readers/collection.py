@@ -356,12 +356,7 @@ def _stored_memory(connection: sqlite3.Connection, cards: int) -> dict[str, Floa
         "select data from cards order by id"  # the same order, whatever an id is cast to
     )
     for place, (content,) in enumerate(rows):
-        if not isinstance(content, str) or '"s"' not in content:
-            continue
-        try:
-            data = json.loads(content)
-        except (ValueError, RecursionError):
-            continue
+        data = _from_json(content) if isinstance(content, str) and '"s"' in content else None
         if not isinstance(data, dict):
             continue
         found = {key: number_of(data.get(key)) for key in _MEMORY}
@@ -375,24 +370,27 @@ def _stored_memory(connection: sqlite3.Connection, cards: int) -> dict[str, Floa
 
 
 def _config_table(connection: sqlite3.Connection) -> dict[str, Any]:
-    marks = ",".join("?" * len(_CONFIG))
-    found: dict[str, Any] = {}
-    for key, value in connection.execute(
-        f"select key, val from config where key in ({marks})", _CONFIG
-    ):
-        try:
-            found[key] = json.loads(value)
-        except (ValueError, TypeError, RecursionError):
-            continue  # Anki treats an unreadable setting as absent
-    return found
+    """Anki treats an unreadable setting as absent."""
+    found = connection.execute(
+        f"select key, val from config where key in ({','.join('?' * len(_CONFIG))})", _CONFIG
+    )
+    return {key: _from_json(value) for key, value in found}
+
+
+def _from_json(content: Any) -> Any:
+    """None for what cannot be read."""
+    try:
+        return json.loads(content)
+    except (ValueError, TypeError, RecursionError):
+        return None
 
 
 def _clock(config: Mapping[str, Any], crt: Any) -> StoredClock:
+    # Packages lack localOffset; where the collection was made is the next best evidence.
     offset, source = _offset_s(config.get("localOffset")), "from the collection"
+    created_offset = _offset_s(config.get("creationOffset"))
     if offset is None:
-        # Packages lack localOffset; where the collection was made is the next best evidence.
-        offset = _offset_s(config.get("creationOffset"))
-        source = "where the collection was created"
+        offset, source = created_offset, "where the collection was created"
     crt = integer_of(crt)
     # Whatever is not a plain 2 is scheduler 1 to Anki, also nothing at all: collections that
     # Anki 2.1 made before there was a second scheduler (rslib/src/config/mod.rs).
@@ -404,7 +402,7 @@ def _clock(config: Mapping[str, Any], crt: Any) -> StoredClock:
         offset_source=source,
         first_day_s=crt if old_scheduler else None,
         created_s=crt,
-        created_offset_s=_offset_s(config.get("creationOffset")),
+        created_offset_s=created_offset,
     )
 
 

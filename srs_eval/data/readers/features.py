@@ -32,9 +32,7 @@ def with_features(log: ReviewLog, path: Path | None) -> ReviewLog:
     found, name = read_features(path, log.user), printable(path.name)
     if (np.diff(found.ids) == 0).any():
         raise InputError(f"{name} names a {found.by} twice; keep one row of each.")
-    reviews = log.entries if log.entries is not None else log.rows
-    assert reviews is not None
-    cards = np.unique(reviews.card_id)
+    cards = np.unique(log.reviews.card_id)
     ids = cards if found.by == "card_id" else log.note_of(cards)
     lacking = int((~np.isin(ids, found.ids)).sum())
     about = f"{name}: {lacking:,} of {len(cards):,} cards have no row" if lacking else ""

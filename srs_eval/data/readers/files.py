@@ -6,7 +6,7 @@ writes beside it. So the database is copied, and only the copy is opened.
 
 A copy holds everything that a person wrote on their cards and must not outlive us, however we
 end. So it is made in memory. It lies in a private folder only while SQLite folds a journal
-into it, and as long as it is read where it is larger than `MEMORY_BYTES`. Such a folder is locked
+into it, and as long as it is read where it is larger than `_MEMORY_BYTES`. Such a folder is locked
 while its process lives: the next start sweeps away what a killed process has left.
 """
 
@@ -23,7 +23,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -34,11 +33,12 @@ if TYPE_CHECKING:
 
 MAX_DATABASE_BYTES = 4 << 30
 """Largest collection that is copied or unpacked."""
-MEMORY_BYTES = 512 << 20
-"""Largest copy held in memory; twice that is used while SQLite takes it over."""
+_MEMORY_BYTES = 512 << 20  # of a copy; twice that is used while SQLite takes it over
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
+START_BYTES = 1 << 16
+"""Of a file, by which it is recognised."""
 
 _FOLDER = "srs-eval-private-"  # how names of private folders begin
 _COLLECTION = "collection.anki2"  # in each of them, and its journals and lock, nothing else
@@ -50,18 +50,6 @@ _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _ATTEMPTS = 8
 # File systems may stamp two writes within one tick with the same time.
 _CLOCK_TICK_S = 0.02
-
-
-@contextmanager
-def memory_errors(path: Path) -> Iterator[None]:
-    """Turn a lack of memory into one sentence about `path`."""
-    try:
-        yield
-    except MemoryError as error:
-        raise InputError(
-            f"{printable(path)} does not fit into the memory that is free; "
-            "close other programs and try again."
-        ) from error
 
 
 @contextmanager
@@ -102,16 +90,11 @@ def read_whole(path: Path, limit: int) -> bytes:
     return content
 
 
-@dataclass(frozen=True)
-class _Header:
-    """What the first 100 bytes of a database say about its length."""
+def sqlite_header(start: bytes) -> tuple[int, int | None] | None:
+    """Size of a page and bytes in all by a database's first 100; None if it is no SQLite database.
 
-    page_size: int
-    length: int | None  # bytes; None where an old writer left the page count out
-
-
-def sqlite_header(start: bytes) -> _Header | None:
-    """The header in `start`, or None if this is no SQLite database."""
+    Where an old writer left the number of pages out, the second is None.
+    """
     if len(start) < HEADER_BYTES or not start.startswith(SQLITE_MAGIC):
         return None
     page_size = int.from_bytes(start[16:18], "big")
@@ -120,7 +103,7 @@ def sqlite_header(start: bytes) -> _Header | None:
         return None
     pages = int.from_bytes(start[28:32], "big")
     trusted = pages > 0 and start[24:28] == start[92:96]
-    return _Header(page_size, pages * page_size if trusted else None)
+    return page_size, pages * page_size if trusted else None
 
 
 def _check_database_length(start: bytes, size: int, name: str) -> None:
@@ -130,10 +113,11 @@ def _check_database_length(start: bytes, size: int, name: str) -> None:
         raise InputError(
             f"{name} is damaged (its database header is cut or wrong); restore a backup in Anki."
         )
-    if size % header.page_size or (header.length is not None and size != header.length):
+    page_size, length = header
+    if size % page_size or (length is not None and size != length):
         raise InputError(
             f"{name} is damaged ({size:,} bytes where its header promises "
-            f"{f'{header.length:,}' if header.length else 'whole pages'}); "
+            f"{f'{length:,}' if length else 'whole pages'}); "
             "copy it again or restore a backup in Anki."
         )
 
@@ -164,7 +148,7 @@ class PrivateFile:
         """For `size` bytes; `on_disk` where journals will lie beside it."""
         self.path: Path | None = None  # where it lies, if it lies on disk
         self.stream: BinaryIO = io.BytesIO()
-        if on_disk or size > MEMORY_BYTES:
+        if on_disk or size > _MEMORY_BYTES:
             self.path = _make_folder() / _COLLECTION
             self.stream = open(self.path, "w+b")  # noqa: SIM115
 
@@ -179,7 +163,7 @@ class PrivateFile:
             try:
                 (pages,) = connection.execute("pragma page_count").fetchone()
                 (page_size,) = connection.execute("pragma page_size").fetchone()
-                if pages * page_size > MEMORY_BYTES:
+                if pages * page_size > _MEMORY_BYTES:
                     return connection
                 memory = sqlite3.connect(":memory:", isolation_level=None)
                 connection.backup(memory)

@@ -14,7 +14,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,8 @@ from srs_eval.data.reviews import (
     unnamed_presets,
 )
 
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-ZIP_MAGIC = b"PK\x03\x04"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 
 # Members of a package by its version (anki: rslib/src/import_export/package/meta.rs).
 _MEMBERS = {1: "collection.anki2", 2: "collection.anki21", 3: "collection.anki21b"}
@@ -53,12 +53,22 @@ _CHUNK = 1 << 18
 _ZSTD_CHUNK = 1 << 10
 
 
-@contextmanager
-def unpacked(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
-    """A connection to a private copy of a package's database, and words for its format.
+_Opened = AbstractContextManager[tuple[sqlite3.Connection, str]]
 
-    Raises InputError for anything that is not a sound package with a collection.
+
+def opened(path: Path, start: bytes) -> _Opened | None:
+    """A connection to a private copy of a packed database, and words for the format.
+
+    None for what does not begin like a package or an extracted collection.anki21b; InputError for
+    one that is not sound or holds no collection.
     """
+    if start.startswith(_ZIP_MAGIC):
+        return _unpacked(path)
+    return _decompressed_file(path) if start.startswith(_ZSTD_MAGIC) else None
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
     name = printable(path)
     try:
         _check_directory(path, name)
@@ -106,8 +116,7 @@ def unpacked(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
 
 
 @contextmanager
-def decompressed(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
-    """The same for the database in a zstd file (an extracted collection.anki21b)."""
+def _decompressed_file(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
     name = printable(path)
     with files.file_errors(path), open(path, "rb") as source:
         chunks = iter(lambda: source.read(_CHUNK), b"")
@@ -213,7 +222,8 @@ def _database(chunks: Iterator[bytes], name: str, limit: int) -> files.PrivateFi
             f"{name} holds something else where the collection should be; "
             "export it again from Anki."
         )
-    most = limit if header.length is None else header.length
+    _, length = header
+    most = limit if length is None else length
     if most > limit:
         raise _too_much(name)
     copy = files.PrivateFile(most)
@@ -224,7 +234,7 @@ def _database(chunks: Iterator[bytes], name: str, limit: int) -> files.PrivateFi
             if written > most:
                 raise _too_much(name)
             copy.stream.write(chunk)
-        if header.length is not None and written != header.length:
+        if length is not None and written != length:
             raise cut
         copy.stream.flush()
     except BaseException:
@@ -242,17 +252,20 @@ def _too_much(name: str) -> InputError:
 # Research exports: protobuf anki.stats.Dataset (anki: proto/anki/stats.proto)
 
 
-MAX_EXPORT_BYTES = 256 << 20
+_MAX_EXPORT_BYTES = 256 << 20
 # A review takes 30 to 40 bytes; shorter records on average only swell when they are decoded.
 _MIN_RECORD_BYTES = 16
 _MAX_SHORT_RECORDS = 100_000
 
 
 def read_research_export(
-    content: bytes, path: Path, grid: Callable[[Entries, StoredClock], DayGrid]
+    real: Path, path: Path, grid: Callable[[Entries, StoredClock], DayGrid]
 ) -> ReviewLog:
-    """Raises InputError for what is no .revlog file, cut short, or without reviews."""
-    name = printable(path)
+    """What the file holds that a person calls `path`.
+
+    Raises InputError for what is no .revlog file, cut short, or without reviews.
+    """
+    content, name = files.read_whole(real, _MAX_EXPORT_BYTES), printable(path)
     complaint = f"{name} is no collection, package, review-log table or .revlog file, or is damaged"
     parts = parse("DatasetParts", content, complaint)
     most = _MAX_SHORT_RECORDS + len(content) // _MIN_RECORD_BYTES

@@ -34,7 +34,7 @@ _TABLES = {
     _RWKV: "search_stats_rwkv_review_retrievability",
     "FSRS-Anki": "search_stats_fsrs_review_retrievability",
 }
-"""By the models of `models/given.py`."""
+"""By the models of `models/adapters.py`."""
 _HELD_OUT = ("test_fold", "validation_fold", "post_optimization")
 _SUFFIX = ".retrievability-cache.sqlite"
 _COLUMNS = {"revlog_id", "prediction", "source", "sample_role", "fold_index"}
@@ -201,8 +201,7 @@ def of_user(log: ReviewLog, path: Path, model: str) -> Given:
         mine = np.array([str(each) == model for each in columns["model"].tolist()], np.bool_)
         review, p = review[mine], p[mine]
     if not len(p):
-        assert log.rows is not None
-        return Given(np.full(len(log.rows), np.nan), about)
+        return Given(np.full(len(log.reviews), np.nan), about)
     return Given(_of_reviews(log, model, review, card_id, p, what), about)
 
 
@@ -264,17 +263,14 @@ def _of_reviews(
     what: str,
 ) -> FloatArray:
     """One model's for each entry or row, NaN where there is none."""
-    reviews = log.entries if log.entries is not None else log.rows
-    assert reviews is not None
+    reviews = log.reviews
     wanted = np.arange(1, len(reviews) + 1) if log.entries is None else log.entries.time_ms
-    if card_id is None:
-        cards, of_card = np.zeros_like(reviews.card_id), np.zeros_like(review)
-    else:
-        cards, of_card = reviews.card_id, card_id
-    order = np.lexsort((of_card, review))
-    if not (run_begins(review[order]) | run_begins(of_card[order])).all():
-        raise InputError(f'The predictions of "{model}" name a review twice; keep one of them.')
+    # Without cards in the file, times (or numbers) alone tell reviews apart.
+    cards = reviews.card_id if card_id is not None else np.zeros_like(wanted)
+    of_card = np.zeros_like(review) if card_id is None else card_id
     p_of = dict(zip(zip(of_card.tolist(), review.tolist(), strict=True), p.tolist(), strict=True))
+    if len(p_of) < len(p):
+        raise InputError(f'The predictions of "{model}" name a review twice; keep one of them.')
     found = np.array(
         [p_of.get(each, np.nan) for each in zip(cards.tolist(), wanted.tolist(), strict=True)]
     )

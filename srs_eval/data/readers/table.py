@@ -21,12 +21,14 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 
 from srs_eval.data.days import DAY_S
 from srs_eval.data.errors import InputError, printable
 from srs_eval.data.readers.collection import entries_from_columns
+from srs_eval.data.readers.files import read_whole
 from srs_eval.data.reviews import (
     LEARNING,
     RELEARNING,
@@ -38,7 +40,7 @@ from srs_eval.data.reviews import (
     run_begins,
 )
 
-MAX_BYTES = 256 << 20
+_MAX_BYTES = 256 << 20
 _RAW = ("id", "cid", "ease", "type", "factor", "time")
 _BARE = ("review_time", "card_id", "review_rating")
 _PY_FSRS = ("review_datetime", "card_id", "rating")
@@ -64,7 +66,6 @@ class Table:
     entries: Entries | None = None
     rows: Rows | None = None
     left_out: int = 0  # entries with an impossible time; lines that are no reviews
-    has_kinds: bool = True
     app_name: str = "Anki"  # what scheduled the reviews, "" where that is not known
     predictions: Mapping[str, FloatArray] = field(default_factory=dict)
     """Of the rows, as `ReviewLog.predictions`."""
@@ -72,12 +73,22 @@ class Table:
     first_day: str | None = None  # of the rows, if dates are known
 
 
-def header_of(start: bytes, name: str) -> tuple[list[str], str] | None:
-    """Column names (in lower case) and delimiter if `start` opens a review-log table.
+def table_in(path: Path, start: bytes, name: str) -> Table | None:
+    """What a table or an export of SuperMemo's holds that begins so; None if it is neither.
 
-    None if it is no table. Raises InputError, naming what is there and what is needed, for a
-    table with other columns.
+    Raises InputError, naming what is there and what is needed, for a table with other columns, and
+    for a bad line.
     """
+    from srs_eval.data.readers.supermemo import is_history, read_history
+
+    if is_history(start):
+        return read_history(read_whole(path, _MAX_BYTES), name)
+    header = _header_of(start, name)
+    return None if header is None else _read_table(read_whole(path, _MAX_BYTES), *header, name)
+
+
+def _header_of(start: bytes, name: str) -> tuple[list[str], str] | None:
+    """Column names (in lower case) and delimiter if `start` opens a review-log table."""
     line = re.split(rb"[\r\n]", start.removeprefix(b"\xef\xbb\xbf"), maxsplit=1)[0]
     text = decoded(line)
     if not text.isprintable() and not text.replace("\t", "").isprintable():
@@ -115,7 +126,7 @@ def decoded(content: bytes) -> str:
     return content.decode("latin-1")
 
 
-def read_table(content: bytes, names: list[str], delimiter: str, name: str) -> Table:
+def _read_table(content: bytes, names: list[str], delimiter: str, name: str) -> Table:
     """Read the rows below a recognised header; InputError naming the bad line."""
     content = content.removeprefix(b"\xef\xbb\xbf")
     columns = set(names)
@@ -149,7 +160,7 @@ def read_table(content: bytes, names: list[str], delimiter: str, name: str) -> T
     none = np.zeros(len(time_ms), np.int64)
     taken = rest[2] if len(rest) > 2 else none
     entries, unreadable = entries_from_columns(time_ms, rest[0], rest[1], none, none, taken)
-    return Table(words, entries, left_out=unreadable, has_kinds=False, app_name="")
+    return Table(words, entries, left_out=unreadable, app_name="")
 
 
 def _records(

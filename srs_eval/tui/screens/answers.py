@@ -8,7 +8,7 @@ from functools import partial
 from typing import ClassVar
 
 from rich.text import Text
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
@@ -24,7 +24,7 @@ from srs_eval.engine.evaluate import in_words
 from srs_eval.report import formats as words
 from srs_eval.report.panes import below, needed
 from srs_eval.tui.background import Background
-from srs_eval.tui.screens.base import AppScreen, ProtocolLine
+from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.screens.dialogs import ChooseScreen, Question
 from srs_eval.tui.screens.import_summary import ImportSummaryScreen
 from srs_eval.tui.widgets import plot
@@ -46,35 +46,32 @@ _NOW = "●"
 _BEGINNING = "Your cards of today are reviewed day by day, at one desired retention after another."
 
 
-class Answering(AppScreen):
+class _Answering(AppScreen):
     """A screen whose top line says what the answers rest on."""
 
-    def show_protocol(self) -> None:
-        session = self.session
-        for line in self.query(ProtocolLine):
-            if session.import_summary is not None:
-                kept = session.import_summary.rows[session.overview.rows]
-                last = session.import_summary.last_review
-                fsrs = session.import_summary.fsrs_enabled
-                facts = [
-                    f"{words.count(kept.kept)} reviews",
-                    *([f"last on {last[:10]}"] if last else []),
-                    *([_FSRS[fsrs]] if fsrs is not None else []),
-                ]
-                line.show(session.file_name, *facts)
+    is_live = True
+
+    def facts(self) -> list[str]:
+        read = self.session.import_summary
+        if read is None:
+            return []
+        return [
+            f"{read.rows[self.session.overview.rows].kept:,} reviews",
+            f"last on {read.last_review[:10]}" if read.last_review else "",
+            "" if read.fsrs_enabled is None else _FSRS[read.fsrs_enabled],
+        ]
 
 
-class AnswersScreen(Answering, actions="answers"):
+class AnswersScreen(_Answering, actions="answers"):
     """Shown once a file is read; fills as answers come."""
 
     BINDINGS: ClassVar = [
-        *(Binding(str(n), f"pane({n})", "Open", show=n == 1, key_display="1-5") for n in _PANES),
+        *(Binding(str(n), f"pane({n})", "Open", show=n == 1, key_display="1-5") for n in _PANES)
     ]
 
     def __init__(self) -> None:
         super().__init__()
         self._shown: tuple[object, ...] = ()
-        self._progress_said = ""
 
     def content(self) -> ComposeResult:
         yield PaneBox(1)
@@ -143,19 +140,15 @@ class AnswersScreen(Answering, actions="answers"):
         evaluation = session.models.of_open_file
         if evaluation.models:
             text += f" · models: {evaluation.finished} of {len(evaluation.models)}"
-        text = f"{self._as_of()}{text}"
-        if text != self._progress_said:
-            self._progress_said = text
-            self.query_one("#progress", Static).update(Text(text), layout=False)
+        self.query_one("#progress", Static).update(Text(f"{self._as_of()}{text}"), layout=False)
 
     def _as_of(self) -> str:
         """Of which day the answers are, while those of today are worked out."""
-        session = self.session
-        if session.earlier is None or not self.overview.waiting:
+        earlier, read = self.session.earlier, self.session.import_summary
+        if earlier is None or read is None or not self.overview.waiting:
             return ""
-        day = time.strftime("%Y-%m-%d", time.localtime(session.earlier.at))
-        entries = session.earlier.entries
-        new = 0 if session.import_summary is None else session.import_summary.entries_read - entries
+        day = time.strftime("%Y-%m-%d", time.localtime(earlier.at))
+        new = read.entries_read - earlier.entries
         since = f", {counted(new, 'review')} ago" if new > 0 else ""
         return f"As of {day}{since} · "
 
@@ -170,10 +163,6 @@ class AnswersScreen(Answering, actions="answers"):
 
     def action_details(self) -> None:
         self.action_pane(self.focused.number if isinstance(self.focused, PaneBox) else 1)
-
-    @on(PaneBox.Opened)
-    def _opened(self, event: PaneBox.Opened) -> None:
-        self.action_pane(event.number)
 
     def action_pane(self, number: int) -> None:
         """What a pane's answer rests on."""
@@ -193,8 +182,8 @@ class AnswersScreen(Answering, actions="answers"):
     def _show(self, line: Line | None, pane: int | None = None) -> None:
         if line is None:
             self.notify("This is not answered yet.", timeout=3)
-            return
-        self.app.push_screen(EvidenceScreen(line.question, line.title, pane))
+        else:
+            self.app.push_screen(EvidenceScreen(line.question, line.title, pane))
 
     def action_untold(self) -> None:
         """What can't be told yet."""
@@ -258,7 +247,7 @@ class AnswersScreen(Answering, actions="answers"):
             close(True)
 
 
-class EvidenceScreen(Answering, actions="evidence"):
+class EvidenceScreen(_Answering, actions="evidence"):
     """The answers of one line, one below another; above them the `pane` that led here."""
 
     def __init__(self, question: str, title: str, pane: int | None = None) -> None:
@@ -331,7 +320,7 @@ class EvidenceScreen(Answering, actions="evidence"):
         self.session.copy_of(self.line())
 
 
-class CostsScreen(Answering, actions="costs"):
+class CostsScreen(_Answering, actions="costs"):
     """The cards there are, played forward day by day."""
 
     def __init__(self) -> None:
@@ -342,7 +331,7 @@ class CostsScreen(Answering, actions="costs"):
         with Horizontal():
             with VerticalScroll(id="box"):
                 yield Static(_BEGINNING, id="all")
-            yield CostsChart(id="drawn")
+            yield _CostsChart(id="drawn")
 
     def on_mount(self) -> None:
         box = self.query_one("#box")
@@ -368,7 +357,7 @@ class CostsScreen(Answering, actions="costs"):
             head = Text(self.found.preset, "bold underline")
             shown = evidence(self.found.finding, paint(self.app))
             self.query_one("#all", Static).update(stacked([head, shown]))
-            self.query_one(CostsChart).draw(self.found)
+            self.query_one(_CostsChart).draw(self.found)
 
     def _all_costed(self, error: Exception | None) -> None:
         """It won't be known better, or can't be told."""
@@ -382,7 +371,7 @@ class CostsScreen(Answering, actions="costs"):
             self.query_one("#all", Static).update(Text(said))
 
 
-class CostsChart(plot.Plot):
+class _CostsChart(plot.Plot):
     """Reviews a day by desired retention; a dot tells today's."""
 
     def on_mount(self) -> None:
@@ -411,7 +400,7 @@ class CostsChart(plot.Plot):
         percents = [(p / 100, f"{p}") for p in range(70, 100, 5)]
         x_axis = plot.Axis(at[0] - 0.005, at[-1] + 0.005, percents)
         y_axis = plot.Axis(0.0, high, _ticks(high))
-        self.show(plot.Graph(marks, x_axis, y_axis, faint))
+        self.graph = plot.Graph(marks, x_axis, y_axis, faint)
 
 
 def _ticks(high: float) -> Sequence[tuple[float, str]]:

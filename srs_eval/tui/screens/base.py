@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.cells import cell_len
@@ -12,6 +13,7 @@ from textual.app import ComposeResult, RenderResult
 from textual.binding import Binding
 from textual.containers import Container, Vertical
 from textual.content import Content
+from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
 from textual.style import Style
 from textual.widget import Widget
@@ -33,36 +35,20 @@ class ProtocolLine(Widget):
     """The top line: which file is open, and under which protocol."""
 
     ALLOW_SELECT = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._file = ""
-        self._facts: tuple[str, ...] = ()
-        self._busy = ""
-
-    def busy(self, text: str) -> None:
-        """What is at work behind the screen; "" for nothing."""
-        if text != self._busy:
-            self._busy = text
-            self.refresh()
-
-    def show(self, file: str, *facts: str) -> None:
-        """Show the file's name and `facts`, of which fewer are shown in a narrow window."""
-        self._file, self._facts = file, facts
-        self.refresh()
+    file: reactive[str] = reactive("")
+    facts: reactive[Sequence[str]] = reactive(())  # fewer are shown in a narrow window
+    busy: reactive[str] = reactive("")  # what is at work behind the screen
 
     def render(self) -> RenderResult:
         def taken() -> int:
             return sum(cell_len(f"{each} · ") for each in ("srs-eval", *facts))
 
-        facts, width = [*filter(None, (*self._facts, self._busy))], self.size.width
-        while facts and taken() + min(cell_len(self._file), 16) > width:
+        facts, width = [*filter(None, (*self.facts, self.busy))], self.size.width
+        while facts and taken() + min(cell_len(self.file), 16) > width:
             facts.pop(1 if len(facts) > 2 else 0)  # the first stays as long as another can go
-        said = [
-            ("srs-eval", "bold $primary"),
-            (words.shortened(self._file, width - taken()), "bold"),
-        ]
-        parts = [*said[: 2 if self._file else 1], *((each, "") for each in facts)]
+        file = words.shortened(self.file, width - taken())
+        parts = [("srs-eval", "bold $primary"), *([(file, "bold")] if self.file else [])]
+        parts += [(each, "") for each in facts]
         return Content.from_markup("[$text-muted] · [/]").join(
             Content.assemble(part) for part in parts
         )
@@ -135,6 +121,7 @@ class AppScreen(Forgetful, Screen[Any]):
     actions: ClassVar[tuple[Action, ...]] = ()
     called: ClassVar[str] = ""
     session = property(_session_of)
+    is_live: ClassVar[bool] = False
     takes_letters: ClassVar[bool] = False
     """Whether letters are typed here, so that none is a key."""
 
@@ -158,6 +145,12 @@ class AppScreen(Forgetful, Screen[Any]):
     def update_now(self) -> None:
         """Show what is known by now."""
 
+    def changed(self) -> None:
+        """Something has been done behind the screens: show what follows it at once."""
+        self.show_protocol()
+        if self.is_live:
+            self.update_now()
+
     def lacks(self, selector: str) -> bool:
         """Whether a widget is not there (yet): events may arrive before those of a screen are."""
         return not self.query(selector)
@@ -173,7 +166,6 @@ class AppScreen(Forgetful, Screen[Any]):
 
     def on_mount(self) -> None:
         self.show_protocol()
-        self.show_export()
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         self.show_protocol()
@@ -183,24 +175,20 @@ class AppScreen(Forgetful, Screen[Any]):
         self.app.clear_notifications()
 
     def show_protocol(self) -> None:
+        """In the top line what is open, and how far a report is; and the key that stops that."""
         session = self.session
-        if self.lacks("ProtocolLine"):
-            return
-        line = self.query_one(ProtocolLine)
-        if session.log is None or session.import_summary is None:
-            line.show("")
-            return
-        facts = []
-        counts = session.models.counts()
-        if counts is not None:
-            facts = [f"{words.count(counts[0])} reviews", f"{words.count(counts[1])} evaluated"]
-        line.show(session.file_name, *facts, f"rows: {words.protocol(session.models.protocol)}")
-
-    def show_export(self) -> None:
-        """How far a report is, in the top line, and the key that stops it."""
         for line in self.query(ProtocolLine):
-            line.busy(self.session.reports.said)
+            line.file = "" if session.log is None else session.file_name
+            line.facts, line.busy = self.facts(), session.reports.said
         self.refresh_bindings()
+
+    def facts(self) -> list[str]:
+        """About what is open."""
+        models = self.session.models
+        counts = models.counts()
+        found = [f"{counts[0]:,} reviews", f"{counts[1]:,} evaluated"] if counts else []
+        rows = f"rows: {words.protocol(models.protocol)}"
+        return found if self.session.log is None else [*found, rows]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "cancel":
@@ -252,6 +240,18 @@ class AppScreen(Forgetful, Screen[Any]):
 
         self.session.models.rank()
         self.app.push_screen(RunScreen())
+
+    def compare(self, *wanted: str | None) -> None:
+        """Two models side by side: those `wanted` as far as they have figures, else the best."""
+        from srs_eval.tui.screens.details import CompareScreen
+
+        run = self.session.models.run
+        ranked = (line.configuration.name for line in run.ranked())
+        names = [name for name in dict.fromkeys((*wanted, *ranked)) if name in run.results()]
+        if len(names) < 2:
+            self.notify("Two finished models are needed to compare.", timeout=3)
+        else:
+            self.app.push_screen(CompareScreen(str(names[0]), str(names[1])))
 
     def action_help(self) -> None:
         from srs_eval.tui.screens.dialogs import HelpScreen

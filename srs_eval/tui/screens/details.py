@@ -13,9 +13,8 @@ from textual.widget import Widget
 from textual.widgets import Select, Static
 
 from srs_eval.advice.findings import missing
-from srs_eval.advice.sentences import difference_in_words, lacks, percent
+from srs_eval.advice.sentences import Table, difference_in_words, lacks, percent
 from srs_eval.advice.shown.predicted import Curves
-from srs_eval.advice.tables import Table
 from srs_eval.data.errors import counted
 from srs_eval.engine.ranking import REFERENCE
 from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval, same_reviews
@@ -107,15 +106,7 @@ class DetailsScreen(AppScreen, actions="details"):
             self.update_now()
 
     def action_compare(self) -> None:
-        others = [
-            line.configuration.name
-            for line in self.session.models.run.ranked()
-            if line.configuration.name != self.configuration
-        ]
-        if not others:
-            self.notify("Two finished models are needed to compare.", timeout=3)
-            return
-        self.app.push_screen(CompareScreen(self.configuration, others[0]))
+        self.compare(self.configuration)
 
     def action_errors(self) -> None:
         self.app.push_screen(ErrorsScreen(self.configuration))
@@ -173,26 +164,20 @@ class ErrorsScreen(AppScreen, actions="errors"):
         if self._other is not None:
             self._other = None
             self._overlay({})
-            return
-        self._other = self._against() if self._curves else None
-        if self._other is None:
-            self.notify("There are no curves of two models of these reviews yet.", timeout=3)
+        elif self._curves and (other := self._against()) is not None:
+            self._other = other
+            self._compute_other(other)
         else:
-            self._compute_other(self._other)
+            self.notify("There are no curves of two models of these reviews yet.", timeout=3)
 
     def _against(self) -> str | None:
         """The learner's own scheduler, or else the best other model on the same reviews."""
-        results = self.session.models.run.results()
-        ranked = [line.configuration.name for line in self.session.models.run.ranked()]
-        own = results.pop(self.configuration)
-        return next(
-            (
-                name
-                for name in dict.fromkeys([self.session.models.own_scheduler, *ranked])
-                if name in results and same_reviews(own, results[name])
-            ),
-            None,
-        )
+        models = self.session.models
+        results = models.run.results()
+        this = results.pop(self.configuration)
+        names = [models.own_scheduler, *(line.configuration.name for line in models.run.ranked())]
+        others = (name for name in names if name and name in results)
+        return next((name for name in others if same_reviews(this, results[name])), None)
 
     @work(thread=True, exit_on_error=False)
     def _compute_other(self, name: str) -> None:

@@ -11,14 +11,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
-from textual.widgets import (
-    Button,
-    Checkbox,
-    Input,
-    OptionList,
-    SelectionList,
-    Static,
-)
+from textual.widgets import Button, Checkbox, Input, OptionList, SelectionList, Static
 from textual.widgets.option_list import Option
 from textual.widgets.selection_list import Selection
 
@@ -45,9 +38,7 @@ class HelpScreen(Dialog):
     """A dialog that Esc, ?, F1 and Enter close."""
 
     box = VerticalScroll
-    BINDINGS: ClassVar[list[Any]] = [
-        ("escape,question_mark,f1,enter", "close", "Close"),
-    ]
+    BINDINGS: ClassVar[list[Any]] = [("escape,question_mark,f1,enter", "close", "Close")]
 
     def __init__(self, screen: str, actions: Sequence[Action]) -> None:
         super().__init__("Help", "Esc closes")
@@ -187,10 +178,9 @@ class FamiliesScreen(Dialog):
         yield Static("The letters stand before the models' names. The baseline is always shown.")
 
     def action_close(self) -> None:
-        chosen = self.query_one(SelectionList).selected
-        hidden = [each for each in words.FAMILIES if each in self._there and each != "baseline"]
-        kept = [each for each in self._hidden if each not in self._there]
-        self.dismiss((*kept, *(each for each in hidden if each not in chosen)))
+        shown = {*self.query_one(SelectionList).selected, "baseline"}
+        hidden = (each for each in words.FAMILIES if each in self._there and each not in shown)
+        self.dismiss((*(each for each in self._hidden if each not in self._there), *hidden))
 
 
 _FORMS: Mapping[str, str] = {
@@ -211,7 +201,7 @@ class ExportScreen(Dialog):
         Binding("enter", "write", "Write", priority=True),
     ]
 
-    def __init__(self, source: Path | None, basis: str) -> None:
+    def __init__(self, source: Path, basis: str) -> None:
         super().__init__("Export a report", "Tab goes on, Enter writes, Esc closes")
         self._source, self._basis = source, basis
         self._asked: Path | None = None  # whether it may be overwritten
@@ -219,7 +209,7 @@ class ExportScreen(Dialog):
     def content(self) -> ComposeResult:
         forms = (Option(meaning, id=form) for form, meaning in _FORMS.items())
         yield OptionList(*forms, compact=True)
-        yield Input(self._default("html"), highlighter=Harmless(), compact=True)
+        yield Input(str(Path.cwd() / f"{_REPORT}.html"), highlighter=Harmless(), compact=True)
         yield Checkbox("Number decks and presets, name no file", compact=True)
         yield Static(self._basis, markup=False)
         yield Static(id="said", markup=False)
@@ -228,10 +218,6 @@ class ExportScreen(Dialog):
 
     def on_mount(self) -> None:
         self.query_one(OptionList).focus()
-
-    @staticmethod
-    def _default(form: str) -> str:
-        return str(Path.cwd() / (_REPORT if form in FOLDERS else f"{_REPORT}.{form}"))
 
     @property
     def _form(self) -> str:
@@ -264,13 +250,9 @@ class ExportScreen(Dialog):
         try:
             if not text:
                 raise InputError("Name a file." if not folder else "Name a folder.")
-            read = [] if self._source is None else [self._source]
-            if folder:
-                check_outputs([], [(self._form, path)], read)
-                taken = bool(with_ending(path, self._form))
-            else:
-                check_outputs([path], read=read)
-                taken = path.exists()
+            folders = [(self._form, path)] if folder else []
+            check_outputs([] if folder else [path], folders, [self._source])
+            taken = bool(with_ending(path, self._form)) if folder else path.exists()
         except (InputError, OSError, RuntimeError, ValueError) as error:  # no home folder, NUL
             self._say(printable(error, None), "Write")
             return

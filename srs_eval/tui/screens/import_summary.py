@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -14,12 +14,18 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Button, DataTable, Select, Static, TabbedContent, TabPane
 
 from srs_eval.data.reviews import MISSING
+from srs_eval.models.configurations import GROUPS
 from srs_eval.report import formats as words
 from srs_eval.report.document import Table
 from srs_eval.report.inspection import DeckReport, Inspection, PresetReport, summary_tables
 from srs_eval.tui.screens.base import AppScreen
 
 _NAME = 14  # columns that a name gets, however little room there is
+_TABLES = {
+    "reasons": ("What counts", "what"),
+    "decks": ("Decks", "per-deck"),
+    "presets": ("Presets", "per-preset"),
+}
 _NO = {"", "–"}  # cells that say nothing
 
 
@@ -29,18 +35,16 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
     def content(self) -> ComposeResult:
         yield Static(id="facts")
         with TabbedContent():
-            with TabPane("What counts", id="what"):
-                yield DataTable(id="reasons", cursor_type="row", zebra_stripes=True)
-            with TabPane("Decks", id="per-deck"):
-                yield DataTable(id="decks", cursor_type="row", zebra_stripes=True)
-            with TabPane("Presets", id="per-preset"):
-                yield DataTable(id="presets", cursor_type="row", zebra_stripes=True)
+            for name, (title, tab) in _TABLES.items():
+                with TabPane(title, id=tab):
+                    yield DataTable(id=name, cursor_type="row", zebra_stripes=True)
             with TabPane("Notes", id="remarks"), VerticalScroll(id="notes"):
                 yield Static(id="remarks-text")
         with Horizontal(id="choice"):
             yield Static("Models")
+            names = dict.fromkeys([self.session.options.models, *GROUPS])
             yield Select(
-                [(Text(words.cut(name, 24)), name) for name in self.session.models.choices()],
+                [(Text(words.cut(name, 24)), name) for name in names],
                 value=self.session.models.asked,
                 allow_blank=False,
                 compact=True,
@@ -66,32 +70,25 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
         return self.session.import_summary
 
     def _show(self) -> None:
-        import_summary = self._import_summary
-        rule = self.session.models.protocol.rows
-        kept = import_summary.rows[rule]
+        read = self._import_summary
+        kept = read.rows[self.session.models.protocol.rows]
         dropped = sum(kept.dropped.values())
-        span = f", {import_summary.span}" if import_summary.span else ""
+        span = f", {read.span}" if read.span else ""
         facts = Text.assemble(
-            (
-                f"{words.count(kept.kept)} of {words.count(import_summary.entries_read)} entries",
-                "bold",
-            ),
-            f" count as reviews ({words.count(kept.cards)} cards)",
-            f"; {words.count(dropped)} left out\n" if dropped else "\n",
-            (f"{import_summary.format}{span}\nDays: {import_summary.day_boundaries}", "dim"),
+            (f"{kept.kept:,} of {read.entries_read:,} entries", "bold"),
+            f" count as reviews ({kept.cards:,} cards)",
+            f"; {dropped:,} left out\n" if dropped else "\n",
+            (f"{read.format}{span}\nDays: {read.day_boundaries}", "dim"),
         )
         self.query_one("#facts", Static).update(facts)
-        names = ("reasons", "decks", "presets")
-        for name, table in zip(names, summary_tables(import_summary), strict=True):
+        for name, table in zip(_TABLES, summary_tables(read), strict=True):
             self._fill(self.query_one(f"#{name}", DataTable), table)
-        notes = [f"• {note}" for note in import_summary.notes]
-        if import_summary.deleted_cards:
-            notes.append(
-                f"• {words.count(import_summary.deleted_cards)} cards are deleted; their "
-                f"{words.count(import_summary.entries_of_deleted_cards)} entries are still there."
-            )
-        if import_summary.fsrs_enabled is not None:
-            notes.append(f"• FSRS is {'on' if import_summary.fsrs_enabled else 'off'}.")
+        notes = [f"• {note}" for note in read.notes]
+        if read.deleted_cards:
+            entries = f"their {read.entries_of_deleted_cards:,} entries are still there"
+            notes.append(f"• {read.deleted_cards:,} cards are deleted; {entries}.")
+        if read.fsrs_enabled is not None:
+            notes.append(f"• FSRS is {'on' if read.fsrs_enabled else 'off'}.")
         if kept.kept < 1000:
             notes.append("• Fewer than 1,000 reviews: figures will be uncertain.")
         text = "\n".join(notes) or "Nothing out of the ordinary."
@@ -135,29 +132,27 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
 
     def move(self, step: int) -> None:
         tabs = self.query_one(TabbedContent)
-        panes = [pane for pane in tabs.query(TabPane) if pane.id is not None]
-        place = [pane.id for pane in panes].index(tabs.active)
-        shown = panes[(place + step) % len(panes)]
+        panes = list(tabs.query(TabPane))
+        shown = panes[([pane.id for pane in panes].index(tabs.active) + step) % len(panes)]
         tabs.active = str(shown.id)
         shown.query("DataTable, VerticalScroll").first().focus()
 
     @on(DataTable.RowSelected)
     def _row_chosen(self, event: DataTable.RowSelected) -> None:
         """A preset's or a deck's row evaluates that alone; other rows evaluate what there is."""
-        import_summary, kind = self._import_summary, event.data_table.id
-        reports: Mapping[str | None, Sequence[PresetReport | DeckReport]] = {
-            "presets": import_summary.presets,
-            "decks": import_summary.decks,
-        }
-        if kind not in reports:
+        is_preset = event.data_table.id == "presets"
+        if event.data_table.id == "reasons":
             self.action_ranking()
             return
-        chosen = reports[kind][event.cursor_row]
+        reports: Sequence[PresetReport | DeckReport] = (
+            self._import_summary.presets if is_preset else self._import_summary.decks
+        )
+        chosen = reports[event.cursor_row]
         if chosen.id == MISSING:
             self.notify("These reviews belong to no preset or deck that still exists.", timeout=3)
             return
         one = (str(chosen.id),)
-        self.session.evaluate_only((one, ()) if kind == "presets" else ((), one))
+        self.session.evaluate_only((one, ()) if is_preset else ((), one))
 
     def on_button_pressed(self) -> None:
         self.action_ranking()

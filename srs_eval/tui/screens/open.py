@@ -28,7 +28,7 @@ from srs_eval.tui.screens.base import AppScreen, Harmless
 
 _MOST = 200  # entries listed of one folder
 _MOST_HERE = 8  # files offered of the working folder
-_DEMO = "demo"
+_DEMO, _HERE = "demo", "In this folder"
 
 
 def _candidates(typed: str) -> list[str]:
@@ -123,14 +123,11 @@ class OpenScreen(AppScreen, actions="open"):
     def on_mount(self) -> None:
         self._list()
         self.query_one("#choices").focus()
-        self.call_after_refresh(self._is_there)
+        self.call_after_refresh(self._look_around)
+        self.call_after_refresh(self.app.first_screen_is_there)  # type: ignore[attr-defined]
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         self._list()
-
-    def _is_there(self) -> None:
-        self._look_around()
-        self.app.first_screen_is_there()  # type: ignore[attr-defined]
 
     @work(thread=True, exit_on_error=False)
     def _look_around(self) -> None:
@@ -162,33 +159,28 @@ class OpenScreen(AppScreen, actions="open"):
     def _choices(self) -> Iterator[Option]:
         """What can be opened, below headings."""
         width, now = max(self.size.width - 10, 40), self.session.now()
-        recents = [
-            (f"recent:{each.path}", _tail(each.path, width // 2), _facts_of(each, now))
-            for each in self.session.state.recent
-        ]
-        profiles = [
-            (f"profile:{path}", name, [*self._facts.get(path, ()), _tail(str(path), width // 2)])
-            for name, path in self._profiles
-        ]
-        here: list[tuple[str, str, list[str]]] = [
-            (f"here:{path}", path.name, []) for path in self._here[:_MOST_HERE]
-        ]
-        demo: list[tuple[str, str, list[str]]] = [(_DEMO, "Try a simulated learner", [])]
-        for heading, choices in (
-            ("Recent", recents),
-            ("Anki profiles on this machine", profiles),
-            ("In this folder", here),
-            ("No collection at hand?", demo),
-        ):
+        below: dict[str, list[tuple[str, str, list[str]]]] = {
+            "Recent": [
+                (f"recent:{each.path}", _tail(each.path, width // 2), _facts_of(each, now))
+                for each in self.session.state.recent
+            ],
+            "Anki profiles on this machine": [
+                (f"profile:{at}", name, [*self._facts.get(at, ()), _tail(str(at), width // 2)])
+                for name, at in self._profiles
+            ],
+            _HERE: [(f"here:{path}", path.name, []) for path in self._here[:_MOST_HERE]],
+            "No collection at hand?": [(_DEMO, "Try a simulated learner", [])],
+        }
+        for heading, choices in below.items():
             if choices:
                 yield Option(Text(heading, "bold dim"), disabled=True)
             for key, name, facts in choices:
                 note = words.shortened(printable(" · ".join(facts)), 2 * width // 3)
                 shown = words.shortened(printable(name), width - cell_len(note) - 6)
                 yield Option(Text.assemble(f"  {shown}   ", (note, "dim")), id=key)
-            if choices is here and len(self._here) > len(here):
-                more = f"  … and {len(self._here) - len(here)} more: type ./ to see them"
-                yield Option(Text(more, "dim"), disabled=True)
+            if heading == _HERE and (more := len(self._here) - len(choices)):
+                said = f"  … and {more} more: type ./ to see them"
+                yield Option(Text(said, "dim"), disabled=True)
 
     def action_to_list(self) -> None:
         self.query_one(OptionList).focus()
@@ -200,7 +192,7 @@ class OpenScreen(AppScreen, actions="open"):
         """The path of the recent file under the cursor, if there is one."""
         lists = self.query(OptionList)
         option = lists.first().highlighted_option if lists else None
-        kind, _, path = (option.id or "").partition(":") if option is not None else ("", "", "")
+        kind, _, path = ((option and option.id) or "").partition(":")
         return path if kind == "recent" else None
 
     @on(OptionList.OptionHighlighted)
@@ -235,8 +227,7 @@ class OpenScreen(AppScreen, actions="open"):
 
     @on(Input.Submitted, "#path")
     def _entered(self, event: Input.Submitted) -> None:
-        text = _path_of(event.value)
-        if text:
+        if text := _path_of(event.value):
             self._open(text)
 
     @on(OptionList.OptionSelected, "#choices")

@@ -17,12 +17,12 @@ from textual.widgets import Input, OptionList, Static
 
 from srs_eval.advice.sentences import percent
 from srs_eval.engine.ranking import ORDERS, REFERENCE
-from srs_eval.engine.run import ModelRun, Run, Stage
+from srs_eval.engine.run import Run, Stage
 from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
 from srs_eval.tui.screens.base import AppScreen
-from srs_eval.tui.screens.details import CompareScreen, DetailsScreen
+from srs_eval.tui.screens.details import DetailsScreen
 from srs_eval.tui.screens.dialogs import FamiliesScreen
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.facts import metric_table, parameter_table
@@ -49,6 +49,8 @@ class _FilterInput(Input):
 
 class RunScreen(AppScreen, actions="run"):
     """Progress, ranking and results in one screen, during the run and after it."""
+
+    is_live = True
 
     def content(self) -> ComposeResult:
         with Horizontal():
@@ -111,19 +113,14 @@ class RunScreen(AppScreen, actions="run"):
         self._status(now)
         self.call_later(self._show_model)  # in a turn of its own: both take long
 
-    def evaluation_ended(self) -> None:
-        self.refresh_bindings()
-        self.update_now()
-
     def _title(self) -> None:
         """How many models are shown, where some are not, and what sets them apart."""
         state, everyone = self.session.state, len(self.evaluation.models)
         title = "Models"
         if not state.filter and not state.hidden:  # else the room is for what is not shown
-            rows, other = self.session.models.protocol.rows, self.session.models.other_rows
-            title += f" on {_WHOSE[rows]} rows" + (
-                "" if other is None else f" (R: {_WHOSE[other]})"
-            )
+            title += f" on {_WHOSE[self.session.models.protocol.rows]} rows"
+            if other := self.session.models.other_rows:
+                title += f" (R: {_WHOSE[other]})"
         if self.table.shown < everyone:
             title += f" · {self.table.shown} of {everyone}"
         if state.filter:
@@ -136,35 +133,25 @@ class RunScreen(AppScreen, actions="run"):
         there = {each.configuration.model.family for each in self.evaluation.models.values()}
         box.border_subtitle = escape(words.letters(there))
         groups = [] if self.evaluation.running else self.evaluation.groups()
-        said: list[str] = []
-        if groups:
-            said = [groups[0].answer]
-        answer = self.query_one("#answer", Static)
+        answer, width = self.query_one("#answer", Static), max(self.size.width - 2, 20)
         lines = _ANSWER_LINES_LOW if self.has_class("-low") else _ANSWER_LINES
-        answer.update(
-            Text(
-                textwrap.fill(
-                    " ".join(said), max(self.size.width - 2, 20), max_lines=lines, placeholder=" …"
-                )
-            )
-        )
+        said = groups[0].answer if groups else ""
+        answer.update(Text(textwrap.fill(said, width, max_lines=lines, placeholder=" …")))
         answer.display = bool(said)
 
     def _status(self, now: float) -> None:
         evaluation = self.evaluation
         gone = clock(evaluation.seconds_gone(now))
         total = len(evaluation.models)
-        if evaluation.running:
-            if not total:
-                text = "preparing the reviews …"
-            else:
-                left = seconds_left(evaluation, now)
-                rest = f", about {clock(left)} left" if left is not None else ""
-                if evaluation.preparing:
-                    rest += ", preparing models (first run only)"
-                text = f"{evaluation.finished} of {total} · {gone} gone{rest}"
-                if evaluation.cancelled:
-                    text = "stopping …"
+        if evaluation.running and not total:
+            text = "preparing the reviews …"
+        elif evaluation.running and evaluation.cancelled:
+            text = "stopping …"
+        elif evaluation.running:
+            left = seconds_left(evaluation, now)
+            text = f"{evaluation.finished} of {total} · {gone} gone"
+            text += f", about {clock(left)} left" if left is not None else ""
+            text += ", preparing models (first run only)" if evaluation.preparing else ""
         else:
             done = len(evaluation.results())
             text = f"{done} of {total} models finished in {gone}"
@@ -180,15 +167,10 @@ class RunScreen(AppScreen, actions="run"):
         self.query_one("#status", Static).update(Text(text))
 
     def _show_model(self) -> None:
-        if not self.is_attached:
+        model = self.evaluation.models.get(self.table.chosen or "") if self.is_attached else None
+        if model is None:
             return
-        model = self.evaluation.models.get(self.table.chosen or "")
-        if model is not None:
-            self._show_details(model)
-
-    def _show_details(self, model: ModelRun) -> None:
-        state = self.session.state
-        seen = (model.name, model.stage, state.bins, self.app.theme)
+        seen = (model.name, model.stage, self.session.state.bins, self.app.theme)
         if seen == self._shown:
             return
         self._shown = seen
@@ -205,18 +187,15 @@ class RunScreen(AppScreen, actions="run"):
         graph = self.session.models.graph(result)
         self.query_one(CalibrationChart).show(graph)
         line = self.evaluation.line(model.name)
-        off = Text(f"{percent(graph.mae)} off on average", "bold")
-        roomy = self.has_class("-wide") and self.has_class("-high")  # all metrics are shown below
-        self.query_one("#figures", Static).update(
-            off
-            if roomy
-            else Text.assemble(
-                off, "\n",
-                ("log loss ", "dim"), f"{words.loss(line.log_loss)}\n",
-                ("RMSE(bins) ", "dim"), words.metric(result.metrics, "rmse_bins"), "\n",
-                ("AUC ", "dim"), words.metric(result.metrics, "auc"),
-            )
-        )  # fmt: skip
+        figures = Text(f"{percent(graph.mae)} off on average", "bold")
+        if not (self.has_class("-wide") and self.has_class("-high")):  # else all are shown below
+            for name, figure in (
+                ("log loss", words.loss(line.log_loss)),
+                ("RMSE(bins)", words.metric(result.metrics, "rmse_bins")),
+                ("AUC", words.metric(result.metrics, "auc")),
+            ):
+                figures = Text.assemble(figures, (f"\n{name} ", "dim"), figure)
+        self.query_one("#figures", Static).update(figures)
         self.query_one("#all-metrics", Static).update(metric_table(result))
         self.query_one("#parameters", Static).update(parameter_table(result, self.session.log))
 
@@ -273,9 +252,8 @@ class RunScreen(AppScreen, actions="run"):
         self._arrange(order=key, backwards=backwards and key != "place")
 
     def action_order(self) -> None:
-        orders = list(ORDERS)
-        place = orders.index(self.session.state.order)
-        self._arrange(order=orders[(place + 1) % len(orders)], backwards=False)
+        orders = [*ORDERS, *ORDERS]
+        self._arrange(order=orders[orders.index(self.session.state.order) + 1], backwards=False)
 
     def action_families(self) -> None:
         there = {model.configuration.model.family for model in self.evaluation.models.values()}
@@ -305,49 +283,28 @@ class RunScreen(AppScreen, actions="run"):
 
     def action_details(self) -> None:
         # A key may come before the list is drawn: its first line is then meant.
-        lines = [line for group in self.evaluation.groups()[:1] for line in group.lines[:1]]
-        first = lines[0].configuration.name if lines else None
-        chosen = self.table.chosen or first
-        model = self.evaluation.models.get(chosen) if chosen else None
+        first = [line.configuration.name for line in self.evaluation.ranked()[:1]]
+        model = self.evaluation.models.get(self.table.chosen or "".join(first))
         if model is None or model.result is None:
             self.notify("This model has no figures yet.", timeout=3)
-            return
-        self.app.push_screen(DetailsScreen(model.name), self._came_back)
-
-    def _came_back(self, configuration: str | None) -> None:
-        if configuration is not None:
-            self.table.choose(configuration)
+        else:
+            self.app.push_screen(DetailsScreen(model.name), self.table.choose)
 
     def action_mark(self) -> None:
         chosen, marked = self.table.chosen, self.table.marked
         if chosen is None or self.evaluation.models[chosen].result is None:
             self.notify("This model has no figures yet.", timeout=3)
-            return
-        if chosen in marked:
+        elif chosen in marked:
             marked.remove(chosen)
         else:
-            marked.append(chosen)
-            del marked[:-2]
+            marked[:] = [*marked[-1:], chosen]
         self.update_now()
 
     def action_compare(self) -> None:
-        pair = self._pair()
-        if pair is None:
-            self.notify("Two finished models are needed to compare.", timeout=3)
-            return
-        self.app.push_screen(CompareScreen(*pair))
-
-    def _pair(self) -> tuple[str, str] | None:
         """The marked models; else the learner's own scheduler and the chosen one, at first FSRS."""
-        marked, chosen = self.table.marked, self.table.chosen
-        own = self.session.models.own_scheduler
-        if self.table.follows_best and not marked:
-            chosen = REFERENCE
-        wanted = [*marked, chosen] if marked else [own, chosen]
-        wanted += [line.configuration.name for line in self.evaluation.ranked()]
-        results = self.evaluation.results()
-        names = [name for name in dict.fromkeys(wanted) if name in results]
-        return (str(names[0]), str(names[1])) if len(names) >= 2 else None
+        table = self.table
+        chosen = REFERENCE if table.follows_best and not table.marked else table.chosen
+        self.compare(*(table.marked or [self.session.models.own_scheduler]), chosen)
 
 
 def seconds_left(evaluation: Run, now: float) -> float | None:

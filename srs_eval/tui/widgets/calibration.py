@@ -83,7 +83,7 @@ class CalibrationChart(Vertical):
         if value and not self.query(DataTable):  # few look at it, and its styles take long
             table: DataTable[Any] = DataTable(cursor_type="row", zebra_stripes=True, cell_padding=0)
             self.mount(table)
-        self._fill_table()
+        self._draw()
 
     def show(
         self, graph: CalibrationGraph | None, limits: tuple[float, float] | None = None
@@ -92,16 +92,12 @@ class CalibrationChart(Vertical):
         self._graph = graph
         self._limits = None if graph is None else limits or axis_limits([graph])
         self.set_class(graph is None, "-empty")
-        self._fill_table()
         self._draw()
 
     def on_resize(self) -> None:
-        self._fill_table()
         self._draw()
 
     def _fill_table(self) -> None:
-        if not self.as_table:
-            return
         table: DataTable[Any] = self.query_one(DataTable)
         table.clear(columns=True)
         graph, wide = self._graph, self.size.width >= 36
@@ -116,44 +112,38 @@ class CalibrationChart(Vertical):
             table.add_row(*(Text(cell, justify="right") for cell in cells))
 
     def _draw(self) -> None:
+        """Intervals, the smooth curve, and bins: of few reviews ∘, of at least 1 % of them ●."""
         graph = self._graph
+        if self.as_table:
+            self._fill_table()
         if graph is None or self._limits is None or not self.size.width:
             return
         low, high = self._limits
         primary, secondary, faint = chart_colours(self.app)
         wide = self.size.width >= 40
-        marks = [
-            plot.Mark([low, high], [low, high], faint),
-            *self._marks(graph, low, wide, (primary, secondary, faint)),
-        ]
-        axis = plot.Axis(low, high, _percent_ticks(low, high, 8 if wide else 4))
-        self.query_one(plot.Plot).show(plot.Graph(marks, axis, axis, faint))
-        self.query_one(_CountBars).show(graph, self._limits)
-        self.query_one("#axes", Static).update(
-            "→ predicted %   ↑ recalled %" if self.size.width >= 32 else "→predicted ↑recalled"
-        )
-
-    @staticmethod
-    def _marks(
-        graph: CalibrationGraph, low: float, wide: bool, colours: tuple[str, str, str]
-    ) -> Iterator[plot.Mark]:
-        """Intervals, the smooth curve, and bins: of few reviews ∘, of at least 1 % of them ●."""
-        primary, secondary, faint = colours
         large = graph.count >= 0.01 * graph.count.sum()
         inside = (graph.observed >= low) & (graph.predicted >= low)  # NaN where empty: False
+        marks = [plot.Mark([low, high], [low, high], faint)]
         for place in ((graph.predicted >= low) & (graph.high > low)).nonzero()[0].tolist():
             if large[place] or wide:
                 x = float(graph.predicted[place])
                 ends = [max(float(graph.low[place]), low), float(graph.high[place])]
-                yield plot.Mark([x, x], ends, faint)
+                marks.append(plot.Mark([x, x], ends, faint))
         shown = (graph.smooth_p >= low) & (graph.smooth_y >= low)
-        yield plot.Mark(graph.smooth_p[shown].tolist(), graph.smooth_y[shown].tolist(), secondary)
+        smooth = graph.smooth_p[shown].tolist(), graph.smooth_y[shown].tolist()
+        marks.append(plot.Mark(*smooth, secondary))
         for bins, letter, style in (
             (inside & ~large, "∘", faint),
             (inside & large, "●" if wide else "•", primary),
         ):
             points = graph.predicted[bins].tolist(), graph.observed[bins].tolist()
-            yield plot.Mark(*points, style, letter)
+            marks.append(plot.Mark(*points, style, letter))
+        axis = plot.Axis(low, high, _percent_ticks(low, high, 8 if wide else 4))
+        self.query_one(plot.Plot).graph = plot.Graph(marks, axis, axis, faint)
+        self.query_one(_CountBars).show(graph, self._limits)
+        self.query_one("#axes", Static).update(
+            "→ predicted %   ↑ recalled %" if self.size.width >= 32 else "→predicted ↑recalled"
+        )
 
 
 def _in_table(graph: CalibrationGraph, places: int) -> Iterator[tuple[str, ...]]:
@@ -263,7 +253,7 @@ class CurvesChart(Vertical):
         days = [(math.log10(day), str(day)) for day in _TICKS if day <= last]
         x_axis = plot.Axis(-0.05, math.log10(last) + 0.05, days)
         y_axis = plot.Axis(low, 1.0, _percent_ticks(low, 1.0, 6))
-        self.query_one(plot.Plot).show(plot.Graph(marks, x_axis, y_axis, faint))
+        self.query_one(plot.Plot).graph = plot.Graph(marks, x_axis, y_axis, faint)
 
     def _limits(self) -> tuple[float, float]:
         """The lowest recall and the last day of the axes."""

@@ -19,10 +19,18 @@ from textual.visual import RenderOptions, Visual
 
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.questions import heading_of
-from srs_eval.advice.sentences import parameter_line, percent, where_to_paste
+from srs_eval.advice.sentences import (
+    SHARES,
+    Cell,
+    Pane,
+    Table,
+    is_difference,
+    parameter_line,
+    percent,
+    where_to_paste,
+)
 from srs_eval.advice.shown import sentences, tables
 from srs_eval.advice.shown.first_screen import first_screen
-from srs_eval.advice.tables import SHARES, Cell, Pane, Table, is_difference
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.session import Result
@@ -30,7 +38,7 @@ from srs_eval.metrics import FACTS
 from srs_eval.report.formats import count, cut, difference, loss, metric
 from srs_eval.report.panes import drawn
 from srs_eval.stats.intervals import Interval
-from srs_eval.tui.widgets.plot import DOTS, axis, common_scale, whisker
+from srs_eval.tui.widgets.plot import DOTS, common_scale
 
 _GAP = "  "  # between columns
 _NO: Set[str] = frozenset()
@@ -166,11 +174,8 @@ def parameter_table(result: Result, log: ReviewLog | None) -> WidthDependent | T
 
 def _partition_name(partition: int, log: ReviewLog | None) -> str:
     """The name of a preset or a deck."""
-    if log is not None and partition in log.presets:
-        return log.presets[partition].name
-    if log is not None and partition in log.decks:
-        return log.decks[partition].name
-    return f"partition {partition}"
+    found = log and (log.presets.get(partition) or log.decks.get(partition))
+    return found.name if found else f"partition {partition}"
 
 
 def evidence(answer: Finding, paint: Mapping[str, str], above: Set[str] = _NO) -> WidthDependent:
@@ -232,15 +237,14 @@ def drawn_table(table: Table) -> WidthDependent:
         numbers = set(range(kept)) - set(words_only)
         texts = [[Text(name, "bold dim") for name in table.columns[:kept]]]
         texts += [[Text(cell) for cell in row[:kept]] for row in cells]
-        if place is None:
-            return in_columns(texts, width, numbers, widest)
-        if width - taken < _LEAST:
+        below: list[Text] = []
+        if place is not None and width - taken < _LEAST:
             below = _drawn_below(table, place, width)
-            return Text("\n").join([in_columns(texts, width, numbers, widest), *below])
-        drawn = _drawn(table, place, width - taken)
-        for line_of_row, picture in zip(texts, drawn, strict=False):
-            line_of_row.append(picture)
-        return in_columns(texts, width, numbers, widest)
+        elif place is not None:
+            drawn = _drawn(table, place, width - taken)
+            for line_of_row, picture in zip(texts, drawn, strict=False):
+                line_of_row.append(picture)
+        return Text("\n").join([in_columns(texts, width, numbers, widest), *below])
 
     return WidthDependent(draw)
 
@@ -255,12 +259,12 @@ def _drawn(table: Table, place: int, room: int) -> list[Text]:
     if scale is None:
         return []
     line = 0.0 if differs else None
-    heading = axis(scale, line, "dim")
+    heading = scale.labels(line, "dim")
     heading.stylize_before("bold")
     return [
         heading,
         *(
-            whisker(cell, scale, _dot(table, row), "", line, "dim")
+            scale.whisker(cell, _dot(table, row), "", line, "dim")
             if isinstance(cell, Interval)
             else Text("")
             for row, cell in zip(table.rows, cells, strict=True)
@@ -306,13 +310,9 @@ def _unbroken(widths: list[int], width: int) -> int:
 
 def _to_draw(table: Table) -> int | None:
     """The column of differences, else the first one of intervals."""
-    places = [
-        place
-        for place in range(len(table.columns))
-        if any(isinstance(row[place], Interval) for row in table.rows)
-    ]
-    differences = [place for place in places if is_difference(table.columns[place])]
-    return next(iter((*differences, *places)), None)
+    columns = enumerate(zip(*table.rows, strict=True))
+    places = [at for at, cells in columns if any(isinstance(cell, Interval) for cell in cells)]
+    return min(places, key=lambda at: not is_difference(table.columns[at]), default=None)
 
 
 def _cell(cell: Cell, column: str) -> str:

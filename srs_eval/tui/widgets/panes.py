@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from rich.text import Text
-from textual import events
 from textual.app import App, RenderResult
 from textual.binding import Binding
 from textual.color import Color
 from textual.content import Content
-from textual.message import Message
 from textual.widget import Widget
 
+from srs_eval.advice.sentences import Pane
 from srs_eval.advice.shown import first_screen
-from srs_eval.advice.tables import Pane
 from srs_eval.report.panes import drawn, left_out, without_frame
 
 BELOW = 3  # lines under the panes, which keep their places while answers come
@@ -83,21 +81,11 @@ class PaneBox(Widget, can_focus=True):
         Binding("up,left", "cursor_up", "Previous", show=False),
     ]
 
-    class Opened(Message):
-        """A click asks for what the pane rests on."""
-
-        def __init__(self, number: int) -> None:
-            super().__init__()
-            self.number = number
-
     def __init__(self, number: int) -> None:
         super().__init__(id=f"pane-{number}")
         self.number = number
         self.pane = Pane(
-            first_screen.TITLES[number - 1],
-            first_screen.WAITING,
-            (first_screen.WAITING,),
-            (),
+            first_screen.TITLES[number - 1], first_screen.WAITING, (first_screen.WAITING,), ()
         )
 
     def show(self, pane: Pane) -> None:
@@ -134,8 +122,8 @@ class PaneBox(Widget, can_focus=True):
             lines = drawn(self.pane, width, height, colours)
         return Content.from_rich_text(Text("\n").join(lines))
 
-    def on_click(self, event: events.Click) -> None:
-        self.post_message(self.Opened(self.number))
+    async def on_click(self) -> None:
+        await self.run_action(f"screen.pane({self.number})")
 
     def action_cursor_down(self) -> None:
         self.screen.focus_next(PaneBox)

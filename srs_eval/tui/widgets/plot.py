@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from rich.text import Text
 from textual.app import RenderResult
+from textual.reactive import reactive
 from textual.widget import Widget
 
 from srs_eval.stats.intervals import Interval
@@ -66,14 +67,10 @@ class Plot(Widget):
     """Shows a `Graph` in whatever room it has."""
 
     ALLOW_SELECT: ClassVar[bool] = False
-    _graph: Graph | None = None
-
-    def show(self, graph: Graph) -> None:
-        self._graph = graph
-        self.refresh()
+    graph: reactive[Graph | None] = reactive(None)
 
     def render(self) -> RenderResult:
-        return "" if self._graph is None else draw(self._graph, *self.size)
+        return "" if self.graph is None else draw(self.graph, *self.size)
 
 
 def draw(graph: Graph, width: int, height: int) -> Text:
@@ -175,6 +172,52 @@ class Scale:
         """Where a value lies; beyond 0 ... width - 1 if it is not on the scale."""
         return round((value - self.low) / (self.high - self.low) * (self.width - 1))
 
+    def whisker(
+        self, interval: Interval, dot: str, style: str, line: float | None, line_style: str
+    ) -> Text:
+        """ "├──●──┤", with a vertical line at `line` behind it, crossed as "┼"."""
+        cells = [" "] * self.width
+        styles = [""] * self.width
+        at = -1 if line is None else self.column(line)
+        if 0 <= at < self.width:
+            cells[at], styles[at] = "┊", line_style
+        low, high = (self.column(end) for end in _ends(interval))
+        middle = self.column(interval.estimate)
+        last = self.width - 1
+        for column in range(max(low, 0), min(high, last) + 1):
+            cells[column], styles[column] = "┼" if cells[column] == "┊" else "─", style
+        if low != high:
+            for column, end in ((low, "├"), (high, "┤")):
+                if 0 <= column <= last:
+                    cells[column] = end
+        if 0 <= middle <= last:
+            cells[middle], styles[middle] = dot, style
+        elif low > last or middle > last:
+            cells[last], styles[last] = "▸", style
+        return _runs(zip(cells, styles, strict=True))
+
+    def labels(self, line: float | None, line_style: str) -> Text:
+        """Even values, for a column's heading."""
+        span = self.high - self.low
+        step = even_step(span * 5.5 / self.width)  # a label and some room
+        places = max(0, -math.floor(math.log10(step) + 1e-9))
+        cells = [" "] * self.width
+        values, free = even_values(self.low, self.high, step), 0
+        if span < _ONE_VALUE:
+            values, places = [(self.low + self.high) / 2], 2
+        for value in values:
+            label = f"{round(value, places) + 0.0:.{places}f}"  # no "-0"
+            label = label.replace("0.", ".", 1) if abs(value) < 1 else label
+            start = self.column(value) - len(label) // 2
+            if start >= free and start + len(label) <= self.width:
+                cells[start : start + len(label)] = label
+                free = start + len(label) + 1
+        styles = ["dim"] * self.width
+        at = -1 if line is None else self.column(line)
+        if 0 <= at < self.width and cells[at] == " ":
+            cells[at], styles[at] = "┊", line_style
+        return _runs(zip(cells, styles, strict=True))
+
 
 def common_scale(
     intervals: Iterable[Interval], width: int, reference: Interval | None = None
@@ -198,64 +241,16 @@ def common_scale(
     return Scale(low - room, high + room, width)
 
 
-def whisker(
-    interval: Interval, scale: Scale, dot: str, style: str, line: float | None, line_style: str
-) -> Text:
-    """ "├──●──┤" on the scale, with a vertical line at `line` behind it, crossed as "┼"."""
-    cells = [" "] * scale.width
-    styles = [""] * scale.width
-    if line is not None and 0 <= scale.column(line) < scale.width:
-        cells[scale.column(line)], styles[scale.column(line)] = "┊", line_style
-    low, high = (scale.column(end) for end in _ends(interval))
-    middle = scale.column(interval.estimate)
-    last = scale.width - 1
-    for column in range(max(low, 0), min(high, last) + 1):
-        cells[column], styles[column] = "┼" if cells[column] == "┊" else "─", style
-    if low != high:
-        for column, end in ((low, "├"), (high, "┤")):
-            if 0 <= column <= last:
-                cells[column] = end
-    if 0 <= middle <= last:
-        cells[middle], styles[middle] = dot, style
-    elif low > last or middle > last:
-        cells[last], styles[last] = "▸", style
-    return _runs(zip(cells, styles, strict=True))
-
-
-def even_step(least: float) -> float:
-    """The smallest of 1, 2, 5, 10, 20, 0.1 ... that is no less."""
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(power * each for each in (1, 2, 5, 10) if power * each >= least * (1 - 1e-9))
-
-
 def even_values(low: float, high: float, step: float) -> list[float]:
     """The multiples of a step from `low` to `high`."""
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(step * number, 9) for number in range(first, last + 1)]
 
 
-def axis(scale: Scale, line: float | None, line_style: str) -> Text:
-    """Labels of the scale, for a column's heading."""
-    span = scale.high - scale.low
-    step = even_step(span * 5.5 / scale.width)  # a label and some room
-    places = max(0, -math.floor(math.log10(step) + 1e-9))
-    cells = [" "] * scale.width
-    values, free = even_values(scale.low, scale.high, step), 0
-    if span < _ONE_VALUE:
-        values, places = [(scale.low + scale.high) / 2], 2
-    for value in values:
-        label = f"{round(value, places) + 0.0:.{places}f}"  # no "-0"
-        label = label.replace("0.", ".", 1) if abs(value) < 1 else label
-        start = scale.column(value) - len(label) // 2
-        if start >= free and start + len(label) <= scale.width:
-            cells[start : start + len(label)] = label
-            free = start + len(label) + 1
-    text = Text("".join(cells), "dim")
-    if line is not None and 0 <= scale.column(line) < scale.width:
-        column = scale.column(line)
-        if cells[column] == " ":
-            return Text.assemble(text[:column], ("┊", line_style), text[column + 1 :])
-    return text
+def even_step(least: float) -> float:
+    """The smallest of 1, 2, 5, 10, 20, 0.1 ... that is no less."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(power * each for each in (1, 2, 5, 10) if power * each >= least * (1 - 1e-9))
 
 
 def _ends(interval: Interval) -> tuple[float, float]:

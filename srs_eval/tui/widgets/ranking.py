@@ -20,7 +20,7 @@ from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
 from srs_eval.tui.config import State
 from srs_eval.tui.screens.themes import Palette, palette
-from srs_eval.tui.widgets.plot import DOTS, Scale, axis, common_scale, whisker
+from srs_eval.tui.widgets.plot import DOTS, Scale, common_scale
 
 _SIZES = {
     **{"place": 3, "family": 3, "model": 0, "log loss": 13, "drawn": 0, "vs average": 13},
@@ -65,7 +65,7 @@ class RankingTable(OptionList):
             return
         groups, self._own = evaluation.groups(), own
         everyone = [model.configuration for model in evaluation.models.values()]
-        wanted = {each.name for each in everyone if _wanted(each, state)}
+        wanted = {each.name: each for each in everyone if _wanted(each, state)}
         self.shown = len(wanted)
         self._lay_out(groups, everyone, state)
         unfinished = [
@@ -73,19 +73,17 @@ class RankingTable(OptionList):
             for model in evaluation.unfinished()
             if model.name in wanted
         ]
-        rows = list(self._all_rows(groups, wanted, unfinished, everyone, state))
+        rows = list(self._all_rows(groups, wanted, unfinished, state))
         if own in evaluation.results() and len(rows) >= self.size.height:
             self.heading = Text("\n").join([self.heading, self._finished(evaluation.line(own))])
         if rows != self._rows:
             self._rows = rows
-            self._list([name for name, _ in rows])
+            self._list()
 
-    def _list(self, names: list[str | None]) -> None:
-        top = self.scroll_offset.y
+    def _list(self) -> None:
+        names, top = [name for name, _ in self._rows], self.scroll_offset.y
         with self.prevent(OptionList.OptionHighlighted):
-            self.set_options(
-                Option(text, id=name, disabled=name is None) for name, text in self._rows
-            )
+            self.set_options(Option(text, id=name, disabled=not name) for name, text in self._rows)
             if self.follows_best or self.chosen not in names:
                 self.chosen = next(filter(None, names), None)
             if self.chosen is not None:
@@ -95,9 +93,8 @@ class RankingTable(OptionList):
     def _all_rows(
         self,
         groups: list[Group],
-        wanted: set[str],
+        wanted: Mapping[str, Configuration],
         unfinished: list[tuple[str, Text]],
-        everyone: list[Configuration],
         state: State,
     ) -> Iterator[tuple[str | None, Text]]:
         if not groups:
@@ -119,7 +116,7 @@ class RankingTable(OptionList):
                 above |= {line.configuration.name for line in lines}
             if not number:
                 yield from unfinished
-        for remark in remarks([each for each in everyone if each.name in wanted]):
+        for remark in remarks(list(wanted.values())):
             wrapped = textwrap.wrap(remark, sum(self._sizes.values()) - 4)
             yield None, Text("   " + "\n   ".join(wrapped), "dim")
 
@@ -148,7 +145,7 @@ class RankingTable(OptionList):
         if key == "drawn":
             if self._scale is None:
                 return Text("")
-            return Text.assemble(" ", axis(self._scale, self._baseline, self._palette.baseline))
+            return Text.assemble(" ", self._scale.labels(self._baseline, self._palette.baseline))
         arrow = ("↑" if state.backwards else "↓") if state.order == key else ""
         text = {"place": "", "family": "", "vs average": words.THAN_AVERAGE}.get(key, key) + arrow
         if key in ("RMSE(bins)", "params"):
@@ -196,8 +193,8 @@ class RankingTable(OptionList):
         style = colours.baseline if is_baseline else colours.yours if own else family
         if self._scale is not None:
             dot = "═" if is_baseline else DOTS[line.standing or "can't tell yet"]
-            drawn = whisker(
-                line.log_loss, self._scale, dot, style, self._baseline, f"dim {colours.baseline}"
+            drawn = self._scale.whisker(
+                line.log_loss, dot, style, self._baseline, f"dim {colours.baseline}"
             )
             cells["drawn"] = Text.assemble(" ", drawn)
         against = "the baseline" if is_baseline else words.against_baseline(line.against_baseline)
@@ -252,10 +249,10 @@ class RankingTable(OptionList):
 
     # --- the cursor
 
-    def choose(self, configuration: str) -> None:
+    def choose(self, configuration: str | None) -> None:
         """Put the cursor on a model, as if the user had done it."""
         with contextlib.suppress(OptionDoesNotExist):
-            self.highlighted = self.get_option_index(configuration)
+            self.highlighted = self.get_option_index(configuration or "")
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         if event.option_id != self.chosen:
