@@ -76,7 +76,7 @@ def _of_own(configuration: Configuration, digest: str) -> dict[str, Any]:
 
 
 def _more(each: Configuration, context: Context, predictions: Mapping[str, str]) -> dict[str, Any]:
-    """What only some have."""
+    """Entries that only some configurations have; empty ones are left out."""
     model = each.model
     more = {
         "pretrained": model.pretrain and names_of_pretrained(model.name, context),

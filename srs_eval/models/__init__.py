@@ -2,7 +2,6 @@
 
 A model file defines `MODELS`, a tuple of `Model`. It imports numpy at most;
 numba, torch and others wait inside its functions, so that listing is cheap.
-What tables tell of the models here, and what configurations they have, is in `facts.toml`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import importlib
 import pkgutil
 import re
 import sys
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -139,20 +137,6 @@ class Model:
         if all_models().get(self.name) is not self:
             raise PicklingError(f"all_models() does not hold this model called {self.name}")
         return _named, (self.name, self.file)
-
-
-@cache
-def _facts() -> dict[str, dict[str, Any]]:
-    found = tomllib.loads(Path(__file__).with_name("facts.toml").read_text("utf-8"))
-    return {
-        name: {key: tuple(each) if isinstance(each, list) else each for key, each in table.items()}
-        for name, table in found.items()
-    }
-
-
-def facts(name: str) -> dict[str, Any]:
-    """Fields of the `Model` of this name that `facts.toml` holds."""
-    return {"name": name, **_facts()[name]}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model, facts
+from srs_eval.models import Context, Model
 from srs_eval.training.elementwise import State, Value, clamp, exp, minimum, power, where
 from srs_eval.training.initial_stability import InitialStability, fit_initial_stability
 from srs_eval.training.recurrent import START, RecurrentModel, Trainable
@@ -162,7 +162,9 @@ def early_version(
     trainable = Trainable(of_trials, fit_s0)
     start = (START,) if fit_s0 else ()
     return Model(
-        **facts(name),
+        name=name,
+        family="fsrs",
+        inputs="IL, G",
         predict=trainable.predict,
         fit=trainable.fit,
         default=lambda context: list(recurrent.default),

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model, facts
+from srs_eval.models import Context, Model
 from srs_eval.training.compile import Gradient, as_function, compiled, specialised
 from srs_eval.training.elementwise import LANES, Value, exp, log, minimum, where
 from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, adam
@@ -284,7 +284,12 @@ def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context)
 
 MODELS = (
     Model(
-        **facts("ACT-R"),
+        name="ACT-R",
+        family="history",
+        inputs="IL",
+        parameters=5,
+        source="Pavlik & Anderson 2005; srs-benchmark other.py, class ACT_R",
+        seconds_per_10k=0.013,
         fit=_fit,
         predict=_predict,
         default=lambda context: list(START),

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from srs_eval.data.errors import InputError, NotEnoughData, printable
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, UNTRAINED_FLAGS, Context, Model, facts
+from srs_eval.models import ANY_FLAG, UNTRAINED_FLAGS, Context, Model
 from srs_eval.training import hyperparameters
 from srs_eval.training.hyperparameters import Hyperparameter
 
@@ -367,4 +367,20 @@ _given = partial(
     seconds_per_10k=0.02,
 )
 
-MODELS = tuple(_given(**facts(name)) for name in ("RWKV-Anki", "FSRS-Anki", OF_FILE))
+MODELS = (
+    _given(
+        name="RWKV-Anki",
+        family="online",
+        inputs="FIL, G, SR, AT",
+        note="RWKV, as your Anki computed it; from collection.retrievability-cache.sqlite "
+        "beside it. Knows every answer before; a scheduler cannot.",
+    ),
+    _given(
+        name="FSRS-Anki",
+        family="other",
+        inputs="FIL, G, SR",
+        note="FSRS, as your Anki computed it; from collection.retrievability-cache.sqlite "
+        "beside it.",
+    ),
+    _given(name=OF_FILE, family="other", inputs="-", note="Your own, of --predictions FILE."),
+)

@@ -25,7 +25,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model, facts
+from srs_eval.models import Context, Model
 from srs_eval.models.sm2 import MAXIMUM_INTERVAL, log_target, recall_by_interval
 from srs_eval.training.elementwise import State, Value, clamp, exp, maximum, where
 from srs_eval.training.recurrent import RecurrentModel, Trainable
@@ -152,7 +152,21 @@ def _default(context: Context) -> list[float]:
 
 MODELS = (
     Model(
-        **facts("Anki"),
+        name="Anki",
+        family="sm2",
+        inputs="IL, G",
+        parameters=7,
+        source="ankitects/anki 24.11 (2024) rslib/src/scheduler/states/review.rs; "
+        "open-spaced-repetition/srs-benchmark other.py, class Anki",
+        note="Anki's scheduler predicts nothing: R is derived from its interval, as if it "
+        "aimed at 90 %. As published, Good and Easy are swapped.",
+        seconds_per_10k=0.007,
+        configurations=(
+            "Anki",
+            "Anki-dry-run",
+        ),
+        aliases={"Anki-SM-2": "Anki-dry-run", "Anki-SM-2-trainable": "Anki"},
+        compiles="to train",
         predict=_predict,
         fit=_TRAINABLE.fit,
         default=_default,

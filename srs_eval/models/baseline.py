@@ -23,7 +23,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials, rmse_bin_ids
-from srs_eval.models import UNTRAINED_FLAGS, Context, Model, facts
+from srs_eval.models import UNTRAINED_FLAGS, Context, Model
 
 
 def _average(trials: Trials, context: Context) -> FloatArray:
@@ -99,11 +99,40 @@ _untrained = partial(Model, parameters=0, flags=UNTRAINED_FLAGS, compiles="never
 
 MODELS = (
     _untrained(
-        **facts("AVG"),
+        name="AVG",
+        family="baseline",
+        inputs="-",
+        source="open-spaced-repetition/srs-benchmark other.py `baseline` (2025)",
+        note="One number for all reviews of a fold: the retention of the reviews before it.",
+        seconds_per_10k=0.0025,
         online=_average,
         flags=UNTRAINED_FLAGS | {"train_equals_test", "no_train_same_day", "known_decks_only"},
     ),
-    _untrained(**facts("90%"), predict=_ninety_percent),
-    _untrained(**facts("MOVING-AVG"), online=_moving_average),
-    _untrained(**facts("RMSE-BINS-EXPLOIT"), online=_rmse_bins_exploit),
+    _untrained(
+        name="90%",
+        family="baseline",
+        inputs="-",
+        source="open-spaced-repetition/srs-benchmark other.py `ConstantModel` (2025)",
+        note="Every review gets 0.9.",
+        seconds_per_10k=0.002,
+        predict=_ninety_percent,
+    ),
+    _untrained(
+        name="MOVING-AVG",
+        family="online",
+        inputs="-",
+        source="srs-benchmark model_processors.py `moving_avg`, commit 1e414b7497b6 (2025)",
+        note="Follows the outcomes of all cards and knows nothing about any of them.",
+        seconds_per_10k=0.0055,
+        online=_moving_average,
+    ),
+    _untrained(
+        name="RMSE-BINS-EXPLOIT",
+        family="other",
+        inputs="IL, G",
+        source="open-spaced-repetition/srs-benchmark other.py `RMSEBinsExploit` (2025)",
+        note="Shows that RMSE(bins) can be gamed: it learns from the outcomes it is evaluated on.",
+        seconds_per_10k=0.0065,
+        online=_rmse_bins_exploit,
+    ),
 )

@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.models import Model, facts
+from srs_eval.models import Model
 from srs_eval.models.rwkv import NEEDED, digest_of_weights
 
 _SMALLEST = 1e-6  # probability
@@ -48,7 +48,10 @@ _blend = partial(
 
 MODELS = (
     _blend(
-        **facts("BLEND"),
+        name="BLEND",
+        inputs="FIL, G, SR",
+        note="FSRS-6 recency, FSRS-7 recency and GRU-503: the mean of their logits.",
+        seconds_per_10k=0.6,
         members=(
             "FSRS-6-recency",
             "FSRS-7-short-secs-recency-equalize_test_with_non_secs",
@@ -57,7 +60,9 @@ MODELS = (
         flags=frozenset({"two_buttons"}),
     ),
     _blend(
-        **facts("BLEND+RWKV-Curve"),
+        name="BLEND+RWKV-Curve",
+        inputs="FIL, G, SR, AT",
+        seconds_per_10k=1.1,
         members=("BLEND", "RWKV-Curve"),
         flags=frozenset(),
         weights=digest_of_weights,

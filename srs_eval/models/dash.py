@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model, facts
+from srs_eval.models import Context, Model
 from srs_eval.training.compile import compiled
 from srs_eval.training.elementwise import Value, exp
 from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, Linear, adam
@@ -282,10 +282,35 @@ def _slope_of(p: float, y: float) -> float:
 _of_history = partial(Model, family="history", inputs="IL, G", hyperparameters=HYPERPARAMETERS)
 
 MODELS = (
-    _of_history(**facts("DASH"), fit=_DASH.fit, predict=_DASH.predict),
-    _of_history(**facts("DASH[MCM]"), fit=_MCM.fit, predict=_MCM.predict),
     _of_history(
-        **facts("DASH[ACT-R]"),
+        name="DASH",
+        parameters=9,
+        source="Lindsey et al. 2014; srs-benchmark other.py, class DASH",
+        seconds_per_10k=0.0065,
+        seconds_to_compile=0.5,
+        configurations=(
+            "DASH",
+            "DASH-short",
+            "DASH-recency",
+        ),
+        fit=_DASH.fit,
+        predict=_DASH.predict,
+    ),
+    _of_history(
+        name="DASH[MCM]",
+        parameters=9,
+        source="Lindsey et al. 2014; srs-benchmark other.py, class DASH",
+        seconds_per_10k=0.006,
+        seconds_to_compile=1.0,
+        fit=_MCM.fit,
+        predict=_MCM.predict,
+    ),
+    _of_history(
+        name="DASH[ACT-R]",
+        parameters=5,
+        source="Mozer & Lindsey 2016; srs-benchmark other.py, class DASH_ACTR",
+        seconds_per_10k=0.0135,
+        seconds_to_compile=2.0,
         fit=_fit_act_r,
         predict=_predict_act_r,
         default=lambda context: list(_START_ACT_R),

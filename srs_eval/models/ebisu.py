@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import UNTRAINED_FLAGS, Context, Model, facts
+from srs_eval.models import UNTRAINED_FLAGS, Context, Model
 from srs_eval.training.trie import before, card_steps
 
 _START_HALFLIFE = 512.0  # days
@@ -215,4 +215,19 @@ def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context)
     return recall
 
 
-MODELS = (Model(**facts("Ebisu-v2"), predict=_predict, flags=UNTRAINED_FLAGS),)
+MODELS = (
+    Model(
+        name="Ebisu-v2",
+        family="other",
+        inputs="IL, G",
+        parameters=0,
+        source="fasiha/ebisu 2.2.0; srs-benchmark (2024) other.py `ebisu_v2`",
+        note="Starts from a half-life of 512 days as in srs-benchmark. On data sets, reviews "
+        "of missing cards or decks are not evaluated, as there.",
+        seconds_per_10k=0.005,
+        known_decks_only=True,
+        compiles="never",
+        predict=_predict,
+        flags=UNTRAINED_FLAGS,
+    ),
+)

@@ -166,4 +166,27 @@ _V3 = _early(
     failure=_step(_next_d_v3, _after_failure_v3),
 )
 
-MODELS = tuple(early_version(each.name, each) for each in (_V1, _V2, _V3))
+MODELS = (
+    early_version(
+        "FSRSv1",
+        _V1,
+        parameters=7,
+        source="srs-benchmark other.py, class FSRS1 (2022)",
+        seconds_per_10k=0.0075,
+        note="In v1 a failure sets S from the number of lapses alone.",
+    ),
+    early_version(
+        "FSRSv2",
+        _V2,
+        parameters=14,
+        source="srs-benchmark other.py, class FSRS2 (2022)",
+        seconds_per_10k=0.009,
+    ),
+    early_version(
+        "FSRSv3",
+        _V3,
+        parameters=13,
+        source="srs-benchmark other.py, class FSRS3 (2022)",
+        seconds_per_10k=0.009,
+    ),
+)

@@ -113,8 +113,21 @@ _V45 = _recurrent(
 _fit_s0_v45 = s0_fit(_DEFAULT_V45, decay=0.5, default_secs=_DEFAULT_V45_SECS)
 
 MODELS = (
-    early_version("FSRSv4", _V4, _fit_s0_v4),
     early_version(
-        "FSRS-4.5", _V45, _fit_s0_v45, default_secs=lambda context: list(_DEFAULT_V45_SECS)
+        "FSRSv4",
+        _V4,
+        _fit_s0_v4,
+        parameters=17,
+        source="srs-benchmark other.py, class FSRS4 (2023)",
+        seconds_per_10k=0.0085,
+    ),
+    early_version(
+        "FSRS-4.5",
+        _V45,
+        _fit_s0_v45,
+        parameters=17,
+        source="srs-benchmark other.py, class FSRS4dot5 (2023)",
+        seconds_per_10k=0.0085,
+        default_secs=lambda context: list(_DEFAULT_V45_SECS),
     ),
 )

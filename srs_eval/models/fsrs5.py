@@ -25,7 +25,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model, facts
+from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import S_MAX, least_stability, limit_of_v5, next_d, s0_fit, steps
 from srs_eval.models.fsrs4 import forgetting_curve
 from srs_eval.training.elementwise import State, Value, clamp, exp
@@ -138,7 +138,26 @@ def _predict(
 
 MODELS = (
     Model(
-        **facts("FSRS-5"),
+        name="FSRS-5",
+        family="fsrs",
+        inputs="IL, G, SR",
+        parameters=19,
+        source="fsrs-optimizer 5.7.0 (2024), src/fsrs_optimizer/fsrs_optimizer.py",
+        note="Trained with gamma 1; the published FSRS-5 figures used 2 (--gamma).",
+        seconds_per_10k=0.013,
+        configurations=(
+            "FSRS-5",
+            "FSRS-5-dry-run",
+            "FSRS-5-pretrain",
+            "FSRS-5-binary",
+            "FSRS-5-recency",
+            "FSRS-5-preset",
+            "FSRS-5-deck",
+            "FSRS-5-disable_short_term",
+        ),
+        parameters_with={"pretrain": 4, "two_buttons": 15, "disable_short_term": 17},
+        always_short=True,
+        later_days_only=True,
         predict=_predict,
         fit=_fit,
         fit_s0=_fit_s0,

@@ -40,7 +40,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials, first_interval_outliers, recency_weights
-from srs_eval.models import ANY_FLAG, Context, Model, facts
+from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import (
     LOG_09,
     S_MAX,
@@ -340,7 +340,25 @@ def _fit_one_step(
 
 MODELS = (
     Model(
-        **facts("FSRS-6"),
+        name="FSRS-6",
+        family="fsrs",
+        inputs="IL, G, SR",
+        parameters=21,
+        source="fsrs-optimizer 6.1.3 (2025), src/fsrs_optimizer/fsrs_optimizer.py",
+        seconds_per_10k=0.0105,
+        seconds_to_compile=6.0,
+        configurations=(
+            "FSRS-6",
+            "FSRS-6-dry-run",
+            "FSRS-6-pretrain",
+            "FSRS-6-binary",
+            "FSRS-6-recency",
+            "FSRS-6-preset",
+            "FSRS-6-deck",
+        ),
+        aliases={"your parameters": "FSRS-6-own"},
+        parameters_with={"pretrain": 4, "two_buttons": 17},
+        always_short=True,
         predict=predict,
         fit=fit,
         fit_s0=fit_s0,
@@ -348,7 +366,15 @@ MODELS = (
         hyperparameters=(*recurrent(_LEAST).hyperparameters, START),
     ),
     Model(
-        **facts("FSRS-6-one-step"),
+        name="FSRS-6-one-step",
+        family="fsrs",
+        inputs="IL, G, SR",
+        parameters=21,
+        source="srs-benchmark models/fsrs_v6_one_step.py (2025), commit 1d517ddcf823",
+        note="Weights each review alike and only once; made for updates on the fly.",
+        seconds_per_10k=0.015,
+        parameters_with={"two_buttons": 17},
+        always_short=True,
         predict=predict,
         fit=_fit_one_step,
         default=lambda context: list(DEFAULT),

@@ -30,7 +30,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model, facts
+from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import S_MAX, init_d, init_s
 from srs_eval.training.compile import Gradient, specialised
 from srs_eval.training.elementwise import (
@@ -296,7 +296,29 @@ def _remarks(trials: Trials, context: Context) -> tuple[str, ...]:
 
 
 _FSRS_7 = Model(
-    **facts("FSRS-7"),
+    name="FSRS-7",
+    family="fsrs",
+    inputs="FIL, G, SR",
+    parameters=34,
+    source="open-spaced-repetition/srs-benchmark models/fsrs_v7.py (2026)",
+    note="Recency weighs the newest reviews more strongly than in other FSRS versions.",
+    seconds_per_10k=0.045,
+    seconds_to_compile=3.0,
+    configurations=(
+        "FSRS-7-short-secs-recency",
+        "FSRS-7-short-secs-recency-equalize_test_with_non_secs",
+        "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
+        "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user",
+        "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
+    ),
+    standard="FSRS-7-short-secs-recency",
+    aliases={
+        "FSRS-7 defaults": "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
+        "FSRS-7 per preset": "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user",
+        "FSRS-7 per deck": "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
+    },
+    parameters_with={"two_buttons": 28},
+    always_short=True,
     predict=predict,
     fit=fit,
     default=lambda context: list(DEFAULT),
@@ -308,7 +330,16 @@ MODELS = (
     _FSRS_7,
     replace(
         _FSRS_7,
-        **facts("FSRS-7-100-epochs"),
+        name="FSRS-7-100-epochs",
+        seconds_per_10k=0.28,
+        kernels_of="FSRS-7",
+        configurations=(
+            "FSRS-7-100-epochs-short-secs-recency",
+            "FSRS-7-100-epochs-short-secs-recency-equalize_test_with_non_secs",
+        ),
+        standard="FSRS-7-100-epochs-short-secs-recency",
+        extra=True,
+        aliases={},
         fit=partial(fit, trainable=_LONGER),
         hyperparameters=replace(recurrent(secs=False), epochs=_MORE_EPOCHS).hyperparameters,
     ),

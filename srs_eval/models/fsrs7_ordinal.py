@@ -24,7 +24,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model, facts, fsrs7
+from srs_eval.models import ANY_FLAG, Context, Model, fsrs7
 from srs_eval.training.elementwise import State, Value, exp, log, where
 from srs_eval.training.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 
@@ -124,7 +124,20 @@ def buttons(trials: Trials, parameters: Any, index: IntArray) -> FloatArray:
 
 MODELS = (
     Model(
-        **facts("FSRS-7-ordinal"),
+        name="FSRS-7-ordinal",
+        family="fsrs",
+        inputs="FIL, G, SR",
+        source="srs-benchmark pull request 335 (2026), models/fsrs_v7_ordinal.py",
+        note="Is trained on which button was pressed, too; evaluated is recall.",
+        seconds_per_10k=0.08,
+        seconds_to_compile=4.0,
+        configurations=(
+            "FSRS-7-ordinal-short-secs-recency",
+            "FSRS-7-ordinal-short-secs-recency-equalize_test_with_non_secs",
+        ),
+        standard="FSRS-7-ordinal-short-secs-recency",
+        extra=True,
+        always_short=True,
         parameters=_FSRS + len(_HEAD),
         predict=predict,
         fit=fit,

@@ -31,7 +31,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model, facts
+from srs_eval.models import Context, Model
 from srs_eval.training import hyperparameters
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.networks import (
@@ -216,14 +216,54 @@ _LSTM_489 = Network(
 )
 
 
-def _model(network: Network) -> Model:
+def _model(network: Network, **more: Any) -> Model:
     return Model(
-        **facts(network.name),
+        name=network.name,
+        family="neural",
+        inputs="IL, G",
         parameters=network.parameters,
         fit=network.fit,
         predict=network.predict,
         hyperparameters=network.hyperparameters,
+        **more,
     )
 
 
-MODELS = tuple(map(_model, (GRU, RNN, _GRU_P, _LSTM_489)))
+MODELS = (
+    _model(
+        GRU,
+        source="srs-benchmark other.py, class RNN (2023)",
+        note="Retired upstream in 2026, where GRU is another network since then.",
+        seconds_per_10k=0.03,
+        seconds_to_compile=6.0,
+        aliases={"GRU-39": "GRU"},
+    ),
+    _model(
+        RNN,
+        source="srs-benchmark other.py, class RNN (2023)",
+        note="Starts from random weights where no pretrained ones are found.",
+        seconds_per_10k=0.03,
+        seconds_to_compile=6.0,
+        kernels_of="GRU",
+        extra=True,
+    ),
+    _model(
+        _GRU_P,
+        source="srs-benchmark other.py, class GRU_P (2024)",
+        note="Predicts the probability itself, without a forgetting curve: a longer interval "
+        "need not mean a lower one. Retired upstream in 2026.",
+        seconds_to_compile=6.0,
+        kernels_of="GRU",
+        configurations=(
+            "GRU-P",
+            "GRU-P-short",
+        ),
+    ),
+    _model(
+        _LSTM_489,
+        source="srs-benchmark commit a17baa24c66 (2023), other.py class RNN",
+        note="Starts from random weights where no pretrained ones are found.",
+        seconds_per_10k=0.2,
+        extra=True,
+    ),
+)

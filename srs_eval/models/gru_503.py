@@ -28,7 +28,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model, facts
+from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.training import hyperparameters
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.networks import (
@@ -242,7 +242,15 @@ def _scratch(batches: TrieBatches) -> Any:
 
 MODELS = (
     Model(
-        **facts("GRU-503"),
+        name="GRU-503",
+        family="neural",
+        inputs="FIL, G, SR",
+        parameters=503,
+        source="srs-benchmark models/gru.py and reptile/reptile_trainer_gru.py (2026)",
+        note="Upstream's name for it is GRU since 2026.",
+        seconds_per_10k=0.5,
+        seconds_to_compile=8.0,
+        standard="GRU-503-short-secs-equalize_test_with_non_secs",
         fit=_fit,
         predict=_predict,
         flags=ANY_FLAG - {"recency"},

@@ -18,7 +18,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Model, facts
+from srs_eval.models import Model
 from srs_eval.training.elementwise import Value, exp, where
 from srs_eval.training.linear import HYPERPARAMETERS, Linear
 
@@ -47,7 +47,17 @@ _LINEAR = Linear("HLR", _recall_and_slope, _features, lambda trials: START)
 
 MODELS = (
     Model(
-        **facts("HLR"),
+        name="HLR",
+        family="history",
+        inputs="IL, G",
+        parameters=3,
+        source="Settles & Meeder 2016; srs-benchmark other.py, class HLR",
+        seconds_per_10k=0.006,
+        seconds_to_compile=0.8,
+        configurations=(
+            "HLR",
+            "HLR-short",
+        ),
         fit=_LINEAR.fit,
         predict=_LINEAR.predict,
         default=lambda context: list(START),

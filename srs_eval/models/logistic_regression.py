@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, run_begins
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model, facts
+from srs_eval.models import Context, Model
 from srs_eval.training import hyperparameters
 from srs_eval.training.compile import compiled
 
@@ -200,7 +200,14 @@ def _need_seconds(trials: Trials) -> None:
 
 MODELS = (
     Model(
-        **facts("LogisticRegression"),
+        name="LogisticRegression",
+        family="history",
+        inputs="FIL, G, SR",
+        parameters=34,
+        source="srs-benchmark pull request 301 (2026), models/logistic_regression.py",
+        seconds_per_10k=0.022,
+        seconds_to_compile=7.0,
+        standard="LogisticRegression-short-secs-recency",
         fit=_fit,
         predict=_predict,
         default=lambda context: _MEAN.tolist(),

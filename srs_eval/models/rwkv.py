@@ -32,7 +32,7 @@ from srs_eval.data.errors import NotInstalled
 from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir, file_digest
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model, facts
+from srs_eval.models import Context, Model
 from srs_eval.training.networks import is_pretrained, read_tensors
 from srs_eval.training.rwkv_inputs import SEED, Network, inputs, lacking, network, reviews_of
 from srs_eval.training.rwkv_network import predictions
@@ -219,12 +219,17 @@ _rwkv = partial(
 
 MODELS = (
     _rwkv(
-        **facts("RWKV-Instant"),
+        name="RWKV-Instant",
+        family="online",
+        kernels_of="RWKV-Curve",
+        aliases={"RWKV-P": "RWKV-Instant"},
         online=_instant,
         note=f"Frozen; needs {NEEDED}. Knows every answer before; a scheduler cannot.",
     ),
     _rwkv(
-        **facts("RWKV-Curve"),
+        name="RWKV-Curve",
+        family="neural",
+        aliases={"RWKV": "RWKV-Curve"},
         predict=_curve,
         note=f"Frozen; needs {NEEDED}. Codes of cards are drawn with seed {SEED}: another one "
         "changes log loss by 0.001 or so.",

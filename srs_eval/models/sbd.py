@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model, facts
+from srs_eval.models import Context, Model
 from srs_eval.models.fsrs7 import recency_weights
 from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, compiled, specialised
@@ -247,7 +247,13 @@ def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context)
 
 MODELS = (
     Model(
-        **facts("SBD"),
+        name="SBD",
+        family="history",
+        inputs="FIL, G, SR",
+        parameters=7,
+        source="srs-benchmark pull request 355 (2026), models/sbd.py",
+        seconds_per_10k=0.08,
+        standard="SBD-short-secs-recency",
         fit=_fit,
         predict=_predict,
         default=lambda context: list(_START),

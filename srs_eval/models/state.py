@@ -56,7 +56,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import MINIMUM_TRIALS, Trials, recency_weights
-from srs_eval.models import Context, Model, facts, fsrs6, fsrs7, rwkv
+from srs_eval.models import Context, Model, fsrs6, fsrs7, rwkv
 from srs_eval.training.compile import compiled
 from srs_eval.training.state_features import COUNT, NAMES, state_features, timeline
 
@@ -314,15 +314,37 @@ _online = partial(
 )
 
 MODELS = (
-    _online(**facts("STATE-1"), online=_state_1),
-    _online(**facts("STATE-FSRS-6"), parameters=21 + COUNT, online=partial(_state, "STATE-FSRS-6")),
     _online(
-        **facts("STATE-FSRS-6+7"),
+        name="STATE-1",
+        inputs="IL, G, SR",
+        parameters=22,
+        seconds_per_10k=0.02,
+        seconds_to_compile=0.2,
+        online=_state_1,
+    ),
+    _online(
+        name="STATE-FSRS-6",
+        inputs="IL, G, SR, AT",
+        seconds_per_10k=0.08,
+        seconds_to_compile=7.0,
+        parameters=21 + COUNT,
+        online=partial(_state, "STATE-FSRS-6"),
+    ),
+    _online(
+        name="STATE-FSRS-6+7",
+        inputs="IL, G, SR, AT",
+        seconds_per_10k=0.12,
+        seconds_to_compile=3.0,
+        kernels_of="FSRS-7",
         parameters=21 + 34 + COUNT + 1,
         online=partial(_state, "STATE-FSRS-6+7"),
     ),
     _online(
-        **facts("STATE-FSRS-6+7+RWKV"),
+        name="STATE-FSRS-6+7+RWKV",
+        inputs="FIL, G, SR, AT",
+        seconds_per_10k=0.7,
+        seconds_to_compile=3.0,
+        kernels_of="FSRS-7",
         parameters=21 + 34 + COUNT + 2,
         online=partial(_state, "STATE-FSRS-6+7+RWKV"),
         flags=frozenset(),

@@ -253,7 +253,7 @@ def summary_tables(inspection: Inspection) -> tuple[Table, Table, Table]:
     kinds = list(inspection.rows)
 
     def figures(of: GroupCounts) -> tuple[int, ...]:
-        return of.cards, of.entries, *(of.benchmark_rows, of.anki_rows)[: len(kinds)]
+        return of.cards, of.entries, *(getattr(of, f"{kind}_rows") for kind in kinds)
 
     decks = (
         (

@@ -244,7 +244,9 @@ def read_results(*folders: str | Path) -> pandas.DataFrame:
 def _flat(found: Mapping[str, object], *figures: str) -> dict[str, float]:
     """Figures of intervals as columns: NAME is the estimate; nan where there is none."""
     return {
-        name if figure == "estimate" else f"{name}_{figure}": getattr(each, figure, math.nan)
+        name if figure == "estimate" else f"{name}_{figure}": math.nan
+        if each is None
+        else getattr(each, figure)
         for name, each in found.items()
         for figure in figures
     }

@@ -23,6 +23,7 @@ import math
 import pickle
 from collections import OrderedDict
 from collections.abc import Collection, Container, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -181,6 +182,8 @@ def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
         from safetensors.numpy import load_file
 
         return load_file(path)
+    except ImportError:
+        raise
     except Exception as error:  # the libraries raise whatever they like
         raise InputError(
             f'"{path}" cannot be read as network weights ({type(error).__name__}).'
@@ -246,7 +249,13 @@ class Pretrained(NamedTuple):
         return user is not None and any(a <= user <= b for a, b in id_spans(self.users))
 
     def arrays(self) -> Arrays:
-        return read_only(read_tensors(self.path))
+        return _arrays(self.path, file_digest(self.path))
+
+
+@cache
+def _arrays(path: Path, digest: str) -> Arrays:
+    """Read once for all users and partitions."""
+    return read_only(read_tensors(path))
 
 
 def save_pretrained(path: Path, model: str, users: str, arrays: Arrays) -> None:

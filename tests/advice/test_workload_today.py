@@ -315,7 +315,6 @@ def test_fsrs7_recalls_a_card_without_a_history_as_it_was_scheduled(retention: f
 
 def test_a_collections_schedule_is_read(tmp_path: Path) -> None:
     path = make_collection(tmp_path / "collection.anki2", entries=plain_history(6))
-    assert load(path).schedule is None  # a table of cards without scheduling
     ids = [entry[1] for entry in plain_history(6)[:6]]
     kinds_and_more = [
         # type, queue, due, odue, ivl, factor, lapses, data
@@ -327,8 +326,6 @@ def test_a_collections_schedule_is_read(tmp_path: Path) -> None:
         (9, 2, 1 << 62, 0, -4, -1, -1, '{"s":1e999,"d":1}'),
     ]
     with sqlite3.connect(path) as database:
-        for column in ("type", "due", "odue", "ivl", "factor", "lapses"):
-            database.execute(f"alter table cards add column {column} integer default 0")
         database.execute("update cards set odid = 3 where id = ?", (ids[1],))
         for card, values in zip(ids, kinds_and_more, strict=True):
             database.execute(
