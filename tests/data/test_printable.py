@@ -23,8 +23,7 @@ from srs_eval.models import all_models
 from srs_eval.models.configurations import resolve
 from srs_eval.report.console import console_for, models_table
 from srs_eval.report.document import Column, Figure, Table
-from srs_eval.report.export import models_document, run_csv
-from srs_eval.report.files import _plain
+from srs_eval.report.export import models_document, plain_rows, run_csv
 from srs_eval.tui.config import Recent, State, save_state
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.tui.app_world import MODELS, MadeUpEngine, make_app, on, text_of, until
@@ -233,7 +232,7 @@ def test_formulas_of_names_are_text_in_every_csv() -> None:
     quoted = [f"'{each}".replace("\r", "\ufffd") for each in FORMULAS]
     assert row == [*quoted, "a=1", "", "", "-0.5", "-3", "True"]
     table = Table("t", "", (Column("=name"), Column("n")), (("=1+1", Figure(-2.5)), ("ok", None)))
-    assert csv_text(_plain(table, {})) == "'=name,n\n'=1+1,-2.5\nok,\n"
+    assert csv_text(plain_rows(table, {})) == "'=name,n\n'=1+1,-2.5\nok,\n"
     document: dict[str, Any] = {"results": [], "skipped": []}
     document["failed"] = [{"configuration": "AVG", "reason": "=HYPERLINK(1)"}]
     (line,) = csv.DictReader(io.StringIO(run_csv(document, resolve("AVG"))))
