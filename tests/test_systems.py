@@ -18,6 +18,7 @@ from srs_eval import app, batch
 from srs_eval.cli.main import main
 from srs_eval.data import paths
 from srs_eval.data.errors import InputError
+from srs_eval.data.readers import files
 from srs_eval.engine import workers
 from srs_eval.tui import background
 from srs_eval.tui.widgets import plot
@@ -79,6 +80,16 @@ def test_a_file_that_is_open_elsewhere_is_replaced_once_it_is_closed(
         paths.write_file(path, b"new")
     assert path.read_bytes() == (b"old" if refusals > 10 else b"new")
     assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_a_copy_without_its_lock_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a process that is killed on Windows leaves it, where a lock goes before its folder."""
+    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / f"{files._FOLDER}left"
+    left.mkdir()
+    (left / files._COLLECTION).touch()
+    files.sweep_abandoned_copies()
+    assert not left.exists()
 
 
 def test_names_that_differ_in_case_may_be_one_file(tmp_path: Path) -> None:

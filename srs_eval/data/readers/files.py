@@ -245,7 +245,11 @@ def _is_abandoned(folder: Path) -> bool:
     with suppress(OSError):  # locked, or somebody else's
         names = {each.name for each in folder.iterdir()}
         is_own = not hasattr(os, "getuid") or folder.lstat().st_uid == os.getuid()
-        if is_own and _LOCK in names and all(name.startswith(_COLLECTION) for name in names):
+        # Windows deletes the lock first. A collection is made only once there is a lock.
+        is_ours = names & {_LOCK, _COLLECTION} and all(
+            name.startswith(_COLLECTION) for name in names
+        )
+        if is_own and is_ours:
             with FileLock(folder / _LOCK, timeout=0):
                 return True
     return False
