@@ -146,7 +146,12 @@ def columns_of_parquet(
             table = pyarrow.Table.from_batches(batches, file.schema_arrow)
         else:
             table = pq.read_table(path, filters=its if its and user is not None else None)
-    return {name: table[name].to_numpy() for name in table.column_names}
+    found = dict[str, NDArray[Any]]()
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pyarrow.types.is_dictionary(column.type):  # a null would be its last entry
+            column = column.cast(column.type.value_type)
+        found[name] = column.to_numpy()
+    return found
 
 
 def _of_numbers(columns: Mapping[str, object]) -> dict[str, NDArray[Any]]:
