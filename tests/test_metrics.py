@@ -197,6 +197,13 @@ def test_every_usual_bin() -> None:
         assert (np.diff(ids) != 0).tolist() == changes
 
 
+def test_bins_refuse_what_has_no_bin() -> None:
+    assert len(rmse_bin_ids([], [], [])) == 0
+    for delta_t, i, lapses in [(-1, 1, 0), (math.nan, 1, 0), (1, 0, 0), (1, 1, -1)]:
+        with pytest.raises(ValueError, match="bins need"):
+            rmse_bin_ids([delta_t], [i], [lapses])
+
+
 def test_rmse_bins_by_hand() -> None:
     y, p = [1, 0, 1, 1], [0.9, 0.7, 0.8, 0.6]
     # Bin 7: mean y 0.5, mean p 0.8; bin -3: mean y 1, mean p 0.7.

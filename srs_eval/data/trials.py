@@ -144,7 +144,7 @@ class Trials(ReadOnly):
         if name not in table:
             known = ", ".join((*table, "note_id", "deck_id", "preset_id", *of_rows))
             raise ValueError(f"no column {name!r}; there are {known}")
-        return log.features_of(cards)[:, table.index(name)]
+        return self.derived(_history_features)[:, table.index(name)]
 
     @property
     def features(self) -> FloatArray:
@@ -178,6 +178,10 @@ class Trials(ReadOnly):
 
 def _features(trials: Trials) -> FloatArray:
     return trials.source[0].features_of(trials.card_id)
+
+
+def _history_features(trials: Trials) -> FloatArray:
+    return trials.source[0].features_of(trials.history_card_id)
 
 
 @dataclass(frozen=True, eq=False)
@@ -488,12 +492,16 @@ def rmse_bin_ids(delta_t: ArrayLike, i: ArrayLike, lapses: ArrayLike) -> IntArra
     review among the card's reviews on later days, the first review being 1; lapses:
     earlier failures on later days. Bins are geometric: intervals by powers of 3.62,
     reviews of 1.89, lapses of 1.73, 0 lapses alone (fsrs-optimizer, `rmse_matrix`).
+    Raises ValueError for what has no bin.
     """
-    with np.errstate(divide="ignore"):  # log 0 is -inf, which is the lowest bin
+    # log 0 is -inf, which is the lowest bin
+    with np.errstate(divide="ignore", invalid="ignore"):
         interval, number, failures = (
             np.floor(np.log(np.asarray(values, np.float64)) / np.log(base))
             for values, base in zip((delta_t, i, lapses), _BASES, strict=True)
         )
     by_interval = np.maximum(interval, _LEAST_K) - _LEAST_K
     ids = (by_interval * _PLACES + number) * _PLACES + np.maximum(failures, -1) + 1
+    if not np.isfinite(ids).all():
+        raise ValueError("bins need delta_t >= 0, i >= 1 and lapses >= 0")
     return ids.astype(np.int64)

@@ -54,6 +54,7 @@ def test_a_table_is_joined_and_what_it_lacks_is_counted(
     np.testing.assert_array_equal(half, np.where(np.isin(row, ids), row / 2, np.nan))
     assert trials.features.shape == (len(trials), 2)
     np.testing.assert_array_equal(trials.features[:, 0], half[trials.history_end])
+    assert half.base is trials.columns("n")[0].base  # the whole table is gathered once
     found = trials.source[0].features
     assert found is not None
     assert found.about.startswith("words.parquet: ")
@@ -96,6 +97,13 @@ def test_csv_and_parquet_tell_the_same_of_a_user(tmp_path: Path) -> None:
         assert (found.by, found.names, found.ids.tolist()) == ("card_id", ("n",), [7, 8, 9])
         np.testing.assert_array_equal(found.values[:, 0], [np.nan, np.nan, 2.0])
         assert len(read_features(tmp_path / name, 3).ids) == 0
+
+
+def test_a_category_that_is_unknown_is_none(tmp_path: Path) -> None:
+    n = pa.array(["0.5", None, "2.5"]).dictionary_encode()
+    pq.write_table(pa.table({"card_id": [1, 2, 3], "n": n}), tmp_path / "words.parquet")
+    found = read_features(tmp_path / "words.parquet", None)
+    np.testing.assert_array_equal(found.values[:, 0], [0.5, np.nan, 2.5])
 
 
 def test_ids_of_64_bits_stay_apart(tmp_path: Path) -> None:
