@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from srs_eval.anki_import import find_profiles, load_log
 from srs_eval.data.days import DAY_S, StoredClock, day_grid
 from srs_eval.data.errors import InputError
-from srs_eval.data.readers import collection, files
+from srs_eval.data.readers import collection, files, package
 from srs_eval.data.readers.table import _read_table
 from srs_eval.data.reviews import LEARNING, MISSING, RELEARNING, REVIEW
 from srs_eval.data.rows import select_rows
@@ -203,7 +203,7 @@ def test_extracted_anki21b(tmp_path: Path) -> None:
             load_log(tmp_path / name)
 
 
-def test_research_export(tmp_path: Path) -> None:
+def test_research_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.bin").write_bytes(make_revlog(HISTORY, 1_700_740_800))
     log = load_log(tmp_path / "a.bin")
     assert log.entries is not None
@@ -214,10 +214,12 @@ def test_research_export(tmp_path: Path) -> None:
     other = load_log(tmp_path / "a.bin", timezone="UTC+9", rollover=0)
     assert other.day_grid is not None
     assert other.day_grid.next_day_at_s % DAY_S == 15 * 3600
+    monkeypatch.setattr(package, "parse", None)
     short = field(1, b"") * 300_000 + field(4, 1_700_740_800)  # swells a hundredfold if decoded
-    (tmp_path / "swell").write_bytes(short)
-    with pytest.raises(InputError, match="swell"):
-        load_log(tmp_path / "swell")
+    for start in (b"", field(7, 1 << 63), b"\x0b\x0c", b"\x09" + bytes(8), b"\x0d" + bytes(4)):
+        (tmp_path / "swell").write_bytes(start + short)
+        with pytest.raises(InputError, match="swell"):
+            load_log(tmp_path / "swell")
 
 
 def overwrite_page_with(path: Path, words: bytes) -> None:

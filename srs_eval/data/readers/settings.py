@@ -298,7 +298,6 @@ _MESSAGES = {
     ),
     "CardEntry": "id 1 int64, note_id 2 int64, deck_id 3 int64",
     "DeckEntry": "id 1 int64, parent_id 2 int64, preset_id 3 int64",
-    "DatasetParts": "revlogs* 1 bytes, cards* 2 bytes, decks* 3 bytes",
     "Dataset": (
         "revlogs* 1 RevlogEntry, cards* 2 CardEntry, decks* 3 DeckEntry, next_day_at 4 int64"
     ),
