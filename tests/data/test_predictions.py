@@ -8,9 +8,12 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import srs_eval
+from srs_eval.data.errors import InputError
 from srs_eval.data.readers import predictions
 from srs_eval.data.reviews import ImportSummary, ReviewLog, Rows
 from srs_eval.data.rows import only_deck
@@ -170,10 +173,38 @@ def test_a_file_of_many_users_is_read_once(tmp_path: Path, monkeypatch: pytest.M
         predictions, "columns_of_csv", lambda path: [opened.append(path), read(path)][1]
     )
     path = tmp_path / "mine.csv"
-    path.write_text("user,review_th,p\n1,1,0.5\n2,1,0.25\n")
+    path.write_text("user,review_th,p,note,model\n1,1,0.5,a,Mine\n2,1,0.25,b,Mine\n")
     predictions.refuse_unusable(path)
+    about = path.stat()
+    kept = predictions._columns_of_users(path, about.st_mtime_ns, about.st_size)
+    assert [(each.dtype, each.base) for each in kept.values()] == [
+        *[(np.dtype(kind), None) for kind in (np.int64, np.int64, np.float64, object)]
+    ]
+    assert len({id(each) for each in kept["model"]}) == 1
     one = Rows(*[np.ones(1, np.int64)] * 7)
     for user, p in ((1, 0.5), (2, 0.25)):
         log = ReviewLog(ImportSummary("", "", 1), rows=one, user=user)
         assert predictions.of_user(log, path, "Mine").p.tolist() == [p]
     assert opened == [path]
+
+
+def test_times_number_no_reviews(tmp_path: Path) -> None:
+    times = pa.array([1], pa.timestamp("ns"))
+    path = tmp_path / "mine.parquet"
+    pq.write_table(pa.table({"user": [1], "review_th": times, "p": [0.5]}), path)
+    log = ReviewLog(ImportSummary("", "", 1), rows=Rows(*[np.ones(1, np.int64)] * 7), user=1)
+    with pytest.raises(InputError, match="column review_th holds something that is no whole numb"):
+        predictions.of_user(log, path, "Mine")
+
+
+@pytest.mark.parametrize(("user", "said"), [(1, "user holds"), (None, "neither CSV nor parquet")])
+def test_what_pyarrow_cannot_read(
+    user: int | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise NotImplementedError
+
+    (tmp_path / "mine.parquet").write_bytes(b"PAR1")
+    monkeypatch.setattr(predictions, "columns_of_parquet", refuse)
+    with pytest.raises(InputError, match=said):
+        predictions._columns(tmp_path / "mine.parquet", user)

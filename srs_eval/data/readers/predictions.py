@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -290,14 +291,16 @@ def _columns(path: Path, user: int | None = None) -> Mapping[str, NDArray[Any]]:
     try:
         if is_parquet(path):
             columns = columns_of_parquet(path, "user", user)
+        elif user is None:
+            columns = columns_of_csv(path)
         else:
             about = path.stat()
-            columns = _columns_of_csv(path, user is not None, about.st_mtime_ns, about.st_size)
+            columns = _columns_of_users(path, about.st_mtime_ns, about.st_size)
     except EOFError:
         raise InputError(f'"{path.name}" holds no predictions.') from None
-    except NotImplementedError:  # a text is no user
-        raise _no_number(path, "user", "whole number") from None
-    except (OSError, csv.Error, ValueError, KeyError) as error:
+    except (OSError, csv.Error, ValueError, KeyError, NotImplementedError) as error:
+        if user is not None and isinstance(error, NotImplementedError):  # a text is no user
+            raise _no_number(path, "user", "whole number") from None
         reason = getattr(error, "strerror", None) or "it is neither CSV nor parquet"
         raise InputError(f'Predictions cannot be read from "{path}" ({reason}).') from None
     found = {name.lower(): column for name, column in columns.items()}
@@ -310,14 +313,18 @@ def _columns(path: Path, user: int | None = None) -> Mapping[str, NDArray[Any]]:
 
 
 @lru_cache(maxsize=1)  # a batch asks for each user
-def _columns_of_csv(
-    path: Path, of_users: bool, changed_ns: int, size: int
-) -> Mapping[str, NDArray[Any]]:
-    columns = columns_of_csv(path)
-    for name in columns if of_users else ():
-        if name.lower() == "user":
-            columns[name] = np.array(_numbers(path, columns, name, int), np.int64)
-    return columns
+def _columns_of_users(path: Path, changed_ns: int, size: int) -> Mapping[str, NDArray[Any]]:
+    """What `of_user` needs of a CSV file, in few bytes, for it may be one of gigabytes."""
+    columns, kept = columns_of_csv(path), dict[str, NDArray[Any]]()
+    for name, column in columns.items():
+        match name.lower():
+            case "user" | "review_th":
+                kept[name] = np.array(_numbers(path, columns, name, int), np.int64)
+            case "p":
+                kept[name] = np.array(_numbers(path, columns, name, float), np.float64)
+            case "model":
+                kept[name] = np.array(list(map(sys.intern, column)), object)
+    return kept
 
 
 def _numbers(
@@ -333,6 +340,8 @@ def _numbers(
             "needed, model if there are several."
         )
     try:
+        if columns[name].dtype.kind in "mM":
+            raise ValueError("a time, which would count as nanoseconds")
         found = [kind(str(value)) for value in columns[name].tolist()]
         if kind is int:
             np.array(found, np.int64)
