@@ -14,7 +14,7 @@ import pytest
 
 import srs_eval
 from srs_eval.data.errors import InputError
-from srs_eval.data.readers import predictions
+from srs_eval.data.readers import features, predictions
 from srs_eval.data.reviews import ImportSummary, ReviewLog, Rows
 from srs_eval.data.rows import only_deck
 from tests.conftest import made_collection
@@ -168,9 +168,10 @@ def test_all_that_cards_store_is_read(tmp_path_factory: pytest.TempPathFactory) 
 
 
 def test_a_file_of_many_users_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "_BLOCK", 1)
     read, opened = predictions.columns_of_csv, list[Path]()
     monkeypatch.setattr(
-        predictions, "columns_of_csv", lambda path: [opened.append(path), read(path)][1]
+        predictions, "columns_of_csv", lambda path, kept: [opened.append(path), read(path, kept)][1]
     )
     path = tmp_path / "mine.csv"
     path.write_text("user,review_th,p,note,model\n1,1,0.5,a,Mine\n2,1,0.25,b,Mine\n")

@@ -7,7 +7,7 @@ hold numbers are features. Content is untrusted.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -23,6 +23,8 @@ from srs_eval.data.reviews import Features, ReviewLog
 
 _IDS = ("card_id", "note_id", "user_id")
 _SOME = 1024  # rows
+_BLOCK = 1 << 16  # rows of CSV that are text at a time
+_ByName = Mapping[str, NDArray[Any]]
 
 
 def with_features(log: ReviewLog, path: Path | None) -> ReviewLog:
@@ -105,24 +107,34 @@ def is_parquet(path: Path) -> bool:
         return file.read(4) == b"PAR1"
 
 
-def columns_of_csv(path: Path) -> dict[str, NDArray[Any]]:
-    """The columns as text, by name.
+def columns_of_csv(
+    path: Path, kept: Callable[[_ByName], _ByName] = lambda columns: columns
+) -> dict[str, NDArray[Any]]:
+    """The columns as text, by name, or what is `kept` of them, some rows at a time.
 
     Raises InputError for a line of another length than the header's, EOFError where there is none
     below it, and what files and csv raise.
     """
     with path.open(encoding="utf-8-sig", newline="") as text:
         reader = csv.reader(text)
-        names, rows = [name.strip() for name in next(reader, [])], list[list[str]]()
-        for row in filter(None, reader):
-            if len(row) != len(names):
-                raise InputError(
-                    f'"{path.name}": line {reader.line_num} has not as many fields as the header.'
-                )
-            rows.append(row)
-    if not rows:
+        names, parts = [name.strip() for name in next(reader, [])], list[_ByName]()
+
+        def checked() -> Iterator[list[str]]:
+            for row in filter(None, reader):
+                if len(row) != len(names):
+                    raise InputError(
+                        f'"{path.name}": line {reader.line_num} has not as many fields as the '
+                        "header."
+                    )
+                yield row
+
+        lines = checked()
+        while rows := list(islice(lines, _BLOCK)):
+            columns = np.array(rows, object).reshape(-1, len(names)).T
+            parts.append(kept(dict(zip(names, columns, strict=True))))
+    if not parts:
         raise EOFError
-    return dict(zip(names, np.array(rows, object).reshape(-1, len(names)).T, strict=True))
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def columns_of_parquet(

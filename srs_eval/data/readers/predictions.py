@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -315,7 +315,11 @@ def _columns(path: Path, user: int | None = None) -> Mapping[str, NDArray[Any]]:
 @lru_cache(maxsize=1)  # a batch asks for each user
 def _columns_of_users(path: Path, changed_ns: int, size: int) -> Mapping[str, NDArray[Any]]:
     """What `of_user` needs of a CSV file, in few bytes, for it may be one of gigabytes."""
-    columns, kept = columns_of_csv(path), dict[str, NDArray[Any]]()
+    return columns_of_csv(path, partial(_of_users, path))
+
+
+def _of_users(path: Path, columns: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+    kept = dict[str, NDArray[Any]]()
     for name, column in columns.items():
         match name.lower():
             case "user" | "review_th":
