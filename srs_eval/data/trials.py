@@ -454,19 +454,12 @@ def _equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
     columns, first_of_card, number, evaluated = _filtered(log, rows, protocol, secs=True)
     # An evaluated row of the other configurations stays one whatever its seconds say.
     evaluated |= np.isin(columns.review_th, in_days.review_th)
-    trials = _assemble(
-        columns,
-        first_of_card,
-        number,
-        evaluated,
-        replace(protocol, no_test_same_day=False, no_train_same_day=False),
-    )
+    of_all_days = replace(protocol, no_test_same_day=False, no_train_same_day=False)
+    trials = _assemble(columns, first_of_card, number, evaluated, of_all_days)
     place = np.searchsorted(trials.review_th, in_days.review_th)
-    bins = {}
-    for name in ("bin_delta_t", "bin_i", "bin_lapses"):
-        column = getattr(trials, name).copy()
+    bins = {name: getattr(trials, name).copy() for name in ("bin_delta_t", "bin_i", "bin_lapses")}
+    for name, column in bins.items():
         column[place] = getattr(in_days, name)
-        bins[name] = column
     folds = []
     for fold in in_days.folds:
         test = place[fold.test]
