@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -181,13 +182,23 @@ def test_start_up_imports_nothing_heavy(command: list[str]) -> None:
         assert re.search(r"\d+\.\d+\.\d+", done.stdout)
 
 
-def test_the_first_screen_does_without_numpy() -> None:
+def test_the_first_screen_does_without_numpy(tmp_path: Path) -> None:
     """All that reads and evaluates is loaded once the screen is there; it takes as long again."""
-    script = (
-        "import sys\n"
-        "import srs_eval.cli.main, srs_eval.app, srs_eval.tui.screens.open\n"
-        "app = srs_eval.app.SrsEvalApp()\n"
-        "print([name for name in ('numpy', 'srs_eval.engine.evaluate') if name in sys.modules])\n"
+    script = textwrap.dedent(
+        f"""
+        import asyncio, sys
+        from pathlib import Path
+        import srs_eval.cli.main
+        from srs_eval.app import SrsEvalApp
+        def loaded():
+            print([name for name in ("numpy", "srs_eval.engine.run") if name in sys.modules])
+        async def main():
+            app = SrsEvalApp(state_folder=Path({str(tmp_path)!r}), profiles=lambda: [])
+            app.first_screen_is_there = loaded
+            async with app.run_test() as pilot:
+                await pilot.pause()
+        asyncio.run(main())
+        """
     )
     done = subprocess.run(
         [sys.executable, "-c", script],

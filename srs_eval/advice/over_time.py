@@ -117,8 +117,9 @@ def was_i_predictable(learner: Learner) -> f.Finding:
         gained = latest.log_loss.estimate - before.estimate
         change = replace(latest.log_loss, estimate=gained, half_width=half, errors=())
         says = _says(change, _NO_MATTER)
-    evidence, known = f.Months(says, tuple(found)), f.Finding("time", latest.name, missing=lacks)
-    return replace(known, interval=change, reviews=latest.reviews, evidence=evidence)
+    evidence = f.Months(says, tuple(found))
+    finding = f.Finding("time", latest.name, missing=lacks)
+    return replace(finding, interval=change, reviews=latest.reviews, evidence=evidence)
 
 
 # The learner's day

@@ -172,10 +172,13 @@ def _open_at_the_end(lines: Sequence[Line]) -> list[Line]:
     untold: list[Finding] = []
     for line in lines:
         own = [each for each in line.answers if each.question == line.question]
-        is_told = not line.answers or any(each.says != f.OPEN for each in own)
-        told += [line] * is_told
-        untold += [] if is_told else own
-    return told + [Line(CANT_TELL, "Can't tell yet", tuple(untold))] * bool(untold)
+        if not line.answers or any(each.says != f.OPEN for each in own):
+            told.append(line)
+        else:
+            untold += own
+    if untold:
+        told.append(Line(CANT_TELL, "Can't tell yet", tuple(untold)))
+    return told
 
 
 # The work

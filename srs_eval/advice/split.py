@@ -202,7 +202,7 @@ def _proposed_groups(
 
     both = [(differences[a, b], differences[b, a]) for a, b in combinations(groups, 2)]
     if not both:
-        return [list(groups)]
+        return [[each] for each in groups]
     lost = np.array([one.estimate + other.estimate for one, other in both])
     is_worse = [
         [

@@ -56,7 +56,8 @@ class Background:
                             break
             except Exception as failure:
                 error = failure
-            self._later(call, partial(ended, error))
+            finally:
+                self._later(call, partial(ended, error))
 
         # A daemon, so that closing the app waits for it no longer than `wait` does.
         thread = threading.Thread(target=run, daemon=True, name="background")

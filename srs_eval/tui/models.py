@@ -65,9 +65,9 @@ class Models:
     def end_warm_up(self) -> None:
         """Stop compiling ahead: the evaluation compiles the rest, and what is done is kept."""
         self._has_begun = True
-        if self._warm_up is not None:
-            self._warm_up.terminate_workers()
-            self._warm_up = None
+        pool, self._warm_up = self._warm_up, None
+        if pool is not None:
+            pool.terminate_workers()
 
     # --- what is open
 

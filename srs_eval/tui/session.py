@@ -252,6 +252,8 @@ class Session:
             yield partial(narrowed, (log, inspect_log(log)))
 
         def narrowed(opened: _Opened) -> None:
+            if self.whole is not whole:  # closed meanwhile
+                return
             self.models.reset()
             self.evaluated_only = chosen
             of = [each for each in whole[1].presets if str(each.id) in chosen[0]]

@@ -121,7 +121,7 @@ class AppScreen(Forgetful, Screen[Any]):
     actions: ClassVar[tuple[Action, ...]] = ()
     called: ClassVar[str] = ""
     session = property(_session_of)
-    is_live: ClassVar[bool] = False
+    is_live: ClassVar[bool] = False  # whether `update_now` follows each change
     takes_letters: ClassVar[bool] = False
     """Whether letters are typed here, so that none is a key."""
 
@@ -184,11 +184,12 @@ class AppScreen(Forgetful, Screen[Any]):
 
     def facts(self) -> list[str]:
         """About what is open."""
+        if self.session.log is None:
+            return []
         models = self.session.models
         counts = models.counts()
         found = [f"{counts[0]:,} reviews", f"{counts[1]:,} evaluated"] if counts else []
-        rows = f"rows: {words.protocol(models.protocol)}"
-        return found if self.session.log is None else [*found, rows]
+        return [*found, f"rows: {words.protocol(models.protocol)}"]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "cancel":
