@@ -39,7 +39,7 @@ test-all: test
 	SRS_EVAL_FUZZ=10 $(PYTEST) $(FUZZED)
 
 FUZZED := tests/data/test_import_fuzz.py tests/benchmark/test_results_fuzz.py
-FUZZ ?= 500
+FUZZ ?= 800
 
 fuzz: $(VENV)/installed-dev
 	SRS_EVAL_FUZZ=$(FUZZ) $(PYTEST) $(FUZZED)
