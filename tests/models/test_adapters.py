@@ -134,6 +134,7 @@ def test_without_failures_nothing_is_fitted(model: Model) -> None:
     assert any("passes and failures" in note for note in result.notes)
 
 
+@pytest.mark.slow
 def test_a_training_of_a_module_ends_when_it_learns_no_more(trials: Trials) -> None:
     """Its weights are the best ones on what is held out, and it draws nothing from others."""
     import torch

@@ -157,6 +157,7 @@ def test_without_weights_of_rwkv_it_says_so(
     assert "BLEND+RWKV-Curve" not in {each.name for each in resolve("all")}
 
 
+@pytest.mark.slow
 def test_half_is_rwkv_where_there_are_weights(
     learner: ReviewLog, runs: Counter[str], weights_file: Path
 ) -> None:
