@@ -165,6 +165,7 @@ def early_version(
         name=name,
         family="fsrs",
         inputs="IL, G",
+        parameters=len(recurrent.default),
         predict=trainable.predict,
         fit=trainable.fit,
         default=lambda context: list(recurrent.default),

@@ -289,10 +289,10 @@ MODELS = (
         inputs="IL",
         parameters=5,
         source="Pavlik & Anderson 2005; srs-benchmark other.py, class ACT_R",
-        seconds_per_10k=0.013,
         fit=_fit,
         predict=_predict,
         default=lambda context: list(START),
         hyperparameters=HYPERPARAMETERS,
+        seconds_per_10k=0.013,
     ),
 )

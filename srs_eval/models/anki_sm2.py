@@ -156,20 +156,21 @@ MODELS = (
         family="sm2",
         inputs="IL, G",
         parameters=7,
-        source="ankitects/anki 24.11 (2024) rslib/src/scheduler/states/review.rs; "
-        "open-spaced-repetition/srs-benchmark other.py, class Anki",
-        note="Anki's scheduler predicts nothing: R is derived from its interval, as if it "
-        "aimed at 90 %. As published, Good and Easy are swapped.",
-        seconds_per_10k=0.007,
-        configurations=(
-            "Anki",
-            "Anki-dry-run",
+        source=(
+            "ankitects/anki 24.11 (2024) rslib/src/scheduler/states/review.rs; "
+            "open-spaced-repetition/srs-benchmark other.py, class Anki"
         ),
-        aliases={"Anki-SM-2": "Anki-dry-run", "Anki-SM-2-trainable": "Anki"},
-        compiles="to train",
         predict=_predict,
         fit=_TRAINABLE.fit,
         default=_default,
+        aliases={"Anki-SM-2": "Anki-dry-run", "Anki-SM-2-trainable": "Anki"},
+        configurations=("Anki", "Anki-dry-run"),
+        compiles="to train",
         hyperparameters=RECURRENT.hyperparameters,
+        seconds_per_10k=0.007,
+        note=(
+            "Anki's scheduler predicts nothing: R is derived from its interval, as if it aimed "
+            "at 90 %. As published, Good and Easy are swapped."
+        ),
     ),
 )

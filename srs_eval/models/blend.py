@@ -50,22 +50,22 @@ MODELS = (
     _blend(
         name="BLEND",
         inputs="FIL, G, SR",
-        note="FSRS-6 recency, FSRS-7 recency and GRU-503: the mean of their logits.",
-        seconds_per_10k=0.6,
         members=(
             "FSRS-6-recency",
             "FSRS-7-short-secs-recency-equalize_test_with_non_secs",
             "GRU-503-short-secs-equalize_test_with_non_secs",
         ),
         flags=frozenset({"two_buttons"}),
+        seconds_per_10k=0.6,
+        note="FSRS-6 recency, FSRS-7 recency and GRU-503: the mean of their logits.",
     ),
     _blend(
         name="BLEND+RWKV-Curve",
         inputs="FIL, G, SR, AT",
-        seconds_per_10k=1.1,
         members=("BLEND", "RWKV-Curve"),
         flags=frozenset(),
         weights=digest_of_weights,
+        seconds_per_10k=1.1,
         note=f"Half BLEND, half RWKV-Curve; needs {NEEDED}.",
     ),
 )

@@ -222,12 +222,14 @@ MODELS = (
         inputs="IL, G",
         parameters=0,
         source="fasiha/ebisu 2.2.0; srs-benchmark (2024) other.py `ebisu_v2`",
-        note="Starts from a half-life of 512 days as in srs-benchmark. On data sets, reviews "
-        "of missing cards or decks are not evaluated, as there.",
-        seconds_per_10k=0.005,
-        known_decks_only=True,
-        compiles="never",
         predict=_predict,
+        known_decks_only=True,
         flags=UNTRAINED_FLAGS,
+        compiles="never",
+        seconds_per_10k=0.005,
+        note=(
+            "Starts from a half-life of 512 days as in srs-benchmark. "
+            "On data sets, reviews of missing cards or decks are not evaluated, as there."
+        ),
     ),
 )

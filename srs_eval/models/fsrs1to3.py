@@ -170,7 +170,6 @@ MODELS = (
     early_version(
         "FSRSv1",
         _V1,
-        parameters=7,
         source="srs-benchmark other.py, class FSRS1 (2022)",
         seconds_per_10k=0.0075,
         note="In v1 a failure sets S from the number of lapses alone.",
@@ -178,14 +177,12 @@ MODELS = (
     early_version(
         "FSRSv2",
         _V2,
-        parameters=14,
         source="srs-benchmark other.py, class FSRS2 (2022)",
         seconds_per_10k=0.009,
     ),
     early_version(
         "FSRSv3",
         _V3,
-        parameters=13,
         source="srs-benchmark other.py, class FSRS3 (2022)",
         seconds_per_10k=0.009,
     ),

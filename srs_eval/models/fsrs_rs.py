@@ -78,18 +78,18 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
 MODELS = (
     Model(
         name="FSRS-rs",
+        packages=("fsrs-rs-python",),
         family="fsrs",
         inputs="IL, G, SR",
         parameters=21,
         source="fsrs-rs-python 0.9 (2026), FSRS.benchmark; fsrs-rs src/training.rs",
-        note="Always weights by recency and keeps the last epoch, unlike FSRS-6.",
-        seconds_per_10k=0.06,
-        seconds_to_compile=0.1,
-        always_short=True,
-        packages=("fsrs-rs-python",),
         fit=_fit,
         predict=fsrs6.predict,
         default=lambda context: list(fsrs6.DEFAULT),
+        always_short=True,
         flags=frozenset({"short", "two_buttons", "partitions", "train_equals_test"}),
+        seconds_per_10k=0.06,
+        seconds_to_compile=0.1,
+        note="Always weights by recency and keeps the last epoch, unlike FSRS-6.",
     ),
 )

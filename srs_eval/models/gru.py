@@ -11,7 +11,7 @@ random ones (one seed per user) where none are found.
 GRU-P predicts the probability of recall itself: a GRU of 8 hidden units reads a card's history
 and the interval until now, each rating paired with the interval that *follows* it, and
 sigmoid(fc h) of the last state is the probability. There is no forgetting curve: nothing makes it
-fall with time. srs-benchmark other.py `class _GRU_P`: the same at a rate of 0.01 and 16 epochs.
+fall with time. srs-benchmark other.py `class GRU_P`: the same at a rate of 0.01 and 16 epochs.
 
 LSTM-489 is the network of September 2023 (commit a17baa24c66, other.py `class RNN`): 8 LSTM units
 on days and grade, s = exp(fc h), R(t) = 0.9^(t/s), Adam at 0.04, 5 epochs, from random weights (one
@@ -229,6 +229,8 @@ def _model(network: Network, **more: Any) -> Model:
     )
 
 
+_FROM_RANDOM = "Starts from random weights where no pretrained ones are found."
+
 MODELS = (
     _model(
         GRU,
@@ -241,7 +243,7 @@ MODELS = (
     _model(
         RNN,
         source="srs-benchmark other.py, class RNN (2023)",
-        note="Starts from random weights where no pretrained ones are found.",
+        note=_FROM_RANDOM,
         seconds_per_10k=0.03,
         seconds_to_compile=6.0,
         kernels_of="GRU",
@@ -254,15 +256,12 @@ MODELS = (
         "need not mean a lower one. Retired upstream in 2026.",
         seconds_to_compile=6.0,
         kernels_of="GRU",
-        configurations=(
-            "GRU-P",
-            "GRU-P-short",
-        ),
+        configurations=("GRU-P", "GRU-P-short"),
     ),
     _model(
         _LSTM_489,
         source="srs-benchmark commit a17baa24c66 (2023), other.py class RNN",
-        note="Starts from random weights where no pretrained ones are found.",
+        note=_FROM_RANDOM,
         seconds_per_10k=0.2,
         extra=True,
     ),

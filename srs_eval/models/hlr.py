@@ -52,15 +52,12 @@ MODELS = (
         inputs="IL, G",
         parameters=3,
         source="Settles & Meeder 2016; srs-benchmark other.py, class HLR",
-        seconds_per_10k=0.006,
-        seconds_to_compile=0.8,
-        configurations=(
-            "HLR",
-            "HLR-short",
-        ),
         fit=_LINEAR.fit,
         predict=_LINEAR.predict,
         default=lambda context: list(START),
+        configurations=("HLR", "HLR-short"),
         hyperparameters=HYPERPARAMETERS,
+        seconds_per_10k=0.006,
+        seconds_to_compile=0.8,
     ),
 )

@@ -188,13 +188,13 @@ MODELS = (
         inputs="IL, G",
         parameters=39,
         source="srs-benchmark other.py, class NN_17 (2024)",
-        note="An outsider's imitation of SuperMemo's SM-17, which is not public; one hidden "
-        "unit stands for each of its matrices, so it says little about SM-17 itself.",
-        seconds_per_10k=0.035,
-        seconds_to_compile=2.5,
-        version=2,
         fit=_fit,
         predict=_predict,
         hyperparameters=(*_IN_DAYS.hyperparameters, _START),
+        seconds_per_10k=0.035,
+        seconds_to_compile=2.5,
+        version=2,
+        note="An outsider's imitation of SuperMemo's SM-17, which is not public; one hidden unit "
+        "stands for each of its matrices, so it says little about SM-17 itself.",
     ),
 )

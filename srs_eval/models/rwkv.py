@@ -221,16 +221,16 @@ MODELS = (
     _rwkv(
         name="RWKV-Instant",
         family="online",
+        online=_instant,
         kernels_of="RWKV-Curve",
         aliases={"RWKV-P": "RWKV-Instant"},
-        online=_instant,
         note=f"Frozen; needs {NEEDED}. Knows every answer before; a scheduler cannot.",
     ),
     _rwkv(
         name="RWKV-Curve",
         family="neural",
-        aliases={"RWKV": "RWKV-Curve"},
         predict=_curve,
+        aliases={"RWKV": "RWKV-Curve"},
         note=f"Frozen; needs {NEEDED}. Codes of cards are drawn with seed {SEED}: another one "
         "changes log loss by 0.001 or so.",
     ),

@@ -252,11 +252,11 @@ MODELS = (
         inputs="FIL, G, SR",
         parameters=7,
         source="srs-benchmark pull request 355 (2026), models/sbd.py",
-        seconds_per_10k=0.08,
-        standard="SBD-short-secs-recency",
         fit=_fit,
         predict=_predict,
         default=lambda context: list(_START),
+        standard="SBD-short-secs-recency",
         hyperparameters=(_PULL, _ITERATIONS),
+        seconds_per_10k=0.08,
     ),
 )
