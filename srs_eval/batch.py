@@ -55,8 +55,8 @@ from srs_eval.engine.workers import (
     send,
 )
 from srs_eval.models import all_models
-from srs_eval.models.adapters import OF_FILE
 from srs_eval.models.configurations import Configuration, Names, meant_by
+from srs_eval.models.given import OF_FILE
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.torch_networks import check_device, release_device
 

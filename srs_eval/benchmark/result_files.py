@@ -35,7 +35,6 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.engine.own_models import mark
 from srs_eval.engine.ranking import rows_of
 from srs_eval.engine.session import Result, Session
-from srs_eval.models.adapters import OF_FILE
 from srs_eval.models.configurations import (
     BASELINE,
     SUFFIX_ALIASES,
@@ -47,6 +46,7 @@ from srs_eval.models.configurations import (
 )
 from srs_eval.models.configurations import resolve as resolved
 from srs_eval.models.configurations import rows_in_words as words_of_rows
+from srs_eval.models.given import OF_FILE
 from srs_eval.models.published import left_open, published
 
 _ENDINGS = (".jsonl", ".jsonl.gz")

@@ -76,7 +76,7 @@ def batch(
     from srs_eval.benchmark.setup import with_labels
     from srs_eval.data.datasets import shard_of
     from srs_eval.engine.session import Session
-    from srs_eval.models.adapters import OF_FILE
+    from srs_eval.models.given import OF_FILE
     from srs_eval.models.rwkv import with_rwkv
     from srs_eval.report.pictures import calibration_png
     from srs_eval.training.networks import refuse_unused

@@ -21,8 +21,8 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.readers.predictions import with_predictions
 from srs_eval.data.reviews import IntArray, ReviewLog
 from srs_eval.engine.session import Result, TestSet
-from srs_eval.models.adapters import OF_FILE
 from srs_eval.models.configurations import Configuration, meant_by, resolve
+from srs_eval.models.given import OF_FILE
 
 
 class Competitor(Interface):

@@ -28,7 +28,7 @@ from srs_eval.models import Context, Model
 from srs_eval.training.compile import Gradient, as_function, compiled, specialised
 from srs_eval.training.elementwise import LANES, Value, exp, log, minimum, where
 from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, adam
-from srs_eval.training.optimisers import length_order, training_rows
+from srs_eval.training.optimisers import by_trial, length_order, training_rows
 
 START = (0.176786766570677, 0.216967308403809, 0.254893976981164, -0.704205679427144, 0.025)
 _LEAST = np.array([0.001, 0.001, 0.001, -np.inf, 0.001])
@@ -251,9 +251,7 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     """Fitted on the trials with at most `max_seq_len` reviews, their own included."""
     paths = trials.derived(_make_paths)
     rows = length_order(trials, training_rows(trials, train, trials.protocol.max_seq_len - 1))
-    weight_of = np.empty(len(trials))
-    weight_of[train] = weights
-    weights = weight_of[rows]
+    weights = by_trial(trials, train, weights)[rows]
     size = BATCH_SIZE.integer(context, trials.protocol)
     batches = [
         _part(paths, trials, rows[at : at + size], weights[at : at + size])[0]

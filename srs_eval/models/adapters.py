@@ -1,10 +1,4 @@
-"""Makes a model of any scikit-learn classifier and of any torch module: docs/adding-a-model.md.
-
-And of what others predicted. RWKV-Anki and FSRS-Anki are what the learner's own Anki, JSchoreels'
-fork or Clanki, wrote down before each answer. Predictions of a file have the names that the file
-gives them. Nothing is fitted: the engine takes what a log was `given`, which may lack reviews.
-Source: `srs_eval.data.readers.predictions`.
-"""
+"""Makes a model of any scikit-learn classifier and of any torch module: docs/adding-a-model.md."""
 
 from __future__ import annotations
 
@@ -13,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,11 +15,10 @@ from numpy.typing import NDArray
 from srs_eval.data.errors import InputError, NotEnoughData, printable
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, UNTRAINED_FLAGS, Context, Model
+from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.training import hyperparameters
 from srs_eval.training.hyperparameters import Hyperparameter
 
-OF_FILE = "Predictions"  # the model of --predictions FILE
 _NEAREST = 0.0001
 """Probabilities stay this far from 0 and 1: a forest is sure of what all of its trees say."""
 _ROWS = 8192  # that are predicted at a time
@@ -352,35 +344,3 @@ def _one_core() -> Any:
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(1)
-
-
-# What others predicted
-
-_given = partial(
-    Model,
-    parameters=0,
-    given=True,
-    source="data/readers/predictions.py (2026)",
-    flags=UNTRAINED_FLAGS,
-    compiles="never",
-    extra=True,
-    seconds_per_10k=0.02,
-)
-
-MODELS = (
-    _given(
-        name="RWKV-Anki",
-        family="online",
-        inputs="FIL, G, SR, AT",
-        note="RWKV, as your Anki computed it; from collection.retrievability-cache.sqlite "
-        "beside it. Knows every answer before; a scheduler cannot.",
-    ),
-    _given(
-        name="FSRS-Anki",
-        family="other",
-        inputs="FIL, G, SR",
-        note="FSRS, as your Anki computed it; from collection.retrievability-cache.sqlite "
-        "beside it.",
-    ),
-    _given(name=OF_FILE, family="other", inputs="-", note="Your own, of --predictions FILE."),
-)

@@ -35,7 +35,7 @@ from srs_eval.models import Context, Model
 from srs_eval.training.compile import compiled
 from srs_eval.training.elementwise import Value, exp
 from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, Linear, adam
-from srs_eval.training.optimisers import length_order, training_rows
+from srs_eval.training.optimisers import by_trial, length_order, training_rows
 
 START = (0.2024, 0.5967, 0.1255, 0.6039, -0.1485, 0.572, 0.0933, 0.4801, 0.787)
 _START_SHORT = (-0.1766, 0.4483, -0.3618, 0.5953, -0.5104, 0.8609, -0.3643, 0.6447, 1.2815)
@@ -218,9 +218,7 @@ def _fit_act_r(
     """Fitted on the trials with at most `max_seq_len` reviews before them."""
     ages = trials.derived(_make_ages)
     rows = length_order(trials, training_rows(trials, train))
-    weight_of = np.empty(len(trials))
-    weight_of[train] = weights
-    weight = weight_of[rows]
+    weight = by_trial(trials, train, weights)[rows]
     y = trials.y[rows]
     size = BATCH_SIZE.integer(context, trials.protocol)
 

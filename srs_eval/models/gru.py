@@ -42,7 +42,13 @@ from srs_eval.training.networks import (
     require_finite,
     weight_names,
 )
-from srs_eval.training.optimisers import batch_seed, length_order, permutations, training_rows
+from srs_eval.training.optimisers import (
+    batch_seed,
+    by_trial,
+    length_order,
+    permutations,
+    training_rows,
+)
 from srs_eval.training.trie import Trie, TrieBatches, history_trie, trie_batches
 
 _START = hyperparameters.Hyperparameter("start", "pretrained", choices=("pretrained", "random"))
@@ -128,8 +134,7 @@ class Network:
         size = int(given.get("batch_size", trials.protocol.batch_size))
         epochs = int(given.get("epochs", self.epochs))
         parts = [order[k : k + size] for k in range(0, len(order), size)]
-        weight_of = np.ones(len(trials))
-        weight_of[train] = weights
+        weight_of = by_trial(trials, train, weights)
         batches = trie_batches(self._trie(trials), trials, parts, weight_of)
         adam = Adam(
             mean=np.zeros(len(w)),

@@ -40,7 +40,7 @@ from srs_eval.training.networks import (
     optimiser_state,
     require_finite,
 )
-from srs_eval.training.optimisers import recency, shuffled_rows
+from srs_eval.training.optimisers import by_trial, recency, shuffled_rows
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
 _PASSES = hyperparameters.epochs(21)
@@ -178,8 +178,7 @@ def tuned(weights: Weights, trials: Trials, train: IntArray, context: Context) -
     """The weights fitted to the positions `train`, in order of review."""
     if not len(train):
         raise NotEnoughData("no reviews to train on")
-    weight_of = np.ones(len(trials))
-    weight_of[train] = recency(len(train), *_RECENCY)
+    weight_of = by_trial(trials, train, recency(len(train), *_RECENCY))
     rows = shuffled_rows(trials, train, context)
     size = _BATCH.integer(context)
     parts = [rows[k : k + size] for k in range(0, len(rows), size)]

@@ -35,7 +35,7 @@ from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, compiled, specialised
 from srs_eval.training.elementwise import LANES, Value, clamp, exp, log, minimum, where
 from srs_eval.training.hyperparameters import Hyperparameter
-from srs_eval.training.optimisers import minimise, training_rows
+from srs_eval.training.optimisers import by_trial, minimise, training_rows
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
 _START = (-2.803101, 1.386926, 1.739235, -1.819954, 0.529839, -0.886052, -1.393709)
@@ -204,8 +204,7 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     if trials.protocol.recency:
         weights = recency_weights(len(train))
     rows = training_rows(trials, train)
-    weight_of = np.zeros(len(trials))
-    weight_of[train] = weights
+    weight_of = by_trial(trials, train, weights)
     training, _ = _all_rows(trials, rows, weight_of)
     start = np.array(_START)
     total = float(weight_of[rows].sum())

@@ -28,7 +28,13 @@ from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training import hyperparameters
 from srs_eval.training.networks import flat, load_weights, no_weights, require_finite, weight_names
-from srs_eval.training.optimisers import batch_seed, length_order, permutations, training_rows
+from srs_eval.training.optimisers import (
+    batch_seed,
+    by_trial,
+    length_order,
+    permutations,
+    training_rows,
+)
 from srs_eval.training.torch_networks import build, one_thread
 
 if TYPE_CHECKING:
@@ -140,8 +146,7 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
 
     w = _start(trials, context)
     order = length_order(trials, training_rows(trials, train))
-    weight_of = np.ones(len(trials))
-    weight_of[train] = weights
+    weight_of = by_trial(trials, train, weights)
     size, epochs = _BATCH_SIZE.integer(context, trials.protocol), _EPOCHS.integer(context)
     rate, decay = _RATE.number(context), _DECAY.number(context)
     seed = hyperparameters.SEED.integer(context)

@@ -254,6 +254,13 @@ def training_rows(trials: Trials, train: IntArray, longest: int | None = None) -
     return rows
 
 
+def by_trial(trials: Trials, train: IntArray, weights: FloatArray) -> FloatArray:
+    """Weights of the rows `train` at their places among all trials (n,), elsewhere 1."""
+    found = np.ones(len(trials))
+    found[train] = weights
+    return found
+
+
 def length_order(trials: Trials, rows: IntArray) -> IntArray:
     """Rows by history length, ties in the order that fsrs-optimizer 5 gives them."""
     return rows[quicksort_order(trials.sequence_length[rows])]

@@ -36,7 +36,13 @@ from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, Int32Array, as_function, packed
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.hyperparameters import Context
-from srs_eval.training.optimisers import batch_seed, length_order, permutations, training_rows
+from srs_eval.training.optimisers import (
+    batch_seed,
+    by_trial,
+    length_order,
+    permutations,
+    training_rows,
+)
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
 _TAPED = ("success", "failure", "same_day")  # steps that leave something for their gradients
@@ -192,8 +198,7 @@ def fit_recurrent(
     model = replace(model, **as_set)
     gamma = float(given.get("gamma", protocol.gamma))
     rows = training_rows(trials, train)
-    weight_of = np.ones(len(trials))
-    weight_of[train] = weights
+    weight_of = by_trial(trials, train, weights)
     batched = rows if model.trained_on is None else model.trained_on(trials, rows)
     if not len(batched):
         raise NotEnoughData("no reviews to train on")

@@ -299,7 +299,7 @@ def _columns(path: Path, user: int | None = None) -> Mapping[str, NDArray[Any]]:
     except EOFError:
         raise InputError(f'"{path.name}" holds no predictions.') from None
     except (OSError, csv.Error, ValueError, KeyError, NotImplementedError) as error:
-        if user is not None and isinstance(error, NotImplementedError):  # a text is no user
+        if user is not None and isinstance(error, NotImplementedError):  # it compares no text
             raise _no_number(path, "user", "whole number") from None
         reason = getattr(error, "strerror", None) or "it is neither CSV nor parquet"
         raise InputError(f'Predictions cannot be read from "{path}" ({reason}).') from None
