@@ -18,7 +18,7 @@ from srs_eval.data.days import StoredClock, day_grid
 from srs_eval.data.errors import InputError, printable
 from srs_eval.data.paths import anki_folders
 from srs_eval.data.readers import files, package
-from srs_eval.data.readers.collection import count_answers, odd_times, read_collection
+from srs_eval.data.readers.collection import count_answers, read_collection
 from srs_eval.data.readers.predictions import beside_collection
 from srs_eval.data.readers.table import Table, table_in, with_inferred_kinds
 from srs_eval.data.reviews import DayGrid, Entries, ImportSummary, ReviewLog
@@ -120,7 +120,6 @@ def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
         days.refuse(f"The days of {printable(path)}")
     else:
         grid = days.grid(entries, StoredClock())
-        notes += odd_times(entries, found.left_out)
         if not found.app_name:
             entries = with_inferred_kinds(entries, grid.next_day_at_s)
             notes += ("Kinds of review are inferred: a card is learned on its first day.",)
@@ -128,9 +127,10 @@ def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
         import_summary=ImportSummary(
             path=str(path),
             format=found.format,
-            entries_read=len(found.rows or entries or ()) + found.left_out,
+            entries_read=len(found.rows or entries or ()) + found.left_out + found.repeated,
             notes=notes,
             app_name=found.app_name,
+            repeated=found.repeated,
         ),
         entries=entries,
         rows=found.rows,

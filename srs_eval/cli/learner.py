@@ -120,7 +120,7 @@ def inspect(source: Source, json: str | None = None) -> int:
     from srs_eval.report.inspection import inspect_log, render_inspection
 
     check_targets([source.path], json)
-    inspection = inspect_log(source.load())
+    inspection = inspect_log(source.read())
     if console := json_and_console(json, inspection.document()):
         console.print(render_inspection(inspection, console.width))
     return FINE

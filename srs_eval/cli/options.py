@@ -218,6 +218,13 @@ class Source:
         return {what: ", ".join(names or ()) or None for what, names in named.items()}
 
     def load(self) -> ReviewLog:
+        """The reviews; says what was left out of them because the file holds it twice."""
+        log = self.read()
+        say_repeated(log)
+        return log
+
+    def read(self) -> ReviewLog:
+        """The reviews, for a command that shows the whole import summary. Raises InputError."""
         from srs_eval.anki_import import find_profiles, load_log
         from srs_eval.data.rows import only_deck, only_preset
 
@@ -229,6 +236,14 @@ class Source:
         if self.deck:
             log = only_deck(log, *self.deck)
         return only_preset(log, *self.preset) if self.preset else log
+
+
+def say_repeated(log: ReviewLog, of: str = "") -> None:
+    """Say how many entries of a file (`of` names it) were left out because it holds them twice."""
+    from srs_eval.data.readers.repeats import repeats_in_words
+
+    if count := log.import_summary.repeated:
+        say(f"{of}{repeats_in_words(count)}")
 
 
 def _equivalence_option(equivalence: float | None = None) -> float:

@@ -21,6 +21,7 @@ from srs_eval.cli.options import (
     check_targets,
     command,
     json_and_console,
+    say_repeated,
 )
 from srs_eval.data.errors import InputError, counted, require
 from srs_eval.report.console import (
@@ -418,9 +419,15 @@ def _make(
     from srs_eval.data.datasets import make_dataset
 
     require("pyarrow", "A data set")
-    logs = ((path, load_log(path, timezone=timezone, rollover=rollover)) for path in files)
+
+    def read() -> Iterator[tuple[Path, ReviewLog]]:
+        for path in files:
+            log = load_log(path, timezone=timezone, rollover=rollover)
+            say_repeated(log, f"{path}: ")
+            yield path, log
+
     with console_for(sys.stderr).status("Reading ..."):
-        reviews, mapping = make_dataset(logs, out)
+        reviews, mapping = make_dataset(read(), out)
     show(f"{counted(len(files), 'user')}, {counted(reviews, 'review')}: {out}")
     show(f"{mapping} tells whose is whose. Keep it, and do not publish it.")
     return FINE

@@ -259,7 +259,7 @@ def _damaged(part: Path, error: Exception) -> InputError:
 def _load_table(path: Path, user: int) -> ReviewLog:
     """A user's csv file. Without a table of cards: what rests on decks is skipped."""
     name = printable(path)
-    table = table_in(path, read_start(path, START_BYTES), name)
+    table = table_in(path, read_start(path, START_BYTES), name, of_dataset=True)
     if table is None or table.rows is None:
         raise InputError(
             f"{name} is no table of reviews as in FSRS-Anki-20k (card_id, review_th, elapsed_days, "

@@ -267,6 +267,7 @@ class ImportSummary:
     notes: tuple[str, ...] = ()  # one sentence each, worth a person's attention
     fsrs_enabled: bool | None = None
     app_name: str = "Anki"  # what scheduled the reviews; "" where that is not known
+    repeated: int = 0  # entries that were left out because the file holds them twice
 
 
 @dataclass(frozen=True, eq=False)

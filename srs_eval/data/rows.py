@@ -42,6 +42,7 @@ from srs_eval.data.reviews import (
 
 RowKind = Literal["benchmark", "anki"]
 
+_REPEATED = "in the file a second time"
 _NO_ANSWER = "not an answer (manual, reset or rescheduled)"
 _PREVIEW = "filtered deck without rescheduling"
 _BAD_RATING = "rating out of range"
@@ -78,12 +79,15 @@ def select_rows(
     cards count, no ignore-before date. "anki": the deck-options screen's search, that is
     existing cards that are not suspended, and each preset's ignore-before date (a card that
     began before it is dropped as a whole). Rows are in order of time; ties keep the log's
-    order. Raises ValueError for another `kind`.
+    order. What a reader has left out because the file holds it twice is counted, too, as long as
+    the log is not narrowed. Raises ValueError for another `kind`.
     """
     if kind not in ("benchmark", "anki"):
         raise ValueError(f"unknown kind of rows: {kind!r}")
+    repeated = 0 if log.is_narrowed else log.import_summary.repeated
+    dropped = {_REPEATED: repeated} if repeated else {}
     if log.rows is not None:
-        return Selection(log.rows, {}, np.arange(len(log.rows), dtype=np.int64))
+        return Selection(log.rows, dropped, np.arange(len(log.rows), dtype=np.int64))
     assert log.entries is not None
     assert log.day_grid is not None
     as_builder = kind == "benchmark"
@@ -110,7 +114,8 @@ def select_rows(
     kept = np.flatnonzero(reasons.code == 0)
     rows = _rows(by_card, kept, log.day_grid, as_builder)
     in_time = np.argsort(order[kept], kind="stable")  # entries are in order of time
-    return Selection(_where(rows, in_time), reasons.counts(), order[kept][in_time])
+    dropped |= reasons.counts()
+    return Selection(_where(rows, in_time), dropped, order[kept][in_time])
 
 
 class _Reasons:

@@ -62,6 +62,7 @@ def run_document(
             "format": log.import_summary.format,
             "user": log.user,
             "entries": log.import_summary.entries_read,
+            "repeated": log.import_summary.repeated,
             "day_boundaries": None if log.day_grid is None else log.day_grid.source,
             "deck": deck,
             "preset": preset,

@@ -94,6 +94,7 @@ class Inspection:
     app: str
     user: int | None
     entries_read: int
+    repeated: int  # of these, left out because the file holds them twice
     first_review: str | None  # None for data sets, which hold no dates
     last_review: str | None
     days: int  # from the first to the last row, both counted
@@ -145,6 +146,7 @@ def inspect_log(log: ReviewLog) -> Inspection:
         app=log.import_summary.app_name,
         user=log.user,
         entries_read=log.import_summary.entries_read,
+        repeated=log.import_summary.repeated,
         first_review=first,
         last_review=last,
         days=int(np.ptp(benchmark_days)) + 1 if len(benchmark_days) else 0,

@@ -25,7 +25,7 @@ from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
 from srs_eval.models.configurations import GROUPS, resolve
 from srs_eval.report.console import console_for, show_run
-from tests.cli.program import program
+from tests.cli.program import main_here, program
 from tests.conftest import PATIENCE, made_collection
 from tools.simulated import simulate_learner, write_dataset
 
@@ -717,3 +717,37 @@ def test_a_report_is_opened_and_told_in_short(
     assert first.count('class="card"') == 5
     assert "AVG" not in first
     assert "average" in others
+
+
+# --- the same review twice
+
+
+def test_overlapping_exports_are_ranked_as_one_and_said(collection: Path, tmp_path: Path) -> None:
+    """Two exports that overlap, put together: the figures are those of the whole history."""
+    with closing(sqlite3.connect(collection)) as database:
+        entries = database.execute("select cid, ease, id from revlog where ease > 0").fetchall()
+    lines = [",".join(map(str, each)) for each in entries]
+    half = len(lines) // 2
+    documents, said = [], []
+    for name, rows in {
+        "once.csv": lines,
+        "twice.csv": lines[: half + 200] + lines[half - 100 :],
+    }.items():
+        table = "\n".join(["card_id,review_rating,review_time", *rows])
+        (tmp_path / name).write_text(table, encoding="utf-8")
+        done = main_here("run", tmp_path / name, "--models", "AVG,FSRS-6-dry-run", "--json", "-")
+        assert done.returncode == 0
+        documents.append(json.loads(done.stdout))
+        said.append(done.stderr)
+    once, twice = documents
+    assert [each["metrics"] for each in twice["results"]] == [
+        each["metrics"] for each in once["results"]
+    ]
+    assert twice["source"]["reviews"] == once["source"]["reviews"]
+    assert (once["source"]["repeated"], twice["source"]["repeated"]) == (0, 300)
+    sentence = "300 entries are in the file a second time; they were left out."
+    assert sentence in said[1]
+    assert "second time" not in said[0]
+    inspected = main_here("inspect", tmp_path / "twice.csv")
+    assert sentence in " ".join(inspected.stdout.split())
+    assert "second time" not in inspected.stderr

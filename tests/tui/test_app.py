@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,6 +37,7 @@ from tests.tui.app_world import (
     WatchedApp,
     configurations,
     make_app,
+    make_log,
     on,
     text_of,
     to_import_summary,
@@ -109,6 +111,17 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
         await pilot.press("ctrl+o")
         await until(pilot, on(app, "OpenScreen"))
         assert "x.anki2" in text_of(app)  # among the recent files
+
+
+async def test_import_summary_counts_entries_that_are_in_the_file_twice(tmp_path: Path) -> None:
+    log = make_log()
+    summary = replace(log.import_summary, entries_read=4_007, repeated=7)
+    app = make_app(tmp_path, FILE, load=lambda *_, **__: replace(log, import_summary=summary))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_import_summary(pilot)
+        await until(pilot, lambda: "3,901 of 4,007 entries count" in text_of(app))
+        assert "106 left out" in text_of(app)
+        assert "in the file a second time" in text_of(app)
 
 
 async def test_whole_way_by_mouse(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -22,6 +22,7 @@ import numpy as np
 from srs_eval.data.days import StoredClock
 from srs_eval.data.errors import InputError, printable
 from srs_eval.data.readers import files
+from srs_eval.data.readers.repeats import Contradiction, first_of_each, repeats_in_words
 from srs_eval.data.readers.settings import (
     INTEGER,
     decks_of,
@@ -150,9 +151,16 @@ def _read(
     if connection.execute("select count(*) from revlog").fetchone()[0] > _MAX_ENTRIES:
         raise InputError(f"{name} holds more reviews than one person can give.")
     # As Anki reads them: an unknown type is learning, a negative time taken is 0.
-    entries, unreadable = entries_from_columns(
-        *_integers(connection, "revlog", "id", "cid", "ease", "type", "factor", "time", "lastIvl")
+    columns = _integers(
+        connection, "revlog", "id", "cid", "ease", "type", "factor", "time", "lastIvl"
     )
+
+    def two_with_one_id(first: int, second: int) -> InputError:
+        del first
+        return files.damaged(name, f"two of its reviews have the id {columns[0][second]}")
+
+    found = entries_from_columns(*columns, contradiction=two_with_one_id)
+    entries = found.entries
     cards, schedule = _cards(connection)
     crt, conf, dconf, decks_json = connection.execute(
         "select crt, conf, dconf, decks from col limit 1"
@@ -177,9 +185,10 @@ def _read(
         import_summary=ImportSummary(
             path=str(path),
             format=f"{words}, schema {schema}",
-            entries_read=len(entries) + unreadable,
-            notes=(*notes, *odd_times(entries, unreadable), *told),
+            entries_read=found.read,
+            notes=(*notes, *found.notes, *told),
             fsrs_enabled=enabled,
+            repeated=found.repeated,
         ),
         entries=entries,
         cards=cards,
@@ -269,6 +278,26 @@ def _schema(connection: sqlite3.Connection, name: str) -> int:
     return schema
 
 
+@dataclass(frozen=True)
+class FoundEntries:
+    """The entries of a source, and how many of its lines are none."""
+
+    entries: Entries
+    unreadable: int  # left out for an impossible time
+    repeated: int  # left out because the source holds them twice
+
+    @property
+    def read(self) -> int:
+        """How many entries the source holds, counted or not."""
+        return len(self.entries) + self.unreadable + self.repeated
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the import summary about entries that are odd or left out."""
+        repeated = [repeats_in_words(self.repeated)] if self.repeated else []
+        return (*repeated, *_odd_times(self.entries, self.unreadable))
+
+
 def entries_from_columns(
     time_ms: IntArray,
     card_id: IntArray,
@@ -277,25 +306,44 @@ def entries_from_columns(
     factor: IntArray,
     duration_ms: IntArray,
     interval: IntArray | None = None,
-) -> tuple[Entries, int]:
-    """Entries in order of time from raw columns; the number left out for their time."""
-    order = np.argsort(time_ms, kind="stable")
-    order = order[(time_ms[order] > 0) & (time_ms[order] < _MAX_TIME_MS)]
+    *,
+    contradiction: Contradiction,
+    has_ids: bool = True,
+) -> FoundEntries:
+    """Put raw columns (n,) into order of time, without impossible times and repeated entries.
+
+    With ids, as in Anki's revlog, the time is the id of an entry; without, a card and the time of
+    its answer are (`srs_eval.data.readers.repeats`). Raises `contradiction` for two that differ.
+    """
+    raw = [time_ms, card_id, rating, kind, factor, duration_ms]
+    if interval is not None:
+        raw.append(interval)
+    possible = np.flatnonzero((time_ms > 0) & (time_ms < _MAX_TIME_MS))
+    places = possible[np.argsort(time_ms[possible], kind="stable")]
+    columns = [column[places] for column in raw]
+    identity = columns[:1] if has_ids else columns[:2]
+
+    def of_source(first: int, second: int) -> InputError:
+        return contradiction(int(places[first]), int(places[second]))
+
+    kept = first_of_each(identity, columns[len(identity) :], of_source)
+    time_ms, card_id, rating, kind, factor, duration_ms, *more = (
+        np.ascontiguousarray(column[kept], np.int64) for column in columns
+    )
     known = (kind >= LEARNING) & (kind <= RESCHEDULED)
-    columns = (
+    entries = Entries(
         time_ms,
         card_id,
         rating,
         np.where(known, kind, LEARNING),
         factor,
         np.maximum(duration_ms, 0),
-        *([] if interval is None else [interval]),
+        *more,
     )
-    entries = Entries(*(np.ascontiguousarray(column[order], np.int64) for column in columns))
-    return entries, len(time_ms) - len(order)
+    return FoundEntries(entries, len(raw[0]) - len(places), int((~kept).sum()))
 
 
-def odd_times(entries: Entries, unreadable: int) -> tuple[str, ...]:
+def _odd_times(entries: Entries, unreadable: int) -> tuple[str, ...]:
     """Notes about times that no review can have had."""
     notes: list[str] = []
     if unreadable:

@@ -24,7 +24,7 @@ import numpy as np
 from srs_eval.data.days import StoredClock
 from srs_eval.data.errors import InputError, printable
 from srs_eval.data.readers import files
-from srs_eval.data.readers.collection import entries_from_columns, odd_times
+from srs_eval.data.readers.collection import entries_from_columns
 from srs_eval.data.readers.settings import parse
 from srs_eval.data.reviews import (
     Cards,
@@ -274,14 +274,22 @@ def read_research_export(
     if not 0 < dataset.next_day_at < 1 << 40:
         # The field comes last, so a file cut between two records parses but lacks it.
         raise InputError(f"{name} is cut short or no .revlog file; export it again from Anki.")
-    columns = (
+    columns = [
         _column(dataset.revlogs, field)
         for field in (
             *("id", "cid", "button_chosen", "review_kind", "ease_factor", "taken_millis"),
             "last_interval",
         )
-    )
-    entries, unreadable = entries_from_columns(*columns)
+    ]
+
+    def two_with_one_id(first: int, second: int) -> InputError:
+        return InputError(
+            f"{name} holds two different reviews with the id {columns[0][second]} (its entries "
+            f"{first + 1:,} and {second + 1:,}); export it again from Anki."
+        )
+
+    found = entries_from_columns(*columns, contradiction=two_with_one_id)
+    entries = found.entries
     if not len(entries):
         raise InputError(f"{name} holds no reviews; choose another file.")
     cards = [_column(dataset.cards, field) for field in ("id", "note_id", "deck_id")]
@@ -297,8 +305,9 @@ def read_research_export(
         import_summary=ImportSummary(
             path=str(path),
             format="Anki research export (.revlog)",
-            entries_read=len(entries) + unreadable,
-            notes=odd_times(entries, unreadable),
+            entries_read=found.read,
+            notes=found.notes,
+            repeated=found.repeated,
         ),
         entries=entries,
         cards=Cards(cards_once, cards[1][first], cards[2][first], none),

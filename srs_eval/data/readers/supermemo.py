@@ -20,6 +20,7 @@ import numpy as np
 
 from srs_eval.data.days import DAY_S
 from srs_eval.data.errors import InputError
+from srs_eval.data.readers.repeats import first_of_each, repeats_in_words
 from srs_eval.data.readers.table import Table, decoded
 from srs_eval.data.reviews import REVIEW, FloatArray, IntArray, Rows, run_begins
 
@@ -98,7 +99,8 @@ def read_comparison(lines: Iterator[tuple[int, dict[str, str]]], name: str) -> T
     """Rows of an SM16-v-SM17.csv from its lines (fields by name in lower case).
 
     Left out are lines without a date, a grade of 0-5, a success of 0 or 1, or with a prediction
-    that is no probability, and those without an interval: an item's first.
+    that is no probability, those without an interval (an item's first), and those that repeat
+    another in everything.
     """
     found: list[tuple[float, ...]] = []
     counts = {"without a readable date, grade or prediction": 0, "without an interval": 0}
@@ -131,6 +133,10 @@ def read_comparison(lines: Iterator[tuple[int, dict[str, str]]], name: str) -> T
     if not found:
         raise InputError(f"{name} holds no repetition that can be read; export it again.")
     table = np.array(found)
+    # Dates may be without a time of day: only what is alike in everything is one repetition.
+    kept = first_of_each(list(table.T))
+    repeated = int((~kept).sum())
+    table = table[kept]
     item, seconds, interval, grade = table[:, :4].astype(np.int64).T
     order = np.lexsort((seconds, item))
     return _table(
@@ -142,6 +148,7 @@ def read_comparison(lines: Iterator[tuple[int, dict[str, str]]], name: str) -> T
         interval[order],
         {SM16: table[order, 4], SM17: table[order, 5]},
         counts,
+        repeated,
     )
 
 
@@ -196,6 +203,7 @@ def _table(
     interval: IntArray | None,
     predictions: dict[str, FloatArray],
     left_out: dict[str, int],
+    repeated: int = 0,
 ) -> Table:
     """Rows in order of review from columns in order of item and time; days as ordinals."""
     first = run_begins(item)
@@ -216,10 +224,13 @@ def _table(
         for reason, count in left_out.items()
         if count
     )
+    if repeated:
+        notes += (repeats_in_words(repeated),)
     return Table(
         words,
         rows=rows,
         left_out=sum(left_out.values()),
+        repeated=repeated,
         predictions={name: column[order] for name, column in predictions.items()},
         notes=notes,
         app_name="SuperMemo",

@@ -27,8 +27,9 @@ import numpy as np
 
 from srs_eval.data.days import DAY_S
 from srs_eval.data.errors import InputError, printable
-from srs_eval.data.readers.collection import entries_from_columns
+from srs_eval.data.readers.collection import FoundEntries, entries_from_columns
 from srs_eval.data.readers.files import read_whole
+from srs_eval.data.readers.repeats import Contradiction, first_of_each, repeats_in_words
 from srs_eval.data.reviews import (
     LEARNING,
     RELEARNING,
@@ -66,6 +67,7 @@ class Table:
     entries: Entries | None = None
     rows: Rows | None = None
     left_out: int = 0  # entries with an impossible time; lines that are no reviews
+    repeated: int = 0  # lines that repeat another
     app_name: str = "Anki"  # what scheduled the reviews, "" where that is not known
     predictions: Mapping[str, FloatArray] = field(default_factory=dict)
     """Of the rows, as `ReviewLog.predictions`."""
@@ -73,18 +75,21 @@ class Table:
     first_day: str | None = None  # of the rows, if dates are known
 
 
-def table_in(path: Path, start: bytes, name: str) -> Table | None:
+def table_in(path: Path, start: bytes, name: str, *, of_dataset: bool = False) -> Table | None:
     """What a table or an export of SuperMemo's holds that begins so; None if it is neither.
 
-    Raises InputError, naming what is there and what is needed, for a table with other columns, and
-    for a bad line.
+    A line that repeats another is left out, except where the file is part of a published data set:
+    the rows of that are chosen. Raises InputError, naming what is there and what is needed, for a
+    table with other columns, for a bad line, and for two lines that contradict each other.
     """
     from srs_eval.data.readers.supermemo import is_history, read_history
 
     if is_history(start):
         return read_history(read_whole(path, _MAX_BYTES), name)
     header = _header_of(start, name)
-    return None if header is None else _read_table(read_whole(path, _MAX_BYTES), *header, name)
+    if header is None:
+        return None
+    return _read_table(read_whole(path, _MAX_BYTES), *header, name, of_dataset=of_dataset)
 
 
 def _header_of(start: bytes, name: str) -> tuple[list[str], str] | None:
@@ -126,7 +131,9 @@ def decoded(content: bytes) -> str:
     return content.decode("latin-1")
 
 
-def _read_table(content: bytes, names: list[str], delimiter: str, name: str) -> Table:
+def _read_table(
+    content: bytes, names: list[str], delimiter: str, name: str, *, of_dataset: bool = False
+) -> Table:
     """Read the rows below a recognised header; InputError naming the bad line."""
     content = content.removeprefix(b"\xef\xbb\xbf")
     columns = set(names)
@@ -137,10 +144,23 @@ def _read_table(content: bytes, names: list[str], delimiter: str, name: str) -> 
     lines = io.BytesIO(content)
     lines.readline()
     duration = [_DURATION] if _DURATION in columns else []
+
+    def differing(what: str) -> Contradiction:
+        """Two lines that agree in `what`, and not in all else."""
+
+        def contradiction(first: int, second: int) -> InputError:
+            numbers = [number for number, _ in _records(content, names, delimiter)]
+            return InputError(
+                f"Lines {numbers[first]:,} and {numbers[second]:,} of {name} have the same {what} "
+                "but differ; delete the wrong one of them."
+            )
+
+        return contradiction
+
     if set(_RAW) <= columns:
         raw = _numbers(lines, [names.index(column) for column in _RAW], delimiter, name)
-        entries, unreadable = entries_from_columns(*raw)
-        return Table("Anki revlog table (CSV)", entries, left_out=unreadable)
+        found = entries_from_columns(*raw, contradiction=differing("id"))
+        return _of_entries("Anki revlog table (CSV)", found)
     if set(_BARE) <= columns:
         places = [names.index(column) for column in (*_BARE, *duration)]
         time_ms, *rest = _numbers(lines, places, delimiter, name)
@@ -156,11 +176,30 @@ def _read_table(content: bytes, names: list[str], delimiter: str, name: str) -> 
     else:
         wanted = _ANKI_20K if set(_ANKI_20K) <= columns else _OLD_BENCHMARK
         places = [names.index(column) for column in wanted]
-        return _without_dates(*_numbers(lines, places, delimiter, name))
+        table = _numbers(lines, places, delimiter, name)
+        kept = np.ones(len(table[0]), np.bool_)
+        if not of_dataset:
+            kept = first_of_each(table[:2], table[2:], differing("card_id and review_th"))
+        return _without_dates(*(column[kept] for column in table), repeated=int((~kept).sum()))
     none = np.zeros(len(time_ms), np.int64)
     taken = rest[2] if len(rest) > 2 else none
-    entries, unreadable = entries_from_columns(time_ms, rest[0], rest[1], none, none, taken)
-    return Table(words, entries, left_out=unreadable, app_name="")
+    found = entries_from_columns(
+        *(time_ms, rest[0], rest[1], none, none, taken),
+        contradiction=differing("card and time"),
+        has_ids=False,
+    )
+    return _of_entries(words, found, app_name="")
+
+
+def _of_entries(words: str, found: FoundEntries, app_name: str = "Anki") -> Table:
+    return Table(
+        words,
+        found.entries,
+        left_out=found.unreadable,
+        repeated=found.repeated,
+        notes=found.notes,
+        app_name=app_name,
+    )
 
 
 def _records(
@@ -210,6 +249,8 @@ def _without_dates(
     elapsed_seconds: IntArray | None = None,
     state: IntArray | None = None,
     duration_ms: IntArray | None = None,
+    *,
+    repeated: int = 0,
 ) -> Table:
     """Rows from intervals alone. Days are the earliest that intervals and order allow."""
     order = np.argsort(order_of_review, kind="stable")
@@ -254,7 +295,9 @@ def _without_dates(
     return Table(
         "FSRS-Anki-20k (CSV)" if said else "older table of srs-benchmark (CSV)",
         rows=rows,
+        repeated=repeated,
         notes=(
+            *([repeats_in_words(repeated)] if repeated else []),
             "The file holds no dates: days are the earliest that its intervals allow" + whole + ".",
         ),
     )

@@ -1,0 +1,219 @@
+"""The same review twice in a file: alike it counts once, a contradiction is refused."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from srs_eval.anki_import import load_log
+from srs_eval.data.datasets import open_dataset
+from srs_eval.data.errors import InputError
+from srs_eval.data.readers.repeats import first_of_each
+from srs_eval.data.reviews import ReviewLog
+from srs_eval.data.rows import only_deck, select_rows
+from srs_eval.report.inspection import inspect_log, render_inspection, summary_section
+from tests.data.anki_files import DAY_MS, make_collection, make_revlog, plain_history
+
+HISTORY = plain_history()
+OVERLAP = 7
+NEXT_DAY_AT = HISTORY[-1][0] // 1000 + 86_400
+
+
+def raw_lines() -> list[str]:
+    lines = [f"{e[0]},{e[1]},-1,{e[2]},{e[3]},{e[4]},{e[5]},{e[6]},{e[7]}" for e in HISTORY]
+    return ["id,cid,usn,ease,ivl,lastIvl,factor,time,type", *lines]
+
+
+def bare_lines() -> list[str]:
+    return ["card_id,review_rating,review_time", *(f"{e[1]},{e[2]},{e[0]}" for e in HISTORY)]
+
+
+def py_fsrs_lines() -> list[str]:
+    lines = ["card_id,rating,review_datetime,review_duration"]
+    for time_ms, card, rating, *_ in HISTORY:
+        lines.append(f"{card},{rating},{datetime.fromtimestamp(time_ms / 1000, UTC)},4000")
+    return lines
+
+
+def undated_lines() -> list[str]:
+    last: dict[int, int] = {}
+    lines = ["card_id,review_th,delta_t,rating"]
+    for number, (time_ms, card, rating, *_) in enumerate(HISTORY, 1):
+        days = -1 if card not in last else (time_ms - last[card]) // DAY_MS
+        last[card] = time_ms
+        lines.append(f"{card},{number},{days},{rating}")
+    return lines
+
+
+def fsrs_anki_20k_lines() -> list[str]:
+    lines = ["card_id,review_th,elapsed_days,elapsed_seconds,rating,state,duration"]
+    for line in undated_lines()[1:]:
+        card, number, days, rating = map(int, line.split(","))
+        lines.append(f"{card},{number},{days},{days * 86_400},{rating},{2 * (days > 0)},4000")
+    return lines
+
+
+def sm17_lines() -> list[str]:
+    lines = ["Date,Title,Element No,Used interval,R (SM16),R (SM17)(exp),R (SM17),Grade,Success"]
+    for number in range(20):
+        lines.append(f"Dec {number + 1:02} 2021 10:00:00,,{number % 3},{number + 1},0.9,0,0.8,4,1")
+    return lines
+
+
+LAYOUTS = {
+    "raw": raw_lines,
+    "bare": bare_lines,
+    "py-fsrs": py_fsrs_lines,
+    "undated": undated_lines,
+    "FSRS-Anki-20k": fsrs_anki_20k_lines,
+    "SM-17": sm17_lines,
+}
+WITH_ONE_IDENTITY = {
+    "raw": "id",
+    "bare": "card and time",
+    "py-fsrs": "card and time",
+    "undated": "card_id and review_th",
+    "FSRS-Anki-20k": "card_id and review_th",
+}
+
+
+def written(path: Path, lines: Sequence[str]) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def overlapping(lines: Sequence[str]) -> list[str]:
+    """The header, then the rows of two exports that have the middle ones in common."""
+    middle = len(lines) // 2
+    return [*lines[: middle + OVERLAP], *lines[middle:]]
+
+
+def same_reviews(first: ReviewLog, second: ReviewLog) -> bool:
+    return all(
+        np.array_equal(getattr(first.reviews, name), getattr(second.reviews, name))
+        for name, column in vars(first.reviews).items()
+        if column is not None
+    )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_overlapping_exports_are_the_whole_history(layout: str, tmp_path: Path) -> None:
+    lines = LAYOUTS[layout]()
+    once = load_log(written(tmp_path / "once.csv", lines))
+    twice = load_log(written(tmp_path / "twice.csv", overlapping(lines)))
+    assert same_reviews(once, twice)
+    assert once.import_summary.repeated == 0
+    assert twice.import_summary.repeated == OVERLAP
+    read = twice.import_summary.entries_read
+    assert read == once.import_summary.entries_read + OVERLAP == len(overlapping(lines)) - 1
+    assert set(twice.import_summary.notes) - set(once.import_summary.notes) == {
+        "7 entries are in the file a second time; they were left out."
+    }
+    reason = "in the file a second time"
+    assert select_rows(twice).dropped == {reason: OVERLAP, **select_rows(once).dropped}
+
+
+@pytest.mark.parametrize("layout", WITH_ONE_IDENTITY)
+def test_lines_that_contradict_each_other_are_both_named(layout: str, tmp_path: Path) -> None:
+    header, *rows = LAYOUTS[layout]()
+    name = {"raw": "ease", "bare": "review_rating"}.get(layout, "rating")
+    rating = header.split(",").index(name)
+    fields = rows[4].split(",")
+    fields[rating] = "2"
+    lines = [header, *rows[:10], "", ",".join(fields), *rows[10:]]  # an empty line counts
+    with pytest.raises(InputError) as refusal:
+        load_log(written(tmp_path / "a.csv", lines))
+    assert str(refusal.value) == (
+        f"Lines 6 and 13 of {tmp_path / 'a.csv'} have the same {WITH_ONE_IDENTITY[layout]} "
+        "but differ; delete the wrong one of them."
+    )
+
+
+def test_cards_answered_in_the_same_millisecond_are_two_reviews(tmp_path: Path) -> None:
+    lines = ["card_id,review_rating,review_time", *(f"{card},3,1700000000123" for card in (1, 2))]
+    log = load_log(written(tmp_path / "a.csv", lines))
+    assert len(log.reviews) == 2
+    assert log.import_summary.repeated == 0
+
+
+def test_impossible_times_contradict_nothing(tmp_path: Path) -> None:
+    lines = [*raw_lines(), "0,5,-1,3,0,0,0,0,0", "0,6,-1,4,0,0,0,0,0"]
+    summary = load_log(written(tmp_path / "a.csv", lines)).import_summary
+    assert summary.repeated == 0
+    assert summary.notes == ("2 entries with an impossible time were left out.",)
+
+
+def test_research_export_with_entries_twice_counts_them_once(tmp_path: Path) -> None:
+    once, twice = tmp_path / "once.revlog", tmp_path / "twice.revlog"
+    once.write_bytes(make_revlog(HISTORY, NEXT_DAY_AT))
+    twice.write_bytes(once.read_bytes() * 2)  # protobuf takes it as one message
+    log = load_log(twice)
+    assert same_reviews(log, load_log(once))
+    assert log.import_summary.repeated == len(HISTORY)
+    different = (HISTORY[3][0], HISTORY[3][1], 4, *HISTORY[3][3:])
+    once.write_bytes(make_revlog([*HISTORY, different], NEXT_DAY_AT))
+    with pytest.raises(
+        InputError, match=f"the id {different[0]} .its entries 13 and 14.; export it again"
+    ):
+        load_log(once)
+
+
+def test_collection_without_a_primary_key_is_damaged(tmp_path: Path) -> None:
+    path = make_collection(tmp_path / "collection.anki2", entries=HISTORY)
+    with closing(sqlite3.connect(path)) as connection:
+        columns = "id, cid, usn, ease, ivl, lastIvl, factor, time, type"
+        found = connection.execute(f"select {columns} from revlog").fetchall()
+        connection.execute("drop table revlog")
+        connection.execute(f"create table revlog ({columns})")
+        marks = ",".join("?" * 9)
+        connection.executemany(f"insert into revlog values ({marks})", [*found, *found[:3]])
+        connection.commit()
+        log = load_log(path)
+        assert (len(log.reviews), log.import_summary.repeated) == (len(HISTORY), 3)
+        connection.execute("update revlog set ease = 2 where rowid = 1")
+        connection.commit()
+    with pytest.raises(InputError, match=f"damaged .two of its reviews have the id {found[0][0]}"):
+        load_log(path)
+
+
+def test_data_set_is_read_as_it_is(tmp_path: Path) -> None:
+    lines = overlapping(fsrs_anki_20k_lines())
+    written(tmp_path / "7.csv", lines)
+    log = open_dataset(tmp_path).load(7)
+    assert len(log.reviews) == len(lines) - 1
+    assert log.import_summary.repeated == 0
+
+
+def test_import_summary_shows_what_is_left_out_everywhere(tmp_path: Path) -> None:
+    log = load_log(written(tmp_path / "a.csv", overlapping(raw_lines())))
+    inspection = inspect_log(log)
+    assert inspection.document()["repeated"] == OVERLAP
+    for rows in inspection.rows.values():
+        assert rows.kept + sum(rows.dropped.values()) == inspection.entries_read
+    shown = StringIO()
+    Console(width=100, file=shown).print(render_inspection(inspection, 100))
+    assert "in the file a second time" in shown.getvalue()
+    assert "in the file a second time" in str(summary_section(inspection, with_notes=False))
+
+
+def test_repeats_are_not_counted_of_some_decks(tmp_path: Path) -> None:
+    path = tmp_path / "twice.revlog"
+    path.write_bytes(make_revlog(HISTORY, NEXT_DAY_AT) * 2)
+    log = load_log(path)
+    assert sum(select_rows(log).dropped.values()) == len(HISTORY)
+    assert select_rows(only_deck(log, "2")).dropped == {}
+
+
+def test_first_of_each_prefers_the_first_place() -> None:
+    identity, content = np.array([3, 1, 3, 2, 1, 3]), np.zeros(6)
+    kept = first_of_each([identity], [content])
+    assert kept.tolist() == [True, True, False, True, False, False]
+    assert first_of_each([identity[:0]], [content[:0]]).tolist() == []
