@@ -99,6 +99,18 @@ def test_csv_and_parquet_tell_the_same_of_a_user(tmp_path: Path) -> None:
         assert len(read_features(tmp_path / name, 3).ids) == 0
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_csv_is_read_in_utf_16_and_with_any_line_end(
+    encoding: str, end: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "words.csv"
+    path.write_bytes(end.join(["card_id,note,half", "5,ö,0.5", "4,x,1.5"]).encode(encoding))
+    found = read_features(path, None)
+    assert (found.ids.tolist(), found.names) == ([4, 5], ("half",))
+    assert found.values.tolist() == [[1.5], [0.5]]
+
+
 def test_a_category_that_is_unknown_is_none(tmp_path: Path) -> None:
     n = pa.array(["0.5", None, "2.5"]).dictionary_encode()
     pq.write_table(pa.table({"card_id": [1, 2, 3], "n": n}), tmp_path / "words.parquet")

@@ -672,6 +672,30 @@ def test_raw_table(tmp_path: Path) -> None:
         assert log.day_grid.next_day_at_s == direct.day_grid.next_day_at_s
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_tables_are_read_in_utf_16_and_with_any_line_end(
+    encoding: str, end: str, tmp_path: Path
+) -> None:
+    lines = ["id,cid,usn,ease,ivl,lastIvl,factor,time,type"]
+    lines += [f"{e[0]},{e[1]},-1,{e[2]},{e[3]},{e[4]},{e[5]},{e[6]},{e[7]}" for e in HISTORY]
+    path = tmp_path / "log.csv"
+    for last in ("", end):
+        path.write_bytes((end.join(lines) + last).encode(encoding))
+        log = load_log(path)
+        assert log.entries is not None
+        assert log.entries.time_ms.tolist() == [each[0] for each in HISTORY]
+        assert log.entries.rating.tolist() == [each[2] for each in HISTORY]
+    lines[3] = lines[3].replace(",-1,", ",-1,x")
+    refused(path, end.join(lines).encode(encoding), match="not a readable review log")
+
+
+def test_old_mac_table_may_have_a_line_feed_in_quotes(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_bytes(b'note,card_id,rating,review_datetime\r"a\nb",5,3,2024-01-03T10:00:00Z\r')
+    assert len(load_log(path).reviews) == 1
+
+
 def test_bare_table_infers_kinds(tmp_path: Path) -> None:
     day = START_MS // DAY_MS * DAY_MS + 12 * 3_600_000
     rows = [  # time, rating, kind to find

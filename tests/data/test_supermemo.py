@@ -156,6 +156,16 @@ def test_equal_to_a_literal_reading(found: list[Record], starts: bool) -> None:
     assert rows == sorted((item, day - first_day, grades[grade]) for item, day, grade in wanted)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
+def test_history_in_utf_16(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "history.txt"
+    path.write_bytes(text_of(HISTORY).encode(encoding))
+    found, wanted = load_log(path), read_history(text_of(HISTORY).encode(), "history.txt")
+    assert found.rows is not None
+    assert wanted.rows is not None
+    assert found.rows.card_id.tolist() == wanted.rows.card_id.tolist()
+
+
 def test_published_figures() -> None:
     """Sizes and SuperMemo's log loss of fsrs-vs-sm15, from the files behind them."""
     folder = os.environ.get("SRS_EVAL_REAL")

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.data.errors import InputError, printable, require
+from srs_eval.data.readers.files import START_BYTES, utf16_of
 from srs_eval.data.reviews import Features, ReviewLog
 
 _IDS = ("card_id", "note_id", "user_id")
@@ -115,9 +116,12 @@ def columns_of_csv(
     Raises InputError for a line of another length than the header's, EOFError where there is none
     below it, and what files and csv raise.
     """
-    with path.open(encoding="utf-8-sig", newline="") as text:
+    with path.open("rb") as file:
+        encoding = utf16_of(file.read(START_BYTES)) or "utf-8"
+    with path.open(encoding=encoding, newline="") as text:
         reader = csv.reader(text)
-        names, parts = [name.strip() for name in next(reader, [])], list[_ByName]()
+        names = [name.removeprefix("\ufeff").strip() for name in next(reader, [])]
+        parts = list[_ByName]()
 
         def checked() -> Iterator[list[str]]:
             for row in filter(None, reader):

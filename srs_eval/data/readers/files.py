@@ -13,6 +13,7 @@ while its process lives: the next start sweeps away what a killed process has le
 from __future__ import annotations
 
 import atexit
+import codecs
 import errno
 import io
 import os
@@ -87,6 +88,40 @@ def read_whole(path: Path, limit: int) -> bytes:
         content = file.read(limit + 1)
     if len(content) > limit:
         raise InputError(f"{printable(path)} is larger than {limit >> 20} MB, too large to read.")
+    return content
+
+
+_UTF_16_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_LOOK = 32  # bytes by which UTF-16 is told where no mark says it
+
+
+def utf16_of(start: bytes) -> str | None:
+    """The encoding of a text that begins so, if it is UTF-16; None for anything else.
+
+    Without the mark at its beginning, a table's header tells: every second byte of it is zero.
+    """
+    if start[:2] in _UTF_16_MARKS:
+        return _UTF_16_MARKS[start[:2]]
+    beginning = start[:_LOOK]
+    even, odd = beginning[::2], beginning[1::2]
+    if len(beginning) == _LOOK and not any(odd) and all(even):
+        return "utf-16-le"
+    if len(beginning) == _LOOK and not any(even) and all(odd):
+        return "utf-16-be"
+    return None
+
+
+def as_plain_text(content: bytes) -> bytes:
+    """A text file with its lines ended by a line feed, and in UTF-8 where it was UTF-16.
+
+    Half a character at the end, as where only the beginning of a file was read, is dropped.
+    """
+    encoding = utf16_of(content)
+    if encoding is not None:
+        content = content.decode(encoding, "ignore").encode()
+    end = content.find(b"\r")
+    if end >= 0 and b"\n" not in content[: end + 2]:  # as old programs for the Mac end lines
+        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return content
 
 

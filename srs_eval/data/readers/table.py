@@ -28,7 +28,7 @@ import numpy as np
 from srs_eval.data.days import DAY_S
 from srs_eval.data.errors import InputError, printable
 from srs_eval.data.readers.collection import FoundEntries, entries_from_columns
-from srs_eval.data.readers.files import read_whole
+from srs_eval.data.readers.files import as_plain_text, read_whole
 from srs_eval.data.readers.repeats import Contradiction, first_of_each, repeats_in_words
 from srs_eval.data.reviews import (
     LEARNING,
@@ -84,12 +84,14 @@ def table_in(path: Path, start: bytes, name: str, *, of_dataset: bool = False) -
     """
     from srs_eval.data.readers.supermemo import is_history, read_history
 
+    start = as_plain_text(start)
     if is_history(start):
-        return read_history(read_whole(path, _MAX_BYTES), name)
+        return read_history(as_plain_text(read_whole(path, _MAX_BYTES)), name)
     header = _header_of(start, name)
     if header is None:
         return None
-    return _read_table(read_whole(path, _MAX_BYTES), *header, name, of_dataset=of_dataset)
+    content = as_plain_text(read_whole(path, _MAX_BYTES))
+    return _read_table(content, *header, name, of_dataset=of_dataset)
 
 
 def _header_of(start: bytes, name: str) -> tuple[list[str], str] | None:
