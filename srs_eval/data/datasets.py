@@ -239,6 +239,8 @@ def _read_part(part: Path, names: tuple[str, ...]) -> list[IntArray]:
             if file.metadata.num_rows > _MAX_ROWS:
                 raise InputError(f"{name} has too many rows to be one user's reviews.")
             table = file.read(columns=list(names), use_threads=False)
+            for column in names:
+                _refuse_other_types(table.column(column).type, column, name)
             return [_integers(table.column(column)) for column in names]
         except MemoryError as error:
             raise InputError(
@@ -286,6 +288,20 @@ def _numbered(folder: Path, pattern: str) -> Iterator[tuple[int, Path]]:
         for entry in folder.iterdir() if folder.is_dir() else ():
             if number := re.fullmatch(pattern, entry.name):
                 yield int(number[1]), entry
+
+
+def _refuse_other_types(kind: pyarrow.DataType, column: str, name: str) -> None:
+    """Raise InputError for what only looks like a number where it is cast: true, text, dates."""
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
+        shown = "true and false" if types.is_boolean(kind) else f"values of the type {kind}"
+        raise InputError(
+            f"{name} holds {shown} in its column {column!r}, where whole numbers belong; write "
+            "that column as integers."
+        )
 
 
 def _integers(column: pyarrow.ChunkedArray) -> IntArray:

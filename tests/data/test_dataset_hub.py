@@ -11,11 +11,13 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from srs_eval.cli.main import main
@@ -400,6 +402,30 @@ def test_what_is_no_name_of_a_data_set_is_refused_before_anything(
     said = capsys.readouterr().err
     assert "OWNER/NAME" in said
     assert "https" not in said
+
+
+@pytest.mark.parametrize(
+    ("rating", "shown"),
+    [
+        (lambda count: [True, False] * (count // 2) + [True] * (count % 2), "true and false"),
+        (lambda count: ["3"] * count, "values of the type string"),
+    ],
+)
+def test_verify_refuses_ratings_that_are_no_numbers(
+    rating: Callable[[int], list[object]],
+    shown: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    write_dataset({1: simulate_learner(1, 200)}, tmp_path / "data")
+    path = tmp_path / "data" / "revlogs" / "user_id=1" / "data.parquet"
+    table = pq.read_table(path)
+    place = table.column_names.index("rating")
+    table = table.set_column(place, "rating", pa.array(rating(len(table))))
+    pq.write_table(table, path)
+    assert main(["dataset", "verify", str(tmp_path / "data")]) == 2
+    said = capsys.readouterr().out
+    assert f"holds {shown} in its column 'rating', where whole numbers belong" in said
 
 
 def test_values_that_cannot_be(there: Path) -> None:
