@@ -226,12 +226,20 @@ class Source:
     def read(self) -> ReviewLog:
         """The reviews, for a command that shows the whole import summary. Raises InputError."""
         from srs_eval.anki_import import find_profiles, load_log
+        from srs_eval.data.paths import anki_folders
         from srs_eval.data.rows import only_deck, only_preset
 
         if self.path is None:
             found = "; ".join(f'"{profile.path}"' for profile in find_profiles()[:5])
-            hint = f" Found on this machine: {found}." if found else ""
-            raise InputError(f"Which file? Give the path of a collection or export.{hint}")
+            if found:
+                hint = f"Found on this machine: {found}."
+            else:
+                searched = ", ".join(f'"{folder}"' for folder in anki_folders(Path.home()))
+                hint = (
+                    f"No Anki profile was found in {searched}. To try it without a file: "
+                    "srs-eval demo."
+                )
+            raise InputError(f"Which file? Give the path of a collection or export. {hint}")
         log = load_log(self.path, timezone=self.timezone, rollover=self.rollover, user=self.user)
         if self.deck:
             log = only_deck(log, *self.deck)

@@ -83,7 +83,7 @@ class Session:
     """What is open and what is known of it.
 
     The keyword arguments are for tests; what is `made_up` takes the place of the function that
-    would be called: evaluate, answer, load, profiles, write_report.
+    would be called: evaluate, answer, load, profiles, profile_folders, write_report.
     """
 
     def __init__(
@@ -170,6 +170,12 @@ class Session:
         from srs_eval.anki_import import find_profiles
 
         return [(each.name, each.path) for each in self.made_up.get("profiles", find_profiles)()]
+
+    def profile_folders(self) -> list[Path]:
+        """Where Anki profiles were looked for."""
+        from srs_eval.data.paths import anki_folders
+
+        return list(self.made_up.get("profile_folders", anki_folders)(Path.home()))
 
     def open_file(self, path: Path) -> None:
         """Read a file in a thread, then show answers about it or why it can't be read."""

@@ -118,6 +118,24 @@ def test_one_sentence_and_code_2(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("arguments", [[], ["run"], ["inspect"], ["compare"]])
+def test_without_a_profile_the_folders_are_named(
+    arguments: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("ANKI_BASE", str(tmp_path / "elsewhere"))
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert "No Anki profile was found in" in said
+    for folder in ("elsewhere", "Documents/Anki"):
+        assert f'"{tmp_path / folder}"' in said
+    assert "srs-eval demo" in said
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

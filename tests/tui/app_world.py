@@ -403,6 +403,7 @@ def make_app(folder: Path, path: Path | None = None, **keywords: Any) -> Watched
         "answer": MadeUpAnswers(),
         "load": lambda path, **_: make_log(),
         "profiles": lambda: [],
+        "profile_folders": lambda home: [],
         "monotonic": lambda: 100.0,
         "now": lambda: NOW,
     }

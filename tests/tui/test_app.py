@@ -574,6 +574,18 @@ async def test_paths_complete(tmp_path: Path) -> None:
         await until(pilot, lambda: "nothing here begins so" in text_of(app))
 
 
+async def test_folders_without_a_profile_are_named(tmp_path: Path) -> None:
+    folders = [tmp_path / "share" / "Anki2", tmp_path / "Documents" / "Anki"]
+    app = make_app(tmp_path, profile_folders=lambda home: folders)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: "No Anki profile was found in" in text_of(app))
+        for folder in folders:
+            assert str(folder) in text_of(app)
+        chosen = app.screen.query_one(OptionList).highlighted_option
+        assert chosen is not None
+        assert chosen.id == "demo"
+
+
 async def test_profiles_are_offered(tmp_path: Path) -> None:
     profile = SimpleNamespace(name="User [1]", path=tmp_path / "collection.anki2")
     opened: list[Path] = []

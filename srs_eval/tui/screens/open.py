@@ -29,6 +29,7 @@ from srs_eval.tui.screens.base import AppScreen, Harmless
 _MOST = 200  # entries listed of one folder
 _MOST_HERE = 8  # files offered of the working folder
 _DEMO, _HERE = "demo", "In this folder"
+_NO_PROFILE = "No Anki profile was found in"
 
 
 def _candidates(typed: str) -> list[str]:
@@ -101,6 +102,7 @@ class OpenScreen(AppScreen, actions="open"):
         self._profiles: list[tuple[str, Path]] = []
         self._facts: dict[Path, list[str]] = {}  # about profiles
         self._here: list[Path] = []
+        self._searched: list[Path] = []  # folders without an Anki profile, if none was found
 
     def content(self) -> ComposeResult:
         with Vertical():
@@ -139,6 +141,7 @@ class OpenScreen(AppScreen, actions="open"):
 
     def _found(self, profiles: list[tuple[str, Path]], here: list[Path]) -> None:
         self._profiles, self._here = profiles, here
+        self._searched = [] if profiles else self.session.profile_folders()
         if not self.session.state.recent:
             self.query_one(OptionList).highlighted = None  # the list begins with another choice now
         self._list()
@@ -169,11 +172,15 @@ class OpenScreen(AppScreen, actions="open"):
                 for name, at in self._profiles
             ],
             _HERE: [(f"here:{path}", path.name, []) for path in self._here[:_MOST_HERE]],
+            _NO_PROFILE: [],
             "No collection at hand?": [(_DEMO, "Try a simulated learner", [])],
         }
         for heading, choices in below.items():
-            if choices:
+            searched = self._searched if heading == _NO_PROFILE else []
+            if choices or searched:
                 yield Option(Text(heading, "bold dim"), disabled=True)
+            for folder in searched:
+                yield Option(Text(f"  {_tail(printable(folder), width)}", "dim"), disabled=True)
             for key, name, facts in choices:
                 note = words.shortened(printable(" · ".join(facts)), 2 * width // 3)
                 shown = words.shortened(printable(name), width - cell_len(note) - 6)
