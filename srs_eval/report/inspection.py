@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,13 @@ from srs_eval.data.reviews import MISSING, Deck, IntArray, Preset, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
 from srs_eval.models.own_parameters import fault_of, version_of, why_left_out
 from srs_eval.report.document import Block, Column, Section, Table, figure
+from srs_eval.report.formats import shortened
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+_MOST_SHOWN = 100  # decks or presets that a terminal shows; JSON has all of them
+_LONGEST_SHOWN = 72  # cells of a name there
 _KIND_NAMES = ("learning", "review", "relearning", "filtered", "manual", "rescheduled")
 
 
@@ -314,6 +317,21 @@ def summary_section(inspection: Inspection, with_notes: bool) -> Section:
     return Section("What was read", (*blocks, *(inspection.notes if with_notes else ())))
 
 
+def _largest(groups: Sequence[DeckReport] | Sequence[PresetReport]) -> list[int]:
+    """Places of the groups with the most entries, as many as a terminal shows, in their order."""
+    by_entries = sorted(range(len(groups)), key=lambda place: -groups[place].counts.entries)
+    return sorted(by_entries[:_MOST_SHOWN])
+
+
+def _bounded(table: Table, places: Sequence[int]) -> Table:
+    """The rows at the places, with names cut in the middle."""
+    rows = tuple(
+        tuple(shortened(cell, _LONGEST_SHOWN) if isinstance(cell, str) else cell for cell in row)
+        for row in (table.rows[place] for place in places)
+    )
+    return replace(table, rows=rows)
+
+
 def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType:
     """Facts and tables for a terminal."""
     from rich.console import Group
@@ -336,7 +354,14 @@ def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType
         "FSRS": {True: "on", False: "off", None: "not told"}[inspection.fsrs_enabled],
     }
     parts: list[RenderableType] = [facts_text(facts.items())]
-    for table in summary_tables(inspection):
-        if table.rows:
-            parts += ["", *table_text(table, width)]
+    entries, decks, presets = summary_tables(inspection)
+    parts += ["", *table_text(entries, width)] if entries.rows else []
+    for table, groups in ((decks, inspection.decks), (presets, inspection.presets)):
+        if not table.rows:
+            continue
+        largest = _largest(groups)
+        parts += ["", *table_text(_bounded(table, largest), width)]
+        if hidden := len(groups) - len(largest):
+            others = f"{hidden:,} more {table.title.lower()} with fewer entries"
+            parts.append(Text(f"{others} are listed by --json.", "dim"))
     return Group(*parts, *(Text(f"• {note}") for note in inspection.notes))

@@ -21,6 +21,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from srs_eval.anki_import import find_profiles, load_log
 from srs_eval.data.days import DAY_S, StoredClock, day_grid
@@ -611,7 +612,6 @@ def test_hostile_names(tmp_path: Path) -> None:
     log = load_log(make_collection(tmp_path / "a", entries=HISTORY, deck_name=name))
     assert log.decks[2].name.isprintable()
     assert log.decks[2].name.endswith("::[bold]b[/]\ufffd")
-    from rich.console import Console
 
     out = Console(file=StringIO(), width=100)
     out.print(render_inspection(inspect_log(log)))
@@ -642,6 +642,31 @@ def test_bad_protobuf_and_json(tmp_path: Path) -> None:
         else:
             assert all(isinstance(key, int) for key in load_log(path).decks)
     connection.close()
+
+
+def test_inspect_shows_the_largest_of_thousands_of_decks(tmp_path: Path) -> None:
+    """Of 3,000 decks, each below the one before: names grow to many kilobytes."""
+    path = make_collection(tmp_path / "collection.anki2", entries=HISTORY)
+    names = [f"Deck {number}" for number in range(3000)]
+    connection = sqlite3.connect(path)
+    connection.create_collation("unicase", lambda a, b: (a > b) - (a < b))
+    connection.executemany(
+        "insert into decks values (?, ?, 0, 0, x'', ?)",
+        [
+            (100 + number, "\x1f".join(names[: number + 1]), field(1, field(1, 1)))
+            for number in range(len(names))
+        ],
+    )
+    connection.commit()
+    connection.close()
+    inspection = inspect_log(load_log(path))
+    assert len(inspection.document()["decks"]) == 3000 + 4
+    shown = StringIO()
+    Console(width=100, file=shown).print(render_inspection(inspection, 100))
+    text = shown.getvalue()
+    assert len(text) < 50_000
+    assert "Parent::Child" in text  # which has the entries
+    assert "2,904 more decks with fewer entries are listed by --json." in text
 
 
 # Tables
@@ -902,7 +927,6 @@ def test_inspection(tmp_path: Path) -> None:
     assert found["entries_by_kind"] == {"learning": 12, "review": 12, "manual": 1}
     assert found["first_review"] == "2023-11-14T22:13:20Z"
     assert "UTC-7" in found["day_boundaries"]
-    from rich.console import Console
 
     out = Console(file=StringIO(), width=80)
     out.print(render_inspection(inspection))
