@@ -32,7 +32,7 @@ from srs_eval.data.reviews import FILTERED, REVIEW, FloatArray, IntArray, Preset
 from srs_eval.data.trials import prepare_trials
 from srs_eval.engine.session import fit_and_predict
 from srs_eval.models import fsrs6
-from srs_eval.models.own_parameters import as_anki_runs
+from srs_eval.models.own_parameters import as_anki_runs, fault_of
 from srs_eval.stats.intervals import FEWEST_DAYS, Interval, mean_interval
 
 _BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
@@ -240,7 +240,9 @@ def _of_preset(learner: Learner, group: int, answers: _NextAnswers) -> f.Finding
     preset = learner.log.presets.get(group)
     desired = (preset and preset.desired_retention) or 0.9
     stored = () if preset is None else preset.parameters_in_force
-    decay = as_anki_runs(stored)[20] if stored else fsrs6.DEFAULT[20]
+    decay = fsrs6.DEFAULT[20]
+    if stored and not fault_of(stored):
+        decay = as_anki_runs(stored)[20]
     now = _steps_now(preset)
     steps = tuple(
         _step(situation, mine, decay, desired, now.get(situation))

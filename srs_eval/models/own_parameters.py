@@ -102,7 +102,12 @@ def _filled(values: Sequence[float]) -> list[float]:
 
 
 def left_out(log: ReviewLog) -> dict[int, str]:
-    """`fault_of` what is stored in presets with reviews, where there is a fault, by id."""
+    """`fault_of` what is stored in presets with reviews, where there is a fault, by id.
+
+    None while FSRS is off: what is stored is not in force.
+    """
+    if log.import_summary.fsrs_enabled is False:
+        return {}
     faults = {
         key: fault
         for key, preset in log.presets.items()

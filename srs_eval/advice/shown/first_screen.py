@@ -224,7 +224,7 @@ def _remembered(known: _Known) -> Pane:
     if known.rows != "anki":
         question, title = "time", _BY_FSRS
         months = next((evidence for _, evidence in known.told(f.Months)), None)
-    made = remembered(found, months, known.checks)
+    made = remembered(found, months, known.checks, of_gone_cards=bool(known.gone))
     if made is None:
         line = WAITING if known.open(question) else Line(_FEW, "not yet")
         return Pane(title, line, (line,), (question,))

@@ -14,6 +14,7 @@ from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
 from srs_eval.advice.findings import of
 from srs_eval.advice.sentences import Bar, ByMonth, Item, Level, Line, Renderer, Table, percent
+from srs_eval.advice.workload.estimate import held_out_of_all
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import Interval, side
 
@@ -272,9 +273,16 @@ _NOTES: Mapping[str, tuple[str, Level]] = {
 
 
 def remembered(
-    found: Mapping[str, f.Retention], months: f.Months | None, checks: Sequence[f.Check]
+    found: Mapping[str, f.Retention],
+    months: f.Months | None,
+    checks: Sequence[f.Check],
+    *,
+    of_gone_cards: bool = False,
 ) -> tuple[Line, tuple[Item, ...]] | None:
-    """What is remembered in short and as bars, by preset or by months; None of nothing."""
+    """What is remembered in short and as bars, by preset or by months; None of nothing.
+
+    `of_gone_cards`: most of it is of cards that are suspended or deleted.
+    """
     parts = _all_together([each.parts for each in found.values()])
     if months is not None:
         by_month = [f.Part(each.name, each.recalled, each.predicted) for each in months.months]
@@ -305,8 +313,13 @@ def remembered(
     if asked and all(each.says in ("no matter", "above") for each in asked.values()):
         lead = replace(lead, level="fine", mark="✓")
     if whole.recalled.reviews < f.FEWEST_SHOWN:
-        few = counted(whole.recalled.reviews, "usable review")
-        lead = Line(f"Only {few}: too few to go by.", "not yet")
+        few = counted(
+            whole.recalled.reviews, "usable review" if months is None else "held-out review"
+        )
+        said = f"Only {few}: too few to go by."
+        if of_gone_cards:
+            said = f"Only {held_out_of_all(whole.recalled.reviews)}: too few."
+        lead = Line(said, "not yet")
     bars = [_bar(_ROWS[name], parts[name], desired, marks[name]) for name in rows]
     items: list[Item] = [lead, say.Heading("of 100 reviews", columns), *bars]
     items += _why(asked, whole, marks["all"], short, desired)

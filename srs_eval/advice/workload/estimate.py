@@ -19,13 +19,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.candidates import Learner, refuse_without_presets, too_few
+from srs_eval.advice.candidates import (
+    WHOLE,
+    Learner,
+    evaluated_by_preset,
+    refuse_without_presets,
+    too_few,
+)
 from srs_eval.advice.findings import ALL_REVIEWS, OPEN, Evidence, Finding, Missing
 from srs_eval.advice.workload import presets as played
 from srs_eval.advice.workload import today as habits
@@ -205,10 +211,12 @@ def workload(
     try:
         learner = Learner.of(log, context)
     except NotEnoughData as error:
-        raise NotEnoughData(too_few(log, error)) from None
+        said = NotEnoughData(f"{error}{_counted_elsewhere(log, context)}")
+        raise NotEnoughData(too_few(log, said)) from None
     if len(learner.trials) < FEWEST_REVIEWS:
         who = "There are" if preset is None else f"{next(iter(learner.groups.values()))} has"
         few = f"{who} {counted(len(learner.trials), 'usable review')}"
+        few += _counted_elsewhere(log, context)
         few = f"{few}, and what it costs can be told from {FEWEST_REVIEWS:,} on"
         refusal = _TooFewReviews(too_few(log, NotEnoughData(few)))
         refusal.reviews = len(learner.trials)
@@ -260,6 +268,24 @@ def workload(
         draws=(),
     )
     return _refine(learner, presets, found)
+
+
+def held_out_of_all(count: int) -> str:
+    """So many of the reviews that are evaluated where nearly all cards are gone, in words."""
+    return f"{counted(count, 'held-out review')}, also of suspended and deleted cards"
+
+
+def _counted_elsewhere(log: ReviewLog, context: Context | None) -> str:
+    """What the first screen counts where nearly all cards are gone, in brackets; "" elsewhere.
+
+    Costs rest on the cards that Anki's optimizer takes, the first screen then on all of them.
+    """
+    if evaluated_by_preset(log):
+        return ""
+    with suppress(NotEnoughData):
+        whole = Learner.of(log, context, WHOLE)
+        return f" (the first screen counts {held_out_of_all(len(whole.trials.test_index))})"
+    return ""
 
 
 def _shared_out(count: int, weights: Sequence[float]) -> list[int]:
