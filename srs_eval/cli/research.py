@@ -375,15 +375,15 @@ def _info(folder: str, json: str | None = None) -> int:
 def _download(folder: str, users: str | None = None, repo: str | None = None) -> int:
     """Download a data set of many users, or what of it is not there."""
     from srs_eval.data import dataset_hub as hub
-    from srs_eval.data.datasets import datasets_folder
+    from srs_eval.data.datasets import CONDITIONS, datasets_folder, page_of
 
     target = Path(folder).expanduser()
     if folder in hub.KNOWN and not target.exists():
         target = datasets_folder() / folder
     repo = hub.repo_of(target, repo)
     say(
-        f"{repo} goes to {target}. Its licence is between you and its owner ({hub.page_of(repo)}): "
-        "it lets you use the data and forbids to pass them on."
+        f"{repo} goes to {target}. Its licence is between you and its owner ({page_of(repo)}): it "
+        f"{CONDITIONS}."
     )
     fetched, listed = 0, None
     try:

@@ -22,7 +22,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from srs_eval.data.datasets import TABLES, Dataset, Layout, rows_in, select_users
+from srs_eval.data.datasets import (
+    PUBLISHED,
+    TABLES,
+    Dataset,
+    Layout,
+    Published,
+    page_of,
+    rows_in,
+    select_users,
+)
 from srs_eval.data.errors import InputError, NotEnoughData, require
 from srs_eval.data.readers.files import file_errors
 from srs_eval.data.reviews import IntArray, ReviewLog, Rows
@@ -30,9 +39,8 @@ from srs_eval.data.reviews import IntArray, ReviewLog, Rows
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-_OWNER = "open-spaced-repetition"
-_KNOWN_AS: dict[Layout, str] = {"parquet": "anki-revlogs-10k", "csv": "FSRS-Anki-20k"}
-KNOWN = tuple(_KNOWN_AS.values())
+_KNOWN_AS: dict[Layout, Published] = {each.layout: each for each in PUBLISHED}
+KNOWN = tuple(each.name for each in PUBLISHED)
 _AT_A_TIME = 8
 _OF_A_USER = re.compile(
     r"(?:revlogs|cards|decks)/user_id=(0|[1-9]\d{0,14})/[^/]+\.parquet"
@@ -66,10 +74,6 @@ class Fetched:
     bytes: int
 
 
-def page_of(repo: str) -> str:
-    return f"https://huggingface.co/datasets/{repo}"
-
-
 def repo_of(folder: Path, asked: str | None = None) -> str:
     """What is asked for, else what a folder is of by its name, or the layout of what lies there.
 
@@ -78,7 +82,8 @@ def repo_of(folder: Path, asked: str | None = None) -> str:
     if asked is None:
         there = Dataset(folder)
         layout = there.layout if there.users else "parquet"
-        return f"{_OWNER}/{folder.name if folder.name in KNOWN else _KNOWN_AS[layout]}"
+        named = next((each for each in PUBLISHED if each.name == folder.name), _KNOWN_AS[layout])
+        return named.repo
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", asked, re.ASCII):
         raise InputError(f'"{asked}" is no name of a data set: name one as OWNER/NAME.')
     return asked
@@ -150,9 +155,10 @@ def _refuse_other_layout(folder: Path, repo: str, wanted: Sequence[_HubFile]) ->
     there = Dataset(folder)
     coming: Layout = "csv" if any(file.path.endswith(".csv") for file in wanted) else "parquet"
     if there.users and there.layout != coming:
+        is_now, would_be = _KNOWN_AS[there.layout].name, _KNOWN_AS[coming].name
         raise InputError(
-            f'"{folder}" holds a data set laid out as {_KNOWN_AS[there.layout]}, and {repo} is '
-            f"laid out as {_KNOWN_AS[coming]}: name another folder."
+            f'"{folder}" holds a data set laid out as {is_now}, and {repo} is laid out as '
+            f"{would_be}: name another folder."
         )
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from srs_eval.data.errors import InputError, csv_text, printable, require
-from srs_eval.data.paths import check_outputs, data_dir
+from srs_eval.data.paths import DEMO_FILE, check_outputs, data_dir
 from srs_eval.data.readers.files import START_BYTES, file_errors, read_start
 from srs_eval.data.readers.table import table_in
 from srs_eval.data.reviews import (
@@ -58,6 +58,33 @@ _USER = f"user_id={_NUMBER}"
 _TABLE = rf"{_NUMBER}\.csv"
 TABLES = ("revlogs", "cards", "decks")
 Layout = Literal["parquet", "csv"]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A data set that is on the Hugging Face hub, for those who accept its conditions."""
+
+    name: str
+    layout: Layout
+    size: str  # words
+
+    @property
+    def repo(self) -> str:
+        return f"open-spaced-repetition/{self.name}"
+
+
+# Counts and sizes: srs-benchmark's README, and FSRS-Anki-20k's card on the hub.
+PUBLISHED = (
+    Published("anki-revlogs-10k", "parquet", "10,000 users, 727 million reviews, several GB"),
+    Published("FSRS-Anki-20k", "csv", "20,000 users, 1.7 billion reviews, about 20 GB"),
+)
+CONDITIONS = "lets you use the data and forbids to pass them on"
+"""What the licences of these say."""
+
+
+def page_of(repo: str) -> str:
+    """The page of a data set on the hub, where its conditions are accepted."""
+    return f"https://huggingface.co/datasets/{repo}"
 
 
 @dataclass(frozen=True)
@@ -163,11 +190,14 @@ def open_dataset(folder: str | Path) -> Dataset:
     if not exists and re.fullmatch(r"[\w.+-]+", str(folder)):
         path = datasets_folder() / str(folder)
         if not path.is_dir():
+            _refuse_not_downloaded(path, str(folder))
             raise InputError(
                 f"There is no data set {printable(folder)}: neither a folder of that name here "
                 f"nor {printable(path)}; give a folder in the anki-revlogs-10k layout."
             )
     if not path.is_dir():
+        if not exists:
+            _refuse_not_downloaded(path, str(folder))
         raise InputError(f"{printable(path)} is no folder; give the data set's folder.")
     dataset = Dataset(path)
     if dataset.users:
@@ -179,6 +209,21 @@ def open_dataset(folder: str | Path) -> Dataset:
     raise InputError(
         f"{printable(path)} is no data set: it has no folder 'revlogs' with user_id=N/data.parquet "
         "in it, as in anki-revlogs-10k, and no N.csv, as in FSRS-Anki-20k."
+    )
+
+
+def _refuse_not_downloaded(path: Path, asked: str) -> None:
+    """Raise InputError that says how to get a published data set, if it is one that is missing."""
+    known = next((each for each in PUBLISHED if each.name == path.name), None)
+    if known is None:
+        return
+    target = known.name if asked == known.name else f'"{printable(asked)}"'
+    command = f"srs-eval dataset download {target}"
+    raise InputError(
+        f"{known.name} is not on this computer. `{command}` fetches it ({known.size}; with --users "
+        f"1-100 a part of it) when you have accepted its licence on {page_of(known.repo)}, which "
+        f"{CONDITIONS}. To try without it, make a data set of the simulated learner: `srs-eval "
+        f'dataset make "{DEMO_FILE}" --out demo`, then `srs-eval batch --dataset demo`.'
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -120,6 +121,33 @@ def test_name_in_the_data_folder(made: Path, monkeypatch: pytest.MonkeyPatch) ->
         open_dataset("nothing-here")
     with pytest.raises(InputError, match="no folder"):
         open_dataset("../no/such/folder")
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("anki-revlogs-10k", "10,000 users, 727 million reviews, several GB"),
+        ("FSRS-Anki-20k", "20,000 users, 1.7 billion reviews, about 20 GB"),
+    ],
+)
+def test_published_data_set_that_is_not_here_names_the_way(
+    name: str, size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its command, size and licence, and what can be tried meanwhile, which works as it stands."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as refusal:
+        open_dataset(name)
+    said = str(refusal.value)
+    assert f"`srs-eval dataset download {name}`" in said
+    assert size in said
+    assert "forbids to pass them on" in said
+    assert f"https://huggingface.co/datasets/open-spaced-repetition/{name}" in said
+    commands = re.findall(r"`srs-eval ([^`]+)`", said)[1:]
+    made, evaluated = map(shlex.split, commands)
+    assert main_here(*made).returncode == 0
+    assert main_here(*evaluated, "--models", "AVG").returncode == 0
+    with pytest.raises(InputError, match=f"`srs-eval dataset download .*nowhere.*{name}"):
+        open_dataset(tmp_path / "nowhere" / name)
 
 
 def test_users_without_cards_or_decks(made: Path) -> None:
