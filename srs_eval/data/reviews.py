@@ -11,6 +11,7 @@ Units: milliseconds where a name ends in `_ms`, seconds in `_s`, days otherwise.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -144,6 +145,9 @@ class Cards(ReadOnly):
 MOST_PARAMETERS = 1000
 """Readers keep so many of a preset's FSRS parameters, and one more where there are more."""
 
+FSRS_7_PARAMETERS = 34
+_USABLE_LENGTHS = (17, 19, 21, FSRS_7_PARAMETERS)  # of lists that a fork's FSRS takes
+
 NEW_CARD, LEARNING_CARD, REVIEW_CARD, RELEARNING_CARD = range(4)  # Anki's cards.type
 
 
@@ -184,8 +188,9 @@ class Preset:
     id: int
     name: str
     fsrs_parameters: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
-    """Stored lists by FSRS version (4, 5, 6); empty lists are left out. NaN is what was no finite
-    number, and a list of one NaN what was no list. `own_parameters.fault_of` evaluates them."""
+    """Stored lists by FSRS version (4, 5, 6, and 7 of forks); empty lists are left out. NaN is what
+    was no finite number, and a list of one NaN what was no list. `own_parameters.fault_of`
+    evaluates them."""
     desired_retention: float | None = None
     historical_retention: float | None = None
     ignore_before: str | None = None  # "YYYY-MM-DD", midnight UTC
@@ -202,6 +207,11 @@ class Preset:
     review_order: int = 0  # Anki's number (proto/anki/deck_config.proto, ReviewCardOrder)
     modified_s: int | None = None
     """Unix time of the last change: the parameters are not younger, but may be older."""
+    chosen_version: int | None = None
+    """The FSRS version that a fork of Anki runs for the preset (JSchoreels' or Clanki); None in
+    Anki, which runs the newest list."""
+    has_fallback: bool = True
+    """Whether a fork takes an older list where the chosen one is unusable. Clanki does not."""
 
     @property
     def is_told(self) -> bool:
@@ -210,11 +220,42 @@ class Preset:
 
     @property
     def parameters_in_force(self) -> tuple[float, ...]:
-        """What Anki schedules with: the newest list stored; () means FSRS-6 defaults."""
-        for version in sorted(self.fsrs_parameters, reverse=True):
-            if self.fsrs_parameters[version]:
-                return self.fsrs_parameters[version]
-        return ()
+        """What Anki schedules with: the newest list stored; () means defaults.
+
+        These are FSRS-6's, or FSRS-7's where `runs_fsrs7`. A fork runs the list of the version that
+        it has chosen if that is usable, else the newest one that is (JSchoreels/anki
+        rslib/src/deckconfig/mod.rs, `fsrs_params`).
+        """
+        newest_first = sorted(self.fsrs_parameters, reverse=True)
+        if self.chosen_version is None:
+            lists = (self.fsrs_parameters[version] for version in newest_first)
+            return next(filter(None, lists), ())
+        versions = [self.chosen_version]
+        if self.has_fallback:
+            versions += newest_first
+        lists = (self.fsrs_parameters.get(version, ()) for version in versions)
+        return next(filter(_is_usable, lists), ())
+
+    @property
+    def runs_fsrs7(self) -> bool:
+        """Whether a fork of Anki schedules with FSRS-7, whose defaults it takes for nothing."""
+        values = self.parameters_in_force
+        return self.chosen_version is not None and len(values) in (0, FSRS_7_PARAMETERS)
+
+
+def _is_usable(values: tuple[float, ...]) -> bool:
+    """Whether a fork's FSRS takes such a list."""
+    return len(values) in _USABLE_LENGTHS and all(map(math.isfinite, values))
+
+
+def card_rules_in_words(rules: int) -> str:
+    """A sentence about `ReviewLog.card_rules`, of which there are some."""
+    some = "1 rule of an add-on gives" if rules == 1 else f"{rules:,} rules of an add-on give"
+    return (
+        f"{some} single cards other FSRS parameters (fsrsPresetOverlay). Which cards depends on "
+        "searches in what is on cards, which srs-eval does not read: here every card has the "
+        "parameters of its deck's preset."
+    )
 
 
 def unnamed_presets(decks: Mapping[int, Deck]) -> dict[int, Preset]:
@@ -292,6 +333,9 @@ class ReviewLog(ReadOnly):
     given: Mapping[str, Given] = field(default_factory=dict)
     """Others' predictions that stand in the ranking, by name: of a file, of the person's Anki."""
     features: Features | None = None
+    card_rules: int = 0
+    """Rules by which an add-on gives single cards other FSRS parameters (a fork's
+    `fsrsPresetOverlay`). Which cards they find depends on what is on cards, which is not read."""
     is_narrowed: bool = False  # to some cards of those that the source has
 
     def __post_init__(self) -> None:

@@ -1,7 +1,9 @@
 """What the learner's own presets schedule with, and which reviews it may have been fitted to.
 
 Anki runs every list as FSRS-6 and tells its version by its length (open-spaced-repetition/
-fsrs-rs: src/model.rs, `check_and_fill_parameters`; src/parameter_clipper.rs).
+fsrs-rs: src/model.rs, `check_and_fill_parameters`; src/parameter_clipper.rs). Two forks of Anki
+also run FSRS-7 (JSchoreels/fsrs-rs: src/model_v7.rs, src/parameter_clipper_v7.rs): the reader says
+which presets (`Preset.runs_fsrs7`).
 """
 
 from __future__ import annotations
@@ -14,15 +16,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from srs_eval.data.errors import InputError, NotEnoughData, counted
-from srs_eval.data.reviews import MOST_PARAMETERS, FloatArray, IntArray, Preset, ReviewLog
-from srs_eval.models import fsrs6
+from srs_eval.data.reviews import (
+    FSRS_7_PARAMETERS,
+    MOST_PARAMETERS,
+    FloatArray,
+    IntArray,
+    Preset,
+    ReviewLog,
+)
+from srs_eval.models import fsrs6, fsrs7
 
 if TYPE_CHECKING:
     from srs_eval.models.configurations import Configuration
 
 _FSRS5_DECAY = 0.5
 _VERSIONS = MappingProxyType({0: "FSRS-6 defaults", 17: "FSRS-4.5", 19: "FSRS-5", 21: "FSRS-6"})
-"""By the length of a list."""
+"""By the length of a list that Anki runs."""
+_FSRS_7 = "FSRS-7"
 
 
 _IN_ANKI = MappingProxyType(
@@ -43,7 +53,7 @@ def remarks(configurations: Sequence[Configuration]) -> list[str]:
     """What is told once below a table of them: which Anki can use, what which are fitted on."""
     usable = {each.model.name for each in configurations if is_in_anki(each)}
     versions = [f"{name} (from {of})" for name, of in _IN_ANKI.items() if of and name in usable]
-    by_seconds = (each for each in configurations if each.protocol.secs)
+    by_seconds = (each for each in configurations if each.protocol.secs and each.fit != "own")
     by_seconds = (each for each in by_seconds if each.protocol.clock == "seconds")
     seconds = dict.fromkeys(each.model.name for each in by_seconds if each.model.parameters)
     found = []
@@ -55,8 +65,47 @@ def remarks(configurations: Sequence[Configuration]) -> list[str]:
 
 
 def version_of(values: Sequence[float]) -> str:
-    """The version of a list that Anki runs, in words, by its length."""
-    return _VERSIONS[len(values)]
+    """The version of a list that Anki or a fork of it runs, in words, by its length."""
+    return _FSRS_7 if len(values) == FSRS_7_PARAMETERS else _VERSIONS[len(values)]
+
+
+def model_of(values: Sequence[float]) -> str:
+    """The model by which a list that `as_run` has made predicts: "FSRS-6" or "FSRS-7"."""
+    return _FSRS_7 if len(values) == FSRS_7_PARAMETERS else "FSRS-6"
+
+
+def as_run(values: Sequence[float]) -> list[float]:
+    """The parameters that a person's list stands for: 34 of FSRS-7, or 21 of FSRS-6.
+
+    All are held within the model's bounds. Raises InputError for a list of no version.
+    """
+    fault = fault_of(values, of_fork=True)
+    if fault:
+        raise InputError(f"FSRS does not run these {fault}.")
+    if len(values) != FSRS_7_PARAMETERS:
+        return as_anki_runs(values)
+    model = fsrs7.recurrent(secs=True)
+    bounds = zip(values, model.lower, model.upper, strict=True)
+    w = [min(max(float(value), low), high) for value, low, high in bounds]
+    for raised, least in model.not_below:
+        w[raised] = max(w[raised], w[least])
+    return w
+
+
+def scheduled_by(preset: Preset) -> list[float]:
+    """The parameters that a preset's cards are scheduled with: 21 of FSRS-6, or 34 of FSRS-7.
+
+    Raises InputError where `fault_in` finds a fault.
+    """
+    values = preset.parameters_in_force
+    if preset.runs_fsrs7:
+        return as_run(values or fsrs7.DEFAULT)
+    return as_anki_runs(values)
+
+
+def fault_in(preset: Preset) -> str:
+    """`fault_of` what is in force in a preset; a fork takes another list where one is unusable."""
+    return "" if preset.runs_fsrs7 else fault_of(preset.parameters_in_force)
 
 
 def as_anki_runs(values: Sequence[float]) -> list[float]:
@@ -74,15 +123,21 @@ def as_anki_runs(values: Sequence[float]) -> list[float]:
     return [min(max(value, low), high) for value, low, high in bounds]
 
 
-def fault_of(values: Sequence[float]) -> str:
-    """Why Anki runs no scheduler with a stored list, behind "its" or "these"; "" where it does."""
+def fault_of(values: Sequence[float], *, of_fork: bool = False) -> str:
+    """Why Anki runs no scheduler with a stored list, behind "its" or "these"; "" where it does.
+
+    `of_fork`: or a fork of it, which runs FSRS-7, too.
+    """
     if not all(map(math.isfinite, values)):
         return "FSRS parameters (not all are finite numbers)"
+    if of_fork and len(values) == FSRS_7_PARAMETERS:
+        return ""
     if len(values) not in _VERSIONS:
         found = counted(len(values), "FSRS parameter")
         if len(values) > MOST_PARAMETERS:
             found = f"more than {MOST_PARAMETERS:,} FSRS parameters"
-        return f"{found} (17, 19 or 21 are needed)"
+        more = ", or FSRS-7's 34" if of_fork else ""
+        return f"{found} (17, 19 or 21 are needed{more})"
     if len(values) == 17 and 3 * values[5] + 1 <= 0:
         return "FSRS parameters (of FSRS-4.5, with a sixth that cannot be converted)"
     return ""
@@ -108,15 +163,19 @@ def left_out(log: ReviewLog) -> dict[int, str]:
     """
     if log.import_summary.fsrs_enabled is False:
         return {}
-    faults = {
-        key: fault
-        for key, preset in log.presets.items()
-        if (fault := fault_of(preset.parameters_in_force))
-    }
+    faults = {key: fault for key, preset in log.presets.items() if (fault := fault_in(preset))}
     if not faults or log.entries is None:
         return {}
     used = set(log.preset_of(log.deck_of(log.entries.card_id)).tolist())
     return {key: fault for key, fault in faults.items() if key in used}
+
+
+def runs_fsrs7(log: ReviewLog) -> set[int]:
+    """The presets with reviews that a fork of Anki schedules with FSRS-7."""
+    if log.entries is None or log.import_summary.fsrs_enabled is False:
+        return set()
+    of_fork = {key for key, preset in log.presets.items() if preset.runs_fsrs7}
+    return of_fork and of_fork & set(log.preset_of(log.deck_of(log.entries.card_id)).tolist())
 
 
 def why_left_out(log: ReviewLog) -> dict[int, str]:
@@ -138,14 +197,14 @@ def younger_than_s(log: ReviewLog, preset: Preset) -> int | None:
 
 
 def in_force(log: ReviewLog) -> dict[int, list[float]]:
-    """What Anki runs, by id of the preset, where a preset holds parameters that it runs.
+    """What is run, by id of the preset, where a preset holds parameters that are run.
 
-    Raises NotEnoughData where none does.
+    21 of FSRS-6, or 34 of FSRS-7 in forks of Anki. Raises NotEnoughData where none does.
     """
     found = {
-        key: as_anki_runs(preset.parameters_in_force)
+        key: scheduled_by(preset)
         for key, preset in log.presets.items()
-        if preset.parameters_in_force and not fault_of(preset.parameters_in_force)
+        if preset.parameters_in_force and not fault_in(preset)
     }
     if not found:
         faults = [f"{log.name_of_preset(key)} holds {why}" for key, why in left_out(log).items()]
@@ -164,20 +223,24 @@ def _may_have_seen(log: ReviewLog, preset: IntArray, entry: IntArray) -> np.ndar
     time_s: FloatArray = log.entries.time_ms[entry] / 1000
     seen = np.zeros(len(preset), np.bool_)
     for key, each in log.presets.items():
-        if each.parameters_in_force and not fault_of(each.parameters_in_force):
+        if each.parameters_in_force and not fault_in(each):
             since = younger_than_s(log, each)
             seen |= (preset == key) & (True if since is None else time_s <= since)
     return seen
 
 
 def notes_on(
-    log: ReviewLog, parameters: Mapping[int, object], preset: IntArray, entry: IntArray
+    log: ReviewLog, parameters: Mapping[int, Sequence[float]], preset: IntArray, entry: IntArray
 ) -> tuple[tuple[str, ...], int]:
     """What belongs beside figures of `in_force` on reviews as `_may_have_seen` takes them.
 
     With how many of them these may have been fitted to.
     """
-    names = [log.presets[each].name for each in parameters if each in preset]
+    names = [
+        log.presets[each].name + (f" ({_FSRS_7})" if model_of(values) == _FSRS_7 else "")
+        for each, values in parameters.items()
+        if each in preset
+    ]
     notes = [f"as stored in {', '.join(names)}"] if names else []
     faults = left_out(log)
     for each, fault in faults.items():

@@ -19,7 +19,7 @@ from srs_eval.data.errors import counted, printable
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import MISSING, Deck, IntArray, Preset, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
-from srs_eval.models.own_parameters import fault_of, version_of, why_left_out
+from srs_eval.models.own_parameters import fault_in, version_of, why_left_out
 from srs_eval.report.document import Block, Column, Section, Table, figure
 from srs_eval.report.formats import shortened
 
@@ -67,10 +67,12 @@ class PresetReport:
     id: int  # MISSING: deleted cards and decks without a preset
     name: str
     decks: int
-    parameters: tuple[float, ...]  # in force; () means FSRS-6 defaults, unless `unusable`
+    parameters: tuple[float, ...]
+    """In force; () means defaults, FSRS-6's or in forks of Anki FSRS-7's, unless `unusable`."""
     parameters_version: int | None  # FSRS version of `parameters` by their number
     unusable: str  # why Anki does not run what is stored; "" where it does
     stored_versions: tuple[int, ...]
+    chosen_version: int | None  # of FSRS, which a fork of Anki runs; None in Anki
     desired_retention: float | None
     historical_retention: float | None
     ignore_before: str | None
@@ -85,7 +87,9 @@ class PresetReport:
         """The version of the parameters, in a word or two."""
         if self.unusable:
             return "unusable"
-        return version_of(self.parameters) if self.parameters else "defaults"
+        if self.parameters:
+            return version_of(self.parameters)
+        return "defaults" if self.chosen_version is None else "FSRS-7 defaults"
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,7 @@ class Inspection:
     rows: Mapping[str, _RowCounts]  # by kind of rows
     decks: tuple[DeckReport, ...]
     presets: tuple[PresetReport, ...]
+    card_rules: int  # by which an add-on gives single cards other parameters
     notes: tuple[str, ...]
 
     @property
@@ -165,6 +170,7 @@ def inspect_log(log: ReviewLog) -> Inspection:
         rows={kind: _row_counts(selection) for kind, selection in selections.items()},
         decks=decks,
         presets=presets,
+        card_rules=log.card_rules,
         notes=(*log.import_summary.notes, *why_left_out(log).values()),
     )
 
@@ -198,14 +204,14 @@ def _groups(
     presets = []
     for key, counts in _counts_by_group(preset_ids, log.presets).items():
         preset = log.presets.get(key) or Preset(key, _unknown("preset", key, nobody))
-        fault = fault_of(preset.parameters_in_force)
+        fault = fault_in(preset)
         parameters = () if fault else preset.parameters_in_force
         presets.append(
             PresetReport(
                 **_common(preset, PresetReport),
                 decks=in_use[key],
                 parameters=parameters,
-                parameters_version={17: 4, 19: 5, 21: 6}.get(len(parameters)),
+                parameters_version={17: 4, 19: 5, 21: 6, 34: 7}.get(len(parameters)),
                 unusable=fault,
                 stored_versions=tuple(sorted(preset.fsrs_parameters)),
                 counts=counts,

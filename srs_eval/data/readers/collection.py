@@ -24,7 +24,10 @@ from srs_eval.data.errors import InputError, printable
 from srs_eval.data.readers import files
 from srs_eval.data.readers.repeats import Contradiction, first_of_each, repeats_in_words
 from srs_eval.data.readers.settings import (
+    ALGORITHM,
     INTEGER,
+    OVERLAY,
+    card_rules_of,
     decks_of,
     integer_of,
     json_object,
@@ -45,6 +48,7 @@ from srs_eval.data.reviews import (
     IntArray,
     ReviewLog,
     Schedule,
+    card_rules_in_words,
 )
 
 _SCHEMAS = (11, 14, 15, 16, 17, 18)
@@ -61,8 +65,9 @@ _COLUMNS = {
 }
 _CONFIG = (
     *("fsrs", "rollover", "schedVer", "creationOffset", "localOffset", "lastFsrsOptimize"),
-    "newCardsIgnoreReviewLimit",
+    *("newCardsIgnoreReviewLimit", OVERLAY, ALGORITHM),
 )
+_RWKV_ALGORITHMS = {"rwkvCurve": "RWKV-Curve", "rwkvInstant": "RWKV-Instant"}
 _STABILITY = (0.0, 36_500.0)  # days
 _MEMORY = {
     "s": ("stability", *_STABILITY),
@@ -167,7 +172,9 @@ def _read(
     ).fetchone()
     config = json_object(conf, name) if schema < 14 else _config_table(connection)
     ignores = config.get("newCardsIgnoreReviewLimit") is True
-    presets = presets_of(connection, schema, dconf, name, told)
+    presets = presets_of(connection, schema, dconf, name, told, config)
+    rules = card_rules_of(config.get(OVERLAY))
+    told += _fork_notes(config, rules)
     decks = decks_of(connection, schema, decks_json, name)
     if not len(entries) and len(cards.card_id):
         raise InputError(
@@ -198,8 +205,23 @@ def _read(
             key: replace(preset, new_ignore_review_limit=ignores) for key, preset in presets.items()
         },
         day_grid=grid,
+        card_rules=rules,
         optimized_before_s=_end_of_day(crt, config.get("lastFsrsOptimize")),
     )
+
+
+def _fork_notes(config: Mapping[str, Any], rules: int) -> list[str]:
+    """Sentences about what a fork of Anki schedules by, and what of it is not evaluated here."""
+    notes = []
+    algorithm = _RWKV_ALGORITHMS.get(str(config.get(ALGORITHM)))
+    if algorithm is not None:
+        notes.append(
+            f"Clanki schedules this collection by {algorithm}; the parameters here are those that "
+            "it keeps for FSRS-7."
+        )
+    if rules:
+        notes.append(card_rules_in_words(rules))
+    return notes
 
 
 def _check(connection: sqlite3.Connection, schema: int, name: str) -> list[str]:

@@ -4,6 +4,11 @@ Defaults and bounds: ankitects/anki rslib/src/deckconfig/mod.rs. Of protobuf are
 messages that are read, with the fields that matter; their numbers: proto/anki/{deck_config,decks,
 stats,import_export}.proto. Text is declared as bytes (the wire is the same), so that bad UTF-8 in
 a name is no error.
+
+Two forks of Anki, JSchoreels' and Clanki, keep FSRS-7's parameters and which version they run
+beside Anki's own fields: JSchoreels/anki proto/anki/deck_config.proto and
+rslib/src/deckconfig/{mod,fork_fields}.rs; Expertium/Clanki docs/fsrs-presets.MD. Clanki runs FSRS-7
+only; a collection of its own has a `schedulingAlgorithm`.
 """
 
 from __future__ import annotations
@@ -11,8 +16,9 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache, partial
 from typing import Any
@@ -36,19 +42,63 @@ _SM2 = (
 )
 _Read = Callable[[str, str], Any]
 """What a preset has at a place in JSON, or in a field of protobuf: whichever it is stored in."""
+_FORK_FSRS, _FORK_RWKV = "jschoreels.fsrs", "jschoreels.rwkv"  # keys of what forks add to a preset
+_FORK_VERSIONS = {0: 7, 1: 6, 2: 5, 3: 4}  # FSRS versions by the numbers of their FsrsVersion
+OVERLAY, ALGORITHM = "fsrsPresetOverlay", "schedulingAlgorithm"
+"""Keys of the collection's configuration that only forks write, the latter only Clanki."""
 INTEGER = "ifnull(cast({0} as integer), 0)".format
 """SQL of a column as an integer, whatever is stored in it."""
 
 
+@dataclass(frozen=True)
+class _Stored:
+    """A preset as it is stored, before Anki's repairs."""
+
+    key: int
+    label: str
+    read: _Read
+    modified: Any
+    of_fork: _ForkFields | None
+
+
+@dataclass(frozen=True)
+class _ForkFields:
+    """What a fork of Anki has added to a preset."""
+
+    parameters: tuple[float, ...] = ()  # FSRS-7's
+    version: int = 7  # of FSRS, which it runs
+
+
 def presets_of(
-    connection: sqlite3.Connection, schema: int, dconf: Any, name: str, notes: list[str]
+    connection: sqlite3.Connection,
+    schema: int,
+    dconf: Any,
+    name: str,
+    notes: list[str],
+    config: Mapping[str, Any],
 ) -> dict[int, Preset]:
     """The presets, with Anki's own repairs; what is told of them goes to `notes`.
 
     Raises InputError for what cannot be read.
     """
+    stored = list(_stored_presets(connection, schema, dconf, name))
+    is_clanki = config.get(ALGORITHM) is not None
+    is_fork = is_clanki or config.get(OVERLAY) is not None or any(each.of_fork for each in stored)
+    presets = {}
+    for each in stored:
+        preset = _preset(each, notes, is_fork=is_fork)
+        if is_clanki:
+            preset = replace(preset, chosen_version=7, has_fallback=False)
+        presets[each.key] = preset
+    return presets
+
+
+def _stored_presets(
+    connection: sqlite3.Connection, schema: int, dconf: Any, name: str
+) -> Iterator[_Stored]:
     if schema < 14:
-        return _presets_from_json(json_object(dconf, name), notes)
+        yield from _stored_in_json(json_object(dconf, name))
+        return
     rows = connection.execute(
         f"select {INTEGER('id')}, name, config, {INTEGER('mtime_secs')} from deck_config"
     )
@@ -57,22 +107,57 @@ def presets_of(
             key: {**json_object(content, name), "name": label, "mod": modified}
             for key, label, content, modified in rows
         }
-        return _presets_from_json(contents, notes)
-    presets = {}
+        yield from _stored_in_json(contents)
+        return
     for key, label, content, modified in rows:
         config = parse("DeckConfig", _bytes(content), f"{name} is damaged (preset {key})")
-        read = partial(_in_proto, config)
-        presets[key] = _preset(key, _text(label), read, modified, notes)
-    return presets
+        added = _ignoring_damage(config.other)
+        of_fork = _fork_fields(added, _floats(config.fsrs_params_7), config.fsrs_version)
+        yield _Stored(key, _text(label), partial(_in_proto, config), modified, of_fork)
 
 
-def _presets_from_json(found: Mapping[Any, Any], notes: list[str]) -> dict[int, Preset]:
-    return {
-        key: _preset(
-            key, _text(value.get("name")), partial(_in_json, value), value.get("mod"), notes
+def _stored_in_json(found: Mapping[Any, Any]) -> Iterator[_Stored]:
+    for key, value in _objects_in(found):
+        added = value.get("other")
+        added = {**value, **added} if isinstance(added, dict) else value
+        of_fork = _fork_fields(
+            added, _parameters(value.get("fsrsParams7")), value.get("fsrsVersion")
         )
-        for key, value in _objects_in(found)
-    }
+        label = _text(value.get("name"))
+        yield _Stored(key, label, partial(_in_json, value), value.get("mod"), of_fork)
+
+
+def _fork_fields(
+    added: Mapping[Any, Any], numbered: tuple[float, ...], version: Any
+) -> _ForkFields | None:
+    """What a fork has added to a preset; None where it has added nothing.
+
+    `added` are keys that Anki does not know; `numbered` and `version` are what older builds have
+    written to fields of their own, which the keys go before.
+    """
+    nested = added.get(_FORK_FSRS)
+    if not (numbered or isinstance(nested, dict) or _FORK_RWKV in added):
+        return None
+    nested = nested if isinstance(nested, dict) else {}
+    parameters = _parameters(nested.get("fsrs_params_7")) or numbered
+    version = integer_of(nested.get("fsrs_version", version)) or 0
+    return _ForkFields(parameters, _FORK_VERSIONS.get(version, 7))
+
+
+def _ignoring_damage(content: bytes) -> dict[Any, Any]:
+    """Keys that Anki does not know, as JSON; forks take them for absent where they are damaged."""
+    try:
+        found = json.loads(content) if content else {}
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _floats(packed: bytes) -> tuple[float, ...]:
+    """Packed numbers of 32 bits. () for what is none: Anki may use the field for something else."""
+    if len(packed) % 4 or len(packed) > 4 * MOST_PARAMETERS:
+        return ()
+    return _parameters(struct.unpack(f"<{len(packed) // 4}f", packed))
 
 
 def _objects_in(found: Mapping[Any, Any]) -> Iterator[tuple[int, dict[Any, Any]]]:
@@ -100,13 +185,16 @@ def _in_json(value: Any, path: str, _: str) -> Any:
     return None if ease is None else ease / 1000
 
 
-def _preset(key: int, label: str, read: _Read, modified: Any, notes: list[str]) -> Preset:
+def _preset(stored: _Stored, notes: list[str], *, is_fork: bool) -> Preset:
     """A preset with Anki's own repairs: what is out of range becomes the default."""
+    read, label, of_fork = stored.read, stored.label, stored.of_fork or _ForkFields()
     lists = {
         4: _parameters(read("fsrsWeights", "fsrs_params_4")),
         5: _parameters(read("fsrsParams5", "fsrs_params_5")),
         6: _parameters(read("fsrsParams6", "fsrs_params_6")),
+        7: of_fork.parameters,
     }
+    least_desired = 0.1 if is_fork else 0.7
     longest = integer_of(read("rev.maxIvl", "maximum_review_interval"))
     ignore_before = _text(read("ignoreRevlogsBeforeDate", "ignore_revlogs_before_date"))
     if ignore_before and not _is_date(ignore_before):
@@ -116,10 +204,13 @@ def _preset(key: int, label: str, read: _Read, modified: Any, notes: list[str]) 
         )
         ignore_before = ""
     return Preset(
-        id=key,
+        id=stored.key,
         name=printable(label),
         fsrs_parameters={version: values for version, values in lists.items() if values},
-        desired_retention=_within(read("desiredRetention", "desired_retention"), 0.7, 0.99, 0.9),
+        chosen_version=of_fork.version if is_fork else None,
+        desired_retention=_within(
+            read("desiredRetention", "desired_retention"), least_desired, 0.99, 0.9
+        ),
         historical_retention=_within(read("sm2Retention", "historical_retention"), 0.7, 0.97, 0.9),
         ignore_before=ignore_before or None,
         learning_steps=_numbers(read("new.delays", "learn_steps")),
@@ -130,8 +221,28 @@ def _preset(key: int, label: str, read: _Read, modified: Any, notes: list[str]) 
         new_a_day=_limit(read("new.perDay", "new_per_day"), 20),
         reviews_a_day=_limit(read("rev.perDay", "reviews_per_day"), 200),
         review_order=integer_of(read("reviewOrder", "review_order")) or 0,
-        modified_s=integer_of(modified) or None,
+        modified_s=integer_of(stored.modified) or None,
     )
+
+
+# Rules for single cards
+
+
+def card_rules_of(overlay: Any) -> int:
+    """How many rules give single cards the parameters of other presets (`OVERLAY`).
+
+    A rule is a search and the preset of the cards that it finds; the first that finds a card
+    decides. Forks take an overlay as a whole or not at all: none counts where one of its rules
+    names a preset that is not there.
+    """
+    if not isinstance(overlay, dict):
+        return 0
+    presets, rules = overlay.get("presets"), overlay.get("rules")
+    if not isinstance(presets, list) or not isinstance(rules, list):
+        return 0
+    known = {str(each.get("id")) for each in presets if isinstance(each, dict)}
+    named = [str(each.get("preset_id")) for each in rules if isinstance(each, dict)]
+    return len(named) if len(named) == len(rules) and set(named) <= known else 0
 
 
 # Decks
@@ -287,7 +398,9 @@ _MESSAGES = {
         "maximum_review_interval 16 uint32, graduating_interval_good 18 uint32, "
         "graduating_interval_easy 19 uint32, review_order 33 int32, "
         "desired_retention 37 float, historical_retention 40 float, param_search 45 bytes, "
-        "ignore_revlogs_before_date 46 bytes"
+        "ignore_revlogs_before_date 46 bytes, "
+        # Of forks. The list is declared as bytes: whatever Anki may put there is no damage.
+        "fsrs_params_7 52 bytes, fsrs_version 53 int32, other 255 bytes"
     ),
     "NormalDeck": "config_id 1 int64, desired_retention 10 float",
     "FilteredDeck": "reschedule 1 bool",

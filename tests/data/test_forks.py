@@ -1,0 +1,209 @@
+"""Presets as two forks of Anki store them, from the numbers of their proto files.
+
+JSchoreels/anki proto/anki/deck_config.proto: fsrs_params_7 52, fsrs_version 53, other 255;
+FsrsVersion is 0 for seven, 1 six, 2 five, 3 four. Expertium/Clanki docs/fsrs-presets.MD: keys of
+`other`, and the collection's `fsrsPresetOverlay`.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from srs_eval.anki_import import load_log
+from srs_eval.data.reviews import Preset, ReviewLog
+from srs_eval.models import fsrs7
+from srs_eval.models.own_parameters import fault_in, scheduled_by
+from srs_eval.report.inspection import inspect_log, render_inspection
+from tests.data.anki_files import PARAMETERS, field, make_collection, plain_history
+
+SEVEN = tuple(float(f"{value * 1.01:.4f}") for value in fsrs7.DEFAULT)
+PREVIEW = (*SEVEN, 0.5)  # 35 numbers of a draft
+SIX = field(6, PARAMETERS)
+FIVE = field(5, PARAMETERS[:19])
+
+
+def other(**keys: Any) -> bytes:
+    return field(255, json.dumps(keys).encode())
+
+
+def of_fork(**fields: Any) -> bytes:
+    return other(**{"jschoreels.fsrs": fields})
+
+
+def stored(preset: bytes, folder: Path, **config: Any) -> ReviewLog:
+    path = make_collection(
+        folder / "collection.anki2", entries=plain_history(), preset=preset, config=config
+    )
+    return load_log(path)
+
+
+def preset_of(preset: bytes, folder: Path, **config: Any) -> Preset:
+    return stored(preset, folder, **config).presets[5]
+
+
+@pytest.mark.parametrize(
+    ("preset", "in_force", "runs_fsrs7"),
+    [
+        (SIX + field(52, SEVEN), SEVEN, True),  # older builds; seven is 0, which is not written
+        (SIX + field(52, SEVEN) + field(53, 1), PARAMETERS, False),
+        (SIX + FIVE + field(52, SEVEN) + field(53, 2), PARAMETERS[:19], False),
+        (SIX + of_fork(fsrs_params_7=SEVEN), SEVEN, True),
+        (SIX + of_fork(fsrs_params_7=SEVEN, fsrs_version=1), PARAMETERS, False),
+        (
+            SIX + field(52, PREVIEW) + of_fork(fsrs_params_7=SEVEN),
+            SEVEN,
+            True,
+        ),  # the key goes first
+        (SIX + field(52, SEVEN) + of_fork(fsrs_version=1), PARAMETERS, False),
+        (SIX + field(52, PREVIEW), PARAMETERS, False),  # unusable: the newest that is usable
+        (FIVE + of_fork(fsrs_params_7=[1.0, 2.0]), PARAMETERS[:19], False),
+        (
+            SIX + of_fork(fsrs_params_7=SEVEN, fsrs_version=3),
+            SEVEN,
+            True,
+        ),  # there is no FSRS-4.5 list
+        (field(52, PREVIEW), (), True),  # nothing usable: FSRS-7's defaults
+        (other(**{"jschoreels.rwkv": {"rwkv_review_enabled": True}}), (), True),
+        (SIX, PARAMETERS, False),  # Anki's
+        (b"", (), False),
+        (SIX + field(53, 1), PARAMETERS, False),
+        (SIX + other(addon={"fsrs_params_7": SEVEN}), PARAMETERS, False),
+        (SIX + field(255, b"{damaged"), PARAMETERS, False),
+        (SIX + field(52, b"abc"), PARAMETERS, False),  # what Anki might use the field for
+        (SIX + field(52, 7), PARAMETERS, False),
+    ],
+)
+def test_version_in_force_is_what_the_fork_runs(
+    preset: bytes, in_force: tuple[float, ...], runs_fsrs7: bool, tmp_path: Path
+) -> None:
+    found = preset_of(preset, tmp_path)
+    assert found.parameters_in_force == pytest.approx(in_force)
+    assert found.runs_fsrs7 == runs_fsrs7
+    assert fault_in(found) == ""
+    if runs_fsrs7:
+        assert scheduled_by(found) == pytest.approx(in_force or fsrs7.DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("keys", "in_force"),
+    [
+        ({"fsrsParams7": SEVEN}, SEVEN),
+        ({"fsrsParams7": SEVEN, "fsrsVersion": 1}, PARAMETERS),
+        ({"jschoreels.fsrs": {"fsrs_params_7": SEVEN}}, SEVEN),
+        ({"jschoreels.fsrs": {"fsrs_params_7": SEVEN, "fsrs_version": 1}}, PARAMETERS),
+        ({"other": {"jschoreels.fsrs": {"fsrs_params_7": SEVEN}}}, SEVEN),
+        ({"jschoreels.fsrs": "nothing", "fsrsParams7": "nothing"}, PARAMETERS),
+        ({"other": ["nothing"]}, PARAMETERS),
+    ],
+)
+@pytest.mark.parametrize("schema", [11, 14])
+def test_forks_settings_are_read_from_json(
+    keys: dict[str, Any], in_force: tuple[float, ...], schema: int, tmp_path: Path
+) -> None:
+    path = make_collection(tmp_path / "collection.anki2", schema=schema, entries=plain_history())
+    with closing(sqlite3.connect(path)) as connection:
+        connection.create_collation("unicase", lambda a, b: (a > b) - (a < b))
+        if schema == 11:
+            (content,) = connection.execute("select dconf from col").fetchone()
+            presets = json.loads(content)
+            presets["5"] |= keys
+            connection.execute("update col set dconf = ?", (json.dumps(presets),))
+        else:
+            query = "select config from deck_config where id = 5"
+            (content,) = connection.execute(query).fetchone()
+            changed = json.dumps(json.loads(content) | keys).encode()
+            connection.execute("update deck_config set config = ? where id = 5", (changed,))
+        connection.commit()
+    assert load_log(path).presets[5].parameters_in_force == pytest.approx(in_force)
+
+
+@pytest.mark.parametrize(
+    ("preset", "in_force"),
+    [
+        (SIX, ()),
+        (SIX + of_fork(fsrs_params_7=SEVEN, fsrs_version=1), SEVEN),
+        (SIX + of_fork(fsrs_params_7=PREVIEW), ()),
+    ],
+)
+def test_clanki_runs_fsrs7_only(preset: bytes, in_force: tuple[float, ...], tmp_path: Path) -> None:
+    found = preset_of(preset, tmp_path, schedulingAlgorithm="fsrs7")
+    assert found.parameters_in_force == pytest.approx(in_force)
+    assert found.runs_fsrs7
+    assert scheduled_by(found) == pytest.approx(in_force or fsrs7.DEFAULT)
+
+
+def test_clankis_rwkv_is_said(tmp_path: Path) -> None:
+    (note,) = stored(SIX, tmp_path, schedulingAlgorithm="rwkvCurve").import_summary.notes
+    assert note.startswith("Clanki schedules this collection by RWKV-Curve;")
+
+
+def test_one_preset_of_a_fork_makes_the_collection_the_forks(tmp_path: Path) -> None:
+    log = stored(SIX + field(52, SEVEN), tmp_path)
+    assert log.presets[1].runs_fsrs7  # nothing is stored in it
+    assert log.presets[1].parameters_in_force == ()
+
+
+@pytest.mark.parametrize(("desired", "wanted"), [(0.5, 0.5), (0.05, 0.9), (0.85, 0.85)])
+def test_forks_allow_a_lower_desired_retention(
+    desired: float, wanted: float, tmp_path: Path
+) -> None:
+    found = preset_of(field(52, SEVEN) + field(37, desired), tmp_path)
+    assert found.desired_retention == wanted
+    (tmp_path / "anki").mkdir()
+    of_anki = preset_of(SIX + field(37, desired), tmp_path / "anki")
+    assert of_anki.desired_retention == (0.85 if desired == 0.85 else 0.9)
+
+
+# Rules for single cards
+
+
+def overlay(*rules: dict[str, str], presets: Any = None) -> dict[str, Any]:
+    medical = {"id": "addon:example:medical", "name": "Medical", "params": SEVEN}
+    return {"presets": [medical] if presets is None else presets, "rules": list(rules)}
+
+
+TO_MEDICAL = {"search": "tag:medical", "preset_id": "addon:example:medical"}
+TO_NOTHING = {"search": "tag:medical", "preset_id": "addon:example:nothing"}
+
+
+@pytest.mark.parametrize(
+    ("found", "rules"),
+    [
+        (overlay(TO_MEDICAL), 1),
+        (overlay(TO_MEDICAL, TO_MEDICAL), 2),
+        (overlay(), 0),
+        (overlay(TO_MEDICAL, TO_NOTHING), 0),  # forks refuse it as a whole
+        (overlay(TO_MEDICAL, presets=["nothing"]), 0),
+        ({"presets": [], "rules": "nothing"}, 0),
+        ({"presets": {}, "rules": [[]]}, 0),
+        (["nothing"], 0),
+    ],
+)
+def test_rules_for_single_cards_are_counted(found: Any, rules: int, tmp_path: Path) -> None:
+    log = stored(SIX, tmp_path, fsrsPresetOverlay=found)
+    assert log.card_rules == rules
+    said = [each for each in log.import_summary.notes if "fsrsPresetOverlay" in each]
+    assert len(said) == min(rules, 1)
+
+
+def test_rules_are_mentioned_where_presets_are_shown(tmp_path: Path) -> None:
+    log = stored(SIX + field(52, SEVEN), tmp_path, fsrsPresetOverlay=overlay(TO_MEDICAL))
+    inspection = inspect_log(log)
+    assert inspection.document()["card_rules"] == 1
+    (preset,) = (each for each in inspection.presets if each.name == "Own")
+    assert (preset.parameters_version, preset.stored_versions) == (7, (6, 7))
+    assert preset.schedules_with == "FSRS-7"
+    shown = StringIO()
+    Console(width=100, file=shown).print(render_inspection(inspection, 100))
+    text = " ".join(shown.getvalue().split())
+    assert "FSRS-7 defaults" in text  # of the other preset
+    assert "1 rule of an add-on gives single cards other FSRS parameters" in text
+    assert "here every card has the parameters of its deck's preset" in text
