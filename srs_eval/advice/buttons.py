@@ -240,7 +240,7 @@ def _of_preset(learner: Learner, group: int, answers: _NextAnswers) -> f.Finding
     preset = learner.log.presets.get(group)
     desired = (preset and preset.desired_retention) or 0.9
     stored = () if preset is None else preset.parameters_in_force
-    decay = fsrs6.DEFAULT[20]
+    decay = fsrs6.DEFAULT[20]  # also for FSRS-7, whose curve has no one decay
     if stored and not fault_of(stored):
         decay = as_anki_runs(stored)[20]
     now = _steps_now(preset)
@@ -305,11 +305,14 @@ _DAY_S = 86_400.0
 def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """One answer for each preset: the parameters in force, optimized ones and the defaults.
 
-    None where the file does not tell what its cards are scheduled by, or FSRS is off.
+    None where the file does not tell what its cards are scheduled by, where FSRS is off, and for
+    presets that run FSRS-7: the rules here are Anki's.
     """
     for group in groups:
         preset = learner.log.presets.get(group)
         if learner.is_off or preset is None or preset.desired_retention is None:
+            continue
+        if preset.runs_fsrs7:
             continue
         try:
             today = todays_cards(learner.log, group)

@@ -25,9 +25,15 @@ from srs_eval.data.rows import SUSPENDED, only_preset, select_rows, without_pres
 from srs_eval.data.trials import Fold, Trials
 from srs_eval.engine.session import Session, fit_and_predict
 from srs_eval.metrics import log_losses
-from srs_eval.models import all_models, fsrs6
+from srs_eval.models import all_models, fsrs6, fsrs7
 from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.models.own_parameters import as_anki_runs, why_left_out, younger_than_s
+from srs_eval.models.own_parameters import (
+    as_anki_runs,
+    model_of,
+    scheduled_by,
+    why_left_out,
+    younger_than_s,
+)
 from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
 from srs_eval.training.hyperparameters import Context
@@ -47,6 +53,12 @@ _WITHOUT_PRESETS: Mapping[str, str] = {
     for name, configuration in CONFIGURATIONS.items()
     if not name.startswith("one ")
 }
+_FSRS_7: Mapping[str, str] = {
+    f.OPTIMIZED: "FSRS-7-short-secs-equalize_test_with_non_secs-preset",
+    f.RECENCY: "FSRS-7-short-secs-recency-equalize_test_with_non_secs-preset",
+    f.DEFAULTS: "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
+}
+"""What these are of a preset that a fork of Anki schedules with FSRS-7."""
 ACROSS_PRESETS = ("one for all presets", f.POOLED, f.TOGETHER)  # only where there are several
 _SOURCES = "give a collection, a package or a research export"
 BY_PRESET = Protocol(rows="anki", short=True, partitions="preset")
@@ -122,6 +134,24 @@ def refuse_without_presets(log: ReviewLog) -> None:
         chosen = "has rows that Anki did not choose"
         lacking = chosen if log.entries is None else "says nothing of decks and presets"
         raise InputError(f"{log.import_summary.path} {lacking}: {_SOURCES}.")
+
+
+@dataclass(frozen=True, eq=False)
+class _Fractional:
+    """FSRS-7's trials: intervals in fractions of a day, same-day reviews among them."""
+
+    trials: Trials
+    place: IntArray  # (n,) where each of the learner's trials is among these
+
+    def of(self, folds: Sequence[Fold]) -> tuple[Fold, ...]:
+        """The folds among these, trained on all reviews of the tested presets before them."""
+        partition, found = self.trials.partition, []
+        for fold in folds:
+            test = self.place[fold.test]
+            train = np.arange(test.min())
+            same = np.isin(partition[train], partition[test])
+            found.append(Fold(train=train[same], test=test))
+        return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,12 +233,43 @@ class Learner:
         return self.log.entries.time_ms[self.source_place] / 1000
 
     def stored(self, group: int) -> tuple[float, ...]:
-        """The parameters in force of a preset; () where the defaults are, or nobody knows any.
+        """The parameters in force of a preset; () where defaults are, or nobody knows any.
 
         While FSRS is off none are in force.
         """
         preset = self.log.presets.get(group)
         return () if preset is None or self.is_off else preset.parameters_in_force
+
+    def runs_fsrs7(self, group: int) -> bool:
+        """Whether a fork of Anki schedules a preset with FSRS-7; while FSRS is off, none."""
+        preset = self.log.presets.get(group)
+        return preset is not None and preset.runs_fsrs7 and not self.is_off
+
+    @cached_property
+    def fractional(self) -> _Fractional:
+        """What FSRS-7 predicts the same reviews by."""
+        protocol = replace(
+            self.trials.protocol, short=True, secs=True, equalize_test_with_non_secs=True
+        )
+        trials = self.session.trials(protocol)
+        return _Fractional(trials, np.searchsorted(trials.review_th, self.trials.review_th))
+
+    def without_fsrs7(self) -> Learner | None:
+        """The learner without presets that run FSRS-7; None where nothing else can be evaluated."""
+        of_fork = [group for group in self.groups if self.runs_fsrs7(group)]
+        if not of_fork:
+            return self
+        if len(of_fork) == len(self.groups):
+            return None
+
+        def others() -> Learner | None:
+            try:
+                log = without_presets(self.log, of_fork)
+                return Learner.of(log, self.context, self.trials.protocol, self.equivalence)
+            except NotEnoughData:
+                return None
+
+        return self.once(("without FSRS-7",), others)
 
     def positions(self, group: int) -> IntArray:
         """Of a preset's reviews, those of later days."""
@@ -249,8 +310,7 @@ class Learner:
         """
         folds = tuple(self.trials.folds if folds is None else folds)
         if candidate == f.NOW:
-            now = {group: as_anki_runs(self.stored(group)) for group in self.groups}
-            return self._by_preset(folds, now)
+            return self._by_preset(folds, {group: self.in_force(group) for group in self.groups})
         if candidate in (f.POOLED, f.TOGETHER, f.ALONE):
             parts = (self._by_preset([fold], self._drawn(candidate, fold)) for fold in folds)
             return np.concatenate(list(parts))
@@ -266,16 +326,41 @@ class Learner:
             folds = tuple(replace(fold, train=fold.train[mine]) for fold, mine in pairs)
         return fit_and_predict(configuration, replace(trials, folds=folds), self.context)[0]
 
+    def refitted(self, candidate: str, group: int, folds: Sequence[Fold]) -> FloatArray:
+        """The same of one preset's reviews, by the version of FSRS that the preset runs."""
+        if not self.runs_fsrs7(group) or candidate not in _FSRS_7:
+            return self.predict(candidate, folds)
+        configuration = self._by_fsrs7(candidate)
+        trials = replace(self.fractional.trials, folds=self.fractional.of(folds))
+        return fit_and_predict(configuration, trials, self.context)[0]
+
+    def in_force(self, group: int) -> list[float]:
+        """The parameters that a preset is scheduled with: 21 of FSRS-6, or 34 of FSRS-7.
+
+        FSRS-6's defaults while FSRS is off, and where nobody knows any.
+        """
+        preset = self.log.presets.get(group)
+        return as_anki_runs(()) if preset is None or self.is_off else scheduled_by(preset)
+
+    def _by_fsrs7(self, candidate: str) -> Configuration:
+        rows = self.trials.protocol.rows
+        return resolve(_FSRS_7[candidate], Protocol(rows=rows))[0]
+
     def configuration(self, candidate: str) -> Configuration:
         rows = self.trials.protocol.rows
         return resolve(self.configurations[candidate], Protocol(rows=rows))[0]
 
     def with_parameters(self, values: Sequence[float], index: IntArray) -> FloatArray:
-        """Probabilities of FSRS-6 with given parameters for positions (int64)."""
-        return fsrs6.predict(self.trials, list(values), index, self.context)
+        """Probabilities with given parameters, of FSRS-6 or FSRS-7, for positions (int64)."""
+        if model_of(values) == "FSRS-6":
+            return fsrs6.predict(self.trials, list(values), index, self.context)
+        trials, place = self.fractional.trials, self.fractional.place[index]
+        return fsrs7.predict(trials, list(values), place, self.context)
 
     def fitted(self, candidate: str, group: int) -> list[float] | None:
         """The parameters that a preset would get, fitted on all reviews there are."""
+        if self.runs_fsrs7(group) and candidate in _FSRS_7:
+            return self._fitted_fsrs7(candidate, group)
         if candidate == "defaults":
             return list(fsrs6.DEFAULT)
         everything = np.arange(len(self.trials))
@@ -290,6 +375,16 @@ class Learner:
         trials = replace(self._trials_of(configuration), folds=(last,))
         found = fit_and_predict(configuration, trials, self.context)[1]
         return None if found is None else list(next(iter(found.values())))
+
+    def _fitted_fsrs7(self, candidate: str, group: int) -> list[float]:
+        if candidate == f.DEFAULTS:
+            return list(fsrs7.DEFAULT)
+        trials = self.fractional.trials
+        mine = np.flatnonzero(trials.partition == group)
+        trials = replace(trials, folds=(Fold(train=mine, test=mine[-1:]),))
+        found = fit_and_predict(self._by_fsrs7(candidate), trials, self.context)[1]
+        assert found is not None
+        return list(found[group])
 
     def losses(self, p: FloatArray, index: IntArray) -> FloatArray:
         """Log loss in nats of each prediction (k,) for the positions (k,)."""

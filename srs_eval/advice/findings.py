@@ -129,6 +129,8 @@ class LeftOut(Evidence):
     says: str = ""
 
 
+RUNS_FSRS_7 = "FSRS-7"
+"""Says that presets run FSRS-7, of which it is not told whether they can share parameters."""
 Decision = Literal["keep shared", "split", "can't tell"]
 
 
@@ -289,6 +291,7 @@ class Health(Evidence):
 
     older: Against | None
     check: HealthCheck | None
+    runs_fsrs7: bool = False  # so that Anki's check, which is of FSRS-6, is not made
     says: str = "can't tell"  # with nothing held out
 
 

@@ -196,8 +196,9 @@ def is_fsrs_right_for_me(learner: Learner, groups: Sequence[int]) -> Iterator[f.
                 learner.verdict(difference),
                 relative(sm2[mine] - fsrs[mine], sm2[mine], learner.trials.day[here]),
             )
-        check = _check_health(learner, learner.positions(group))
-        evidence, name = f.Health(older, check), learner.name_of(group)
+        of_fsrs7 = learner.runs_fsrs7(group)
+        check = None if of_fsrs7 else _check_health(learner, learner.positions(group))
+        evidence, name = f.Health(older, check, of_fsrs7), learner.name_of(group)
         found = f.Finding("health", name, reviews=len(here), evidence=evidence)
         yield found if older is None else _with_act(found, older.difference, act)
 
@@ -214,8 +215,9 @@ def which_predicts_best(
 ) -> Iterator[f.Finding]:
     """A finding over all reviews, or one for each of the sets in which `given` share reviews.
 
-    `lines` are FSRS-6 parameters of one's own, by name; `given` others' probabilities for the
-    held-out reviews (k,), NaN where there is none. Evaluated are reviews with a prediction by all.
+    `lines` are parameters of one's own, FSRS-6's or FSRS-7's, by name; `given` others'
+    probabilities for the held-out reviews (k,), NaN where there is none. Evaluated are reviews with
+    a prediction by all.
     """
     covered = {name: np.flatnonzero(np.isfinite(p)) for name, p in given.items()}
     everywhere = {name for name, index in covered.items() if len(index) == len(given[name])}

@@ -11,9 +11,10 @@ if other days would move it far.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 
 import numpy as np
@@ -31,7 +32,7 @@ from srs_eval.advice.split import one_is_enough_for
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Fold, recency_weights
-from srs_eval.models import fsrs6
+from srs_eval.models import fsrs6, fsrs7
 from srs_eval.models.own_parameters import why_left_out
 from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
@@ -111,7 +112,7 @@ def are_my_parameters_good(
     own = {name: learner.with_parameters(values, index) for name, values in lines.items()}
     losses = {name: learner.losses(p, index) for name, p in {**own, **given}.items()}
     everything = _held_out(learner, losses)
-    sharing = one_is_enough_for(learner, groups)
+    sharing = _that_can_share(learner, groups)
     findings = []
     for group in groups:
         findings.append(_of_preset(learner, group, everything.get(group), group in sharing))
@@ -123,6 +124,14 @@ def are_my_parameters_good(
         found, acts = everything[None], tuple((act, tuple(by_act[act])) for act in by_act)
         evidence = f.OfAll(acts, found.candidates())
         yield f.Finding("parameters", "all presets", reviews=len(found.index), evidence=evidence)
+
+
+def _that_can_share(learner: Learner, groups: Sequence[int]) -> frozenset[int]:
+    """The presets that can have one line: of those that run FSRS-6, for it is FSRS-6's."""
+    others = learner.without_fsrs7()
+    if others is None:
+        return frozenset()
+    return one_is_enough_for(others, [group for group in groups if group in others.groups])
 
 
 def what_is_left_out(log: ReviewLog) -> list[f.Finding]:
@@ -143,6 +152,11 @@ def _held_out(learner: Learner, given: Mapping[str, FloatArray]) -> dict[int | N
     losses = {**{name: learner.held_out_losses(name) for name in names}, **given}
     found: dict[int | None, _Compared] = {}
     for group in (None, *learner.groups):
+        if group is not None and learner.runs_fsrs7(group):
+            of_fsrs7 = _held_out_by_fsrs7(learner, group, given)
+            if of_fsrs7 is not None:
+                found[group] = of_fsrs7
+            continue
         mine = learner.trials.partition[index] == group if group is not None else slice(None)
         if len(index[mine]):
             here = {name: each[mine] for name, each in losses.items()}
@@ -150,10 +164,38 @@ def _held_out(learner: Learner, given: Mapping[str, FloatArray]) -> dict[int | N
     return found
 
 
-def _possible(candidates: Sequence[str], learner: Learner) -> list[str]:
-    """Without what the learner has no configuration for, or what needs several presets."""
+def _held_out_by_fsrs7(
+    learner: Learner, group: int, given: Mapping[str, FloatArray]
+) -> _Compared | None:
+    """The same of a preset that runs FSRS-7: its fits and defaults; None for no such reviews."""
+    index = learner.trials.test_index
+    mine = learner.trials.partition[index] == group
+    folds = []
+    for fold in learner.trials.folds:
+        test = fold.test[learner.trials.partition[fold.test] == group]
+        if len(test):
+            folds.append(replace(fold, test=test))
+    if not folds:
+        return None
+    names = (f.OPTIMIZED, f.RECENCY, f.DEFAULTS)
+    losses = {
+        name: learner.losses(learner.refitted(name, group, folds), index[mine]) for name in names
+    }
+    for name in (f.AVERAGE, *learner.sm2):
+        losses[name] = learner.held_out_losses(name)[mine]
+    losses |= {name: each[mine] for name, each in given.items()}
+    return compared(learner, losses, index[mine], first=OTHER_MODELS)
+
+
+def _possible(candidates: Sequence[str], learner: Learner, group: int | None = None) -> list[str]:
+    """Without what the learner has no configuration for, or what needs several presets.
+
+    Nor, of a preset that runs FSRS-7, what is FSRS-6's.
+    """
     single = len(learner.groups) == 1
     known = {*learner.configurations, f.POOLED, f.TOGETHER, f.SM2}
+    if group is not None and learner.runs_fsrs7(group):
+        known = {f.OPTIMIZED, f.RECENCY, f.DEFAULTS, f.SM2}
     return [
         name for name in candidates if name in known and not (single and name in ACROSS_PRESETS)
     ]
@@ -166,9 +208,9 @@ def _since_optimized(learner: Learner, group: int) -> _Compared | None:
         return None
     folds = learner.renewed(index)
     losses = {f.NOW: learner.losses(learner.predict(f.NOW, folds), index)}
-    for name in _possible((*_RIVALS, f.TOGETHER, f.SM2), learner):
+    for name in _possible((*_RIVALS, f.TOGETHER, f.SM2), learner, group):
         with suppress(NotEnoughData):
-            losses[name] = learner.losses(learner.predict(name, folds), index)
+            losses[name] = learner.losses(learner.refitted(name, group, folds), index)
     return compared(learner, losses, index, f.NOW, asked=_RIVALS, first=(f.RECENCY,))
 
 
@@ -186,7 +228,8 @@ def _of_preset(
         growth = len(unseen) / max(count - len(unseen), _FITTED)
     candidates = [f.Candidate(f.NOW, None if since is None else since.log_loss[f.NOW])]
     found = {each.name: each for each in since.candidates()} if since else {}
-    for name in _possible((*f.ACTS, f.OPTIMIZED, "one for all presets", f.SM2), learner):
+    names = _possible((*f.ACTS, f.OPTIMIZED, "one for all presets", f.SM2), learner, group)
+    for name in names:
         prior = _prior(name, stored, growth, max(count * 5 // 6, 1))
         each = found.get(name, f.Candidate(name))
         if prior is not None:
@@ -328,11 +371,12 @@ def _staleness_of(learner: Learner, group: int) -> dict[str, Interval]:
     """What optimizing a preset less often than at every 2 % costs, in log loss."""
     index = learner.positions(group)
     evaluated = _evaluated(learner, group)
-    always = learner.losses(learner.predict(_CANDIDATE, _refits(index, _GROWTHS[0])), evaluated)
+    often = learner.refitted(_CANDIDATE, group, _refits(index, _GROWTHS[0]))
+    always = learner.losses(often, evaluated)
     found = {}
     for growth in (*_GROWTHS[1:], None):
         name = _NEVER if growth is None else f"every +{100 * growth:.0f} %"
-        p = learner.predict(_CANDIDATE, _refits(index, growth))
+        p = learner.refitted(_CANDIDATE, group, _refits(index, growth))
         found[name] = learner.interval(learner.losses(p, evaluated) - always, evaluated)
     return found
 
@@ -360,8 +404,14 @@ def which_numbers_are_noise(learner: Learner, groups: Sequence[int]) -> Iterator
             evidence = f.Noise(f.OPEN)
             yield f.Finding("noise", name, reviews=len(index), missing=lacks, evidence=evidence)
             continue
-        over_days = _by_days(learner, index).std(axis=0, ddof=1).tolist()
-        columns = _fitted(learner, index), over_days, fsrs6.DEVIATION
+        deviation: Sequence[float]
+        if learner.runs_fsrs7(group):
+            fitted, by_days = _fits_of_fsrs7(learner, group)
+            deviation = fsrs7.DEVIATION
+        else:
+            fitted, by_days = _fitted(learner, index), _by_days(learner, index)
+            deviation = fsrs6.DEVIATION
+        columns = fitted, by_days.std(axis=0, ddof=1).tolist(), deviation
         spreads = tuple(
             f.Spread(value, spread, usual, spread > _NOISE * usual)
             for value, spread, usual in zip(*columns, strict=True)
@@ -372,14 +422,32 @@ def which_numbers_are_noise(learner: Learner, groups: Sequence[int]) -> Iterator
 
 def _by_days(learner: Learner, index: IntArray) -> FloatArray:
     """Fits (20, 21) to the reviews at the positions, their days drawn anew with replacement."""
-    days, place = np.unique(learner.trials.day[index], return_inverse=True)
-    draws = np.random.default_rng(0).multinomial(
-        len(days), np.full(len(days), 1 / len(days)), _DRAWS
-    )
-    fits = [_fitted(learner, np.repeat(index, draw[place])) for draw in draws]
-    return np.array(fits)
+    return _drawn_fits(learner.trials.day[index], index, partial(_fitted, learner))
 
 
 def _fitted(learner: Learner, train: IntArray) -> list[float]:
     """As Anki's optimizer fits, newer reviews weighing more."""
     return fsrs6.fit(learner.trials, train, recency_weights(len(train)), learner.context)
+
+
+def _fits_of_fsrs7(learner: Learner, group: int) -> tuple[list[float], FloatArray]:
+    """FSRS-7 fitted to a preset's reviews, and (20, 34) to these with their days drawn anew."""
+    trials = learner.fractional.trials
+    index = np.flatnonzero(trials.partition == group)
+
+    def fitted(train: IntArray) -> list[float]:
+        weights = fsrs7.recency_weights(len(train))
+        return fsrs7.fit(trials, train, weights, learner.context)
+
+    return fitted(index), _drawn_fits(trials.day[index], index, fitted)
+
+
+def _drawn_fits(
+    day: IntArray, index: IntArray, fit: Callable[[IntArray], list[float]]
+) -> FloatArray:
+    """Fits (20, parameters) to the positions of reviews whose days (k,) are drawn anew."""
+    days, place = np.unique(day, return_inverse=True)
+    draws = np.random.default_rng(0).multinomial(
+        len(days), np.full(len(days), 1 / len(days)), _DRAWS
+    )
+    return np.array([fit(np.repeat(index, draw[place])) for draw in draws])

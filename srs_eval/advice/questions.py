@@ -27,7 +27,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.shared import with_file
 from srs_eval.models.configurations import meant_by
-from srs_eval.models.own_parameters import as_anki_runs
+from srs_eval.models.own_parameters import as_run
 from srs_eval.stats.intervals import EQUIVALENT
 from srs_eval.training.hyperparameters import Context
 
@@ -256,7 +256,7 @@ def answering(
     `context.tick` is called more often and may raise Cancelled.
 
     `log` may be narrowed to some decks or presets first. `parameters` are lists of one's own,
-    by name, 17, 19 or 21 values each; `predictions` a file with others' predictions
+    by name, 17, 19 or 21 values each, or FSRS-7's 34; `predictions` a file with others' predictions
     (`srs_eval.data.readers.predictions`); where these lack reviews, MODELS is answered, too, on
     those that all have. Differences in log loss within `equivalence` count as
     none. Raises, before the first answer, NotEnoughData for too few reviews and InputError for
@@ -270,7 +270,7 @@ def answering(
     of_presets = wanted - NEEDS_NO_PRESETS
     if of_presets - {OF_PRESETS}:
         refuse_without_presets(log)
-    lines = {name: as_anki_runs(values) for name, values in (parameters or {}).items()}
+    lines = {name: as_run(values) for name, values in (parameters or {}).items()}
     asked = Asked(log, context, equivalence, lines)
     if of_presets:
         whole = asked.refuse_lost(asked.over_all)

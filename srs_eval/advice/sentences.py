@@ -14,7 +14,7 @@ from rich.cells import cell_len, set_cell_size
 from srs_eval.advice import findings as f
 from srs_eval.advice.findings import Finding, Missing
 from srs_eval.data.errors import InputError, counted, require
-from srs_eval.models.own_parameters import as_anki_runs
+from srs_eval.models.own_parameters import as_run
 from srs_eval.stats.intervals import TOO_MANY_MORE, Interval
 
 if TYPE_CHECKING:
@@ -238,8 +238,8 @@ def parsed_parameters(text: str) -> list[float]:
             f'"{text[:40]}" is no list of FSRS parameters: give numbers separated by commas.'
         ) from None
     if not values:
-        raise InputError("--params is empty: give 17, 19 or 21 numbers separated by commas.")
-    return as_anki_runs(values)
+        raise InputError("--params is empty: give 17, 19 or 21 numbers, or FSRS-7's 34.")
+    return as_run(values)
 
 
 def parameter_line(values: Sequence[float]) -> str:

@@ -100,16 +100,25 @@ def recommended(overall: Mapping[str, Interval], decisions: Mapping[str, f.Decis
 
 
 def split_or_merge(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
-    """One finding over all presets, then one for each preset with several decks."""
+    """One finding over all presets, then one for each preset with several decks.
+
+    Of presets that run FSRS-6: what is shared are its parameters.
+    """
+    others = learner.without_fsrs7()
+    of_fsrs6 = [] if others is None else [group for group in groups if group in others.groups]
     if len(groups) < 2:
         evidence = f.Sharing("preset", 1, says="one preset")
         yield f.Finding("split", learner.name_of(groups[0]), evidence=evidence)
+    elif others is None or len(of_fsrs6) < 2:
+        evidence = f.Sharing("preset", len(groups), says=f.RUNS_FSRS_7)
+        yield f.Finding("split", "all presets", evidence=evidence)
     else:
-        yield _of_presets(learner, groups)
-    for group in groups:
-        decks = learner.by_deck(group)
+        yield _of_presets(others, of_fsrs6)
+    for group in of_fsrs6:
+        assert others is not None
+        decks = others.by_deck(group)
         if decks is not None and len(decks.groups) > 1:
-            yield _found(learner.name_of(group), decks, "deck")
+            yield _found(others.name_of(group), decks, "deck")
 
 
 def _found(subject: str, learner: Learner, part: str) -> f.Finding:

@@ -56,6 +56,7 @@ def open_or_run(running: Running) -> int:
 def run(running: Running) -> int:
     """Evaluate models on one collection and print their ranking."""
     from srs_eval.advice.questions import Asked
+    from srs_eval.engine.ranking import of_own_version
     from srs_eval.report.export import run_csv, run_document, to_json
 
     source = running.source
@@ -64,7 +65,7 @@ def run(running: Running) -> int:
     check_targets([source.path, running.predictions], running.json, running.csv)
     log = running.load()
     flags = _as_the_log_allows(flags, log)
-    configurations = flags.resolve(running.models)
+    configurations = of_own_version(flags.resolve(running.models), log, flags.protocol)
     say_tuned_on_user(flags.ledger, source, log)
     console = console_for(sys.stdout)
     if running.json is running.csv is None and log.user is None and not console.is_terminal:
@@ -145,6 +146,7 @@ def compare(
     from srs_eval.advice.population import FEWEST as STANDING_FEWEST
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.shown import documents
+    from srs_eval.data.reviews import card_rules_in_words
     from srs_eval.engine.shared import with_file
     from srs_eval.report.export import to_json
     from srs_eval.report.learner import rows_closing
@@ -157,6 +159,8 @@ def compare(
     for each in log.given.values():
         if each.is_empty:
             say(f"{each.about}.")
+    if log.card_rules:
+        say(card_rules_in_words(log.card_rules))
     wanted = questions.questions_for(log, context) if question == "all" else (question,)
     rows = questions.rows_of(log, wanted)
     if question == "all" and knows_presets(log) and not evaluated_by_preset(log):

@@ -21,8 +21,8 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval, same_reviews
 from srs_eval.engine.shared import Competitor, on_shared_reviews
-from srs_eval.models.configurations import BASELINE, OWN, Configuration, resolve
-from srs_eval.models.own_parameters import fault_of, left_out
+from srs_eval.models.configurations import BASELINE, OWN, OWN_7, Configuration, resolve
+from srs_eval.models.own_parameters import fault_in, left_out, runs_fsrs7
 from srs_eval.stats.intervals import (
     EQUIVALENT,
     FEWEST_DAYS,
@@ -253,29 +253,49 @@ def own_scheduler(log: ReviewLog) -> str | None:
     """The configuration that stands for what the learner schedules with; None if unknown.
 
     With FSRS on that are the presets' parameters, which Anki runs as FSRS-6's, or its defaults
-    where no preset holds any (fsrs-rs: src/model.rs); else Anki's SM-2. Unknown is also what Anki
-    does with cards whose presets all hold what it does not run.
+    where no preset holds any (fsrs-rs: src/model.rs); else Anki's SM-2. In a fork of Anki these
+    may be FSRS-7's. Unknown is also what Anki does with cards whose presets all hold what it does
+    not run.
     """
     if log.import_summary.fsrs_enabled is None:
         return None
     if not log.import_summary.fsrs_enabled:
         return "Anki-dry-run"
-    stored = [preset.parameters_in_force for preset in log.presets.values()]
-    if any(values and not fault_of(values) for values in stored):
-        return OWN
+    by_fsrs7, presets = bool(runs_fsrs7(log)), log.presets.values()
+    if any(preset.parameters_in_force and not fault_in(preset) for preset in presets):
+        return OWN_7 if by_fsrs7 else OWN
+    if by_fsrs7:
+        return "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs"
     return None if left_out(log) else "FSRS-6-dry-run"
+
+
+def of_own_version(
+    configurations: Sequence[Configuration], log: ReviewLog, protocol: Protocol
+) -> list[Configuration]:
+    """The configurations; the presets' own parameters by the version of FSRS that runs them."""
+    own = own_scheduler(log)
+    if own not in (OWN, OWN_7):
+        return list(configurations)
+    found: dict[str, Configuration] = {}
+    for each in configurations:
+        of_other = each.fit == "own" and each.name != own and each.name in (OWN, OWN_7)
+        kept = resolve(own, protocol)[0] if of_other else each
+        found.setdefault(kept.name, kept)
+    return list(found.values())
 
 
 def with_own(
     configurations: Sequence[Configuration], log: ReviewLog, protocol: Protocol
 ) -> list[Configuration]:
     """The configurations, and the presets' own parameters where FSRS-6 is to be held against."""
-    names = {each.name for each in configurations}
-    if own_scheduler(log) != OWN:
+    own = own_scheduler(log)
+    if own not in (OWN, OWN_7):
         return [each for each in configurations if each.fit != "own"]
-    if OWN in names or "FSRS-6" not in names:
-        return list(configurations)
-    return [*resolve(OWN, protocol), *configurations]
+    found = of_own_version(configurations, log, protocol)
+    names = {each.name for each in found}
+    if own in names or "FSRS-6" not in names:
+        return found
+    return [*resolve(own, protocol), *found]
 
 
 def with_baselines(

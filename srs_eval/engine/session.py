@@ -257,16 +257,22 @@ class Session:
 
     def _run_own(self, configuration: Configuration, trials: Trials, context: Context) -> Result:
         """Evaluate the parameters of the learner's presets on all held-out reviews."""
-        from srs_eval.models.own_parameters import in_force, notes_on
+        from srs_eval.models.own_parameters import in_force, model_of, notes_on, runs_fsrs7
 
-        parameters = in_force(self.log)
+        parameters, model = in_force(self.log), configuration.model
+        if (model.name == "FSRS-7") != bool(runs_fsrs7(self.log)):
+            other = "FSRS-6" if model.name == "FSRS-7" else "FSRS-7"
+            raise NotEnoughData(f"the presets run {other}: take your {other} parameters")
         start = time.perf_counter()
-        default, predict = configuration.model.default(context), configuration.model.predict
-        assert predict is not None
         index, presets = trials.test_index, trials.partition[trials.test_index]
         p = np.empty(len(trials))
         for preset, positions in _by_partition(index, presets):
-            p[positions] = predict(trials, parameters.get(preset, default), positions, context)
+            values = parameters.get(preset, model.default(context))
+            if model_of(values) != model.name:
+                p[positions] = self._by_fsrs6(trials, values, positions, context)
+                continue
+            assert model.predict is not None
+            p[positions] = model.predict(trials, values, positions, context)
         mark_compiled(configuration)
         context.tick(1.0)
         entry = self.selection(configuration.protocol).entry_index[trials.review_th[index] - 1]
@@ -274,6 +280,22 @@ class Session:
         shown = {preset: values for preset, values in parameters.items() if preset in presets}
         stored = _Stored(p[index], shown or None, notes, time.perf_counter() - start)
         return replace(self._result(configuration, trials, stored), in_sample=seen)
+
+    def _by_fsrs6(
+        self, trials: Trials, values: Sequence[float], positions: IntArray, context: Context
+    ) -> FloatArray:
+        """Probabilities of FSRS-6 for positions in FSRS-7's trials, from intervals in whole days.
+
+        Raises NotEnoughData where these are evaluated on reviews of the same day, too.
+        """
+        from srs_eval.models import fsrs6
+
+        if not trials.protocol.equalize_test_with_non_secs:
+            raise NotEnoughData("a preset runs FSRS-6, which predicts reviews of later days only")
+        in_days = replace(trials.protocol, secs=False, equalize_test_with_non_secs=False)
+        found = self.trials(in_days)
+        place = np.searchsorted(found.review_th, trials.review_th[positions])
+        return fsrs6.predict(found, list(values), place, context)
 
     def _result(
         self, configuration: Configuration, trials: Trials, stored: _Stored, cached: bool = False

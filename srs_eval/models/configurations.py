@@ -45,8 +45,11 @@ _MODEL_WORDS: Mapping[str, str] = {
 }
 OWN = "FSRS-6-own"
 """The parameters that the learner's presets hold, run as Anki runs them."""
+OWN_7 = "FSRS-7-own-short-secs-equalize_test_with_non_secs"
+"""The same where a fork of Anki runs FSRS-7, on the same reviews."""
 _CONFIGURATION_WORDS: Mapping[str, str] = {
     OWN: "your parameters",
+    OWN_7: "your FSRS-7 parameters",
     **{name: name for name in ("RWKV-Instant", "RWKV-Curve")},  # not as of 2025
 }
 _ONLY_WITH_SECS = ("equalize_test_with_non_secs", "no_test_same_day", "no_train_same_day")
@@ -385,7 +388,7 @@ def _can_take(model: Model, flag: str, value: Any) -> bool:
         if value == "S0":
             return model.fit_s0 is not None
         if value == "own":
-            return model.name == "FSRS-6"
+            return model.name in ("FSRS-6", "FSRS-7")
         has_some = model.parameters > 0 or model.pretrain is not None
         return value == "trained" or (has_some and not (model.online or model.members))
     if flag == "short" and model.always_short:

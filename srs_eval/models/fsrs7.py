@@ -188,7 +188,7 @@ _UPPER = (
     4, 2, 6, 1.5, 1, 5, 1, 7,
     0.25, 0.95, 0.85, 0.99, 1, 1, 0.9, 1.1, 1, 0.6, 0.6,
 )
-_DEVIATION = (
+DEVIATION = (
     9999, 9999, 9999, 9999, 0.523, 0.2528, 0.4329,
     0.2966, 0.2139, 0.2889, 0.1862, 0.175, 0.3812, 0.3013, 0.9104,
     0.3234, 0.2448, 0.3273, 0.1842, 0.1735, 0.4608, 0.311, 0.864,
@@ -251,7 +251,7 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
         failure=_failure,
         recall=recall,
         constants=(LEAST if secs else 0.01,),
-        deviation=tuple(deviation / math.sqrt(_PENALTY) for deviation in _DEVIATION),
+        deviation=tuple(deviation / math.sqrt(_PENALTY) for deviation in DEVIATION),
         learning_rate=0.0118,
         betas=(0.7, 0.98),
         epochs=9,
@@ -313,6 +313,7 @@ _FSRS_7 = Model(
     ),
     standard="FSRS-7-short-secs-recency",
     aliases={
+        "your FSRS-7 parameters": "FSRS-7-own-short-secs-equalize_test_with_non_secs",
         "FSRS-7 defaults": "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
         "FSRS-7 per preset": "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user",
         "FSRS-7 per deck": "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",

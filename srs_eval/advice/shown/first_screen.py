@@ -289,6 +289,8 @@ def _presets(known: _Known) -> Pane:
 
 def _sharing(finding: f.Finding, evidence: f.Sharing) -> str:
     n = evidence.parts
+    if evidence.says == f.RUNS_FSRS_7:
+        return f"Keep your {n}; whether they could share FSRS-7 parameters is not told."
     if n == 1:
         return "You have one. Keep it."
     match finding.act:

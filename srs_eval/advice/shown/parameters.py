@@ -207,6 +207,11 @@ def _sharing_line(findings: Sequence[f.Finding]) -> str:
 
 def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
     evidence = f.of(finding, f.Sharing)
+    if evidence.says == f.RUNS_FSRS_7:
+        return (
+            "Whether presets that run FSRS-7 could share parameters is not told: what presets "
+            "share is computed for FSRS-6.",
+        )
     if evidence.parts == 1:
         return ("You have one preset with reviews. Keep it.",)
     parts = f"{evidence.parts} {evidence.part}s"

@@ -143,7 +143,7 @@ def _health_sentences(finding: f.Finding) -> list[str]:
     """Against the older scheduler, and Anki's own check."""
     found = f.of(finding, f.Health)
     if found.older is None:
-        return [_check(found.check)]
+        return [_check(found.check, found.runs_fsrs7)]
     few = counted(finding.reviews, "evaluated review")
     said = f"as nearly everybody gained by it; your {few} say too little yet"
     if enough_to_tell(found.older.difference):
@@ -151,10 +151,12 @@ def _health_sentences(finding: f.Finding) -> list[str]:
         said += f"; {say.figures(found.older.difference, 'evaluated review')}"
     if finding.probability is not None:
         said = f"{say.capital(_RIGHT[finding.act])} ({say.of_100(finding.probability)}): {said}"
-    return [f"{said}.", _check(found.check)]
+    return [f"{said}.", _check(found.check, found.runs_fsrs7)]
 
 
-def _check(found: f.HealthCheck | None) -> str:
+def _check(found: f.HealthCheck | None, runs_fsrs7: bool) -> str:
+    if runs_fsrs7:
+        return "Anki's health check is of FSRS-6, and this preset runs FSRS-7."
     if found is None:
         return (
             "Anki makes no health check here: it needs more than 300 reviews, both outcomes, and "
@@ -325,8 +327,10 @@ def _parameters(where: Where) -> list[Table]:
     meanings, defaults = _MEANINGS.get(where.model, ()), where.defaults
     made = []
     for name, values in where.parameters[:_MOST_PARTS]:
-        beside = defaults if len(defaults) >= len(values) else (None,) * len(values)
-        known = (*meanings, *[""] * len(values))
+        of_other_version = where.is_own and len(values) != len(defaults)
+        has_defaults = len(defaults) >= len(values) and not of_other_version
+        beside = defaults if has_defaults else (None,) * len(values)
+        known = (*(() if of_other_version else meanings), *[""] * len(values))
         rows: tuple[tuple[Cell, ...], ...] = tuple(
             (f"w{k}", known[k], beside[k], value) for k, value in enumerate(values)
         )

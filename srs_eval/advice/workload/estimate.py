@@ -197,8 +197,8 @@ def workload(
     """What a preset's cards cost, better known with every item; where FSRS is off, were it on.
 
     `preset` is a name or an id, by default all of them; `parameters` stand in for those in force
-    (17, 19 or 21 numbers). Raises InputError for what the log does not tell and for a question that
-    makes no sense, NotEnoughData for too few reviews.
+    (17, 19 or 21 numbers, or FSRS-7's 34). Raises InputError for what the log does not tell and for
+    a question that makes no sense, NotEnoughData for too few reviews.
     """
     question = question or Question()
     _check(question)

@@ -15,7 +15,7 @@ from srs_eval.advice.workload import today as habits
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import IntArray
 from srs_eval.models import anki_sm2
-from srs_eval.models.own_parameters import as_anki_runs
+from srs_eval.models.own_parameters import as_run, model_of, scheduled_by
 
 _AGAIN = 12  # courses of events for what is asked at one retention only
 COURSES = 4  # for each other figure
@@ -74,8 +74,8 @@ def cards_of_preset(
     if is_off:
         scheduler = sim.Memory(sim.SM2, stored.sm2_settings or anki_sm2.DEFAULTS)
     else:
-        in_force = stored.parameters_in_force if parameters is None else parameters
-        scheduler = sim.Memory("FSRS-6", tuple(as_anki_runs(in_force)))
+        values = scheduled_by(stored) if parameters is None else as_run(parameters)
+        scheduler = sim.Memory(model_of(values), tuple(values))
     return PresetCards(
         group,
         learner.positions(group),
