@@ -262,3 +262,8 @@ def test_costs_of_today_are_of_fsrs7(file: Path) -> None:
     assert by_six.as_now is not None
     assert by_seven.as_now != by_six.as_now
     assert given.as_now == by_seven.as_now
+    remark = "Today's schedule runs FSRS-7; the figures by desired retention are FSRS-6's"
+    assert remark in " ".join(shown.sentences(by_seven.finding))
+    assert remark not in " ".join(shown.sentences(by_six.finding))
+    of_seven = next(workload(log, question=replace(QUICK, model="FSRS-7")))
+    assert remark not in " ".join(shown.sentences(of_seven.finding))

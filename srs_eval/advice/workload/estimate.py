@@ -107,7 +107,8 @@ class Workload(Evidence):
     minutes_a_day: float
     schedule: str  # what today's is, in words; SM2 where FSRS is off
     seen: tuple[float, float] | None  # the least and the most that a month had recalled
-    left_out: tuple[str, ...]  # sentences on presets whose parameters Anki does not run
+    left_out: tuple[str, ...]
+    """Sentences on presets whose parameters Anki does not run, and on those that run FSRS-7."""
     first: tuple[_Figures, ...]  # (r, FIGURES) by the fit to all reviews
     draws: tuple[tuple[_Figures, ...], ...]  # (draws so far, r, FIGURES)
     as_now: _Figures | None = None
@@ -263,7 +264,7 @@ def workload(
         minutes_a_day=sum(pace[2] for pace in paces),
         schedule=SM2 if is_off else schedule,
         seen=habits.seen_retentions(learner, np.concatenate([each.index for each in presets])),
-        left_out=tuple(why_left_out(log).values()),
+        left_out=(*why_left_out(log).values(), *_of_other_version(presets, question)),
         first=(),
         draws=(),
     )
@@ -286,6 +287,17 @@ def _counted_elsewhere(log: ReviewLog, context: Context | None) -> str:
         whole = Learner.of(log, context, WHOLE)
         return f" (the first screen counts {held_out_of_all(len(whole.trials.test_index))})"
     return ""
+
+
+def _of_other_version(presets: Sequence[played.PresetCards], question: Question) -> list[str]:
+    """That FSRS-6 is asked about where a preset runs FSRS-7."""
+    versions = {each.scheduler.model for each in presets}
+    if question.model == "FSRS-7" or "FSRS-7" not in versions:
+        return []
+    return [
+        "Today's schedule runs FSRS-7; the figures by desired retention are FSRS-6's, and --model "
+        "FSRS-7 asks FSRS-7."
+    ]
 
 
 def _shared_out(count: int, weights: Sequence[float]) -> list[int]:
