@@ -61,6 +61,7 @@ from srs_eval.training.hyperparameters import Context
 from srs_eval.training.torch_networks import check_device, release_device
 
 _PUBLISH_SECONDS = 30.0
+_TRIED_USERS = 10  # of whom one has predictions, as a rule
 _LOST_DEVICE = 70  # exit code of a worker whose device does not answer any more
 
 
@@ -101,6 +102,8 @@ def run_batch(
     """
     context, makers, happenings = context or Context(), keep or {}, TaskEvents()
     _refuse_unusable(out, dataset, context)
+    if isinstance(session, _Others):
+        session.refuse_other_reviews(dataset, users)
     jobs = cores() if jobs is None else max(1, jobs)
     fingerprint, sizes = survey(dataset)
     given = session.digests(configurations) if isinstance(session, _Others) else {}
@@ -340,10 +343,11 @@ def _evaluate_unit(
     start, cpu_start = time.perf_counter(), time.process_time()
     match attempt(session, configuration, context):
         case Finished(result=result):
-            lacks = {"lacks": result.lacks} if result.lacks else {}
+            counts = {"lacks": result.lacks, "unused": result.unused}
+            of_file = {name: count for name, count in counts.items() if count}
             return Unit(
                 *(configuration.name, user, "done"),
-                line={**result.to_upstream(), "user": user, **lacks},
+                line={**result.to_upstream(), "user": user, **of_file},
                 seconds=time.perf_counter() - start,
                 cpu_seconds=time.process_time() - cpu_start,
                 peak_mb=_peak_mb(),
@@ -407,6 +411,23 @@ class _Others:
     def digests(self, configurations: Sequence[Configuration]) -> dict[str, str]:
         """The file's digest by the name of each whose figures depend on it."""
         return {each.name: self.digest for each in configurations if self.concerns(each)}
+
+    def refuse_other_reviews(
+        self, dataset: Dataset, users: Sequence[int] | Mapping[str, Sequence[int]] | None
+    ) -> None:
+        """Raise InputError where the file predicts other reviews of the first users that it has.
+
+        Most mistakes concern all users: a batch need not begin then. Of later users the unit fails.
+        """
+        if isinstance(users, Mapping):
+            users = sorted({user for some in users.values() for user in some})
+        for user in (dataset.users if users is None else users)[:_TRIED_USERS]:
+            try:
+                log = load_possible(dataset, user)
+            except (InputError, NotEnoughData):
+                continue  # it is told when the user's turn comes
+            if of_user(log, self.path, self.name).count is not None:
+                return
 
     def concerns(self, configuration: Configuration) -> bool:
         """Whether its figures depend on the file."""

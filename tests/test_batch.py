@@ -740,6 +740,56 @@ def test_predictions_made_elsewhere(dataset: Path, tmp_path: Path) -> None:
         assert results(text) == expected
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_predictions_of_other_reviews_stop_a_batch(
+    kind: str, dataset: Path, tmp_path: Path
+) -> None:
+    """As `raw/` has them, but numbered from 0."""
+    made, file = tmp_path / "made", tmp_path / f"mine.{kind}"
+    here(dataset, made, "--users", "2-3", "--raw", models="AVG")
+    rows = pandas.read_parquet(made / "raw" / "AVG").drop(columns="configuration")
+    rows["review_th"] -= 1
+    rows.to_csv(file, index=False) if kind == "csv" else rows.to_parquet(file, index=False)
+    flags = ("--predictions", file, "--name", "Mine", "--users", "1-3")
+    refused = here(dataset, tmp_path / "out", *flags, models="AVG")
+    assert refused.returncode == 2
+    assert f'"mine.{kind}" predicts other reviews than those of user 2' in refused.stderr
+    assert "With each review_th one higher all would agree" in refused.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_predictions_of_other_reviews_of_a_later_user_fail(dataset: Path, tmp_path: Path) -> None:
+    made, file = tmp_path / "made", tmp_path / "mine.parquet"
+    here(dataset, made, "--users", "1-3", "--raw", models="AVG")
+    rows = pandas.read_parquet(made / "raw" / "AVG").drop(columns="configuration")
+    rows["y"] = rows["y"].where(rows["user"] != 2, 1 - rows["y"])
+    rows.to_parquet(file, index=False)
+    flags = ("--predictions", file, "--name", "Mine", "--users", "1-3")
+    done = here(dataset, tmp_path / "out", *flags, models="AVG")
+    assert done.returncode == 1
+    assert "predicts other reviews than those of user 2 that it names" in done.stderr
+    assert [*lines(tmp_path / "out" / "result" / "Mine.jsonl")] == [1, 3]
+
+
+def test_predictions_that_are_not_used_are_counted(dataset: Path, tmp_path: Path) -> None:
+    """A file that predicts every review is right, and a batch and its report say so."""
+    tables = [pandas.read_parquet(dataset / "revlogs" / f"user_id={user}") for user in (1, 2)]
+    counts = {user: len(table) for user, table in enumerate(tables, start=1)}
+    every = [(user, th, 0.8) for user, count in counts.items() for th in range(1, count + 1)]
+    pandas.DataFrame(every, columns=["user", "review_th", "p"]).to_csv(tmp_path / "mine.csv")
+    flags = ("--predictions", tmp_path / "mine.csv", "--name", "Mine", "--users", "1-2")
+    done = here(dataset, tmp_path / "out", *flags, models="AVG")
+    assert done.returncode == 0, done.stderr
+    mine = lines(tmp_path / "out" / "result" / "Mine.jsonl")
+    assert {user: line["size"] + line["unused"] for user, line in mine.items()} == counts
+    assert all("lacks" not in line for line in mine.values())
+    unused = sum(line["unused"] for line in mine.values())
+    words = f"Mine: {unused:,} predictions of 2 users are for reviews that are not evaluated"
+    assert words in " ".join(done.stdout.split())
+    assert words in main_here("report", tmp_path / "out", "--md", "-").stdout
+    assert "unused" not in lines(tmp_path / "out" / "result" / "AVG.jsonl")[1]
+
+
 @pytest.mark.parametrize(
     ("content", "name", "words"),
     [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from srs_eval.stats import intervals
@@ -311,6 +311,8 @@ class Models(Evidence):
     says: str
     models: tuple[Model, ...]
     left_out: int  # held-out reviews without a prediction by every model
+    unused: Mapping[str, int] = field(default_factory=dict)
+    """Predictions of a file that are for no held-out review, by model."""
 
 
 @dataclass(frozen=True)

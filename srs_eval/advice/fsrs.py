@@ -25,7 +25,7 @@ from srs_eval.advice.candidates import BY_PRESET, CONFIGURATIONS, Learner
 from srs_eval.advice.parameters import OTHER_MODELS, compared
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.readers.predictions import unlike
-from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.reviews import FloatArray, Given, IntArray
 from srs_eval.data.trials import Trials, rmse_bin_ids
 from srs_eval.engine.shared import sharing
 from srs_eval.metrics import auc, log_losses, rmse_bins
@@ -223,10 +223,16 @@ def which_predicts_best(
     everywhere = {name for name, index in covered.items() if len(index) == len(given[name])}
     some = {name: index for name, index in covered.items() if len(index)}
     sets = sharing({name: index for name, index in some.items() if name not in everywhere})
+    unused = {
+        name: external.count - len(covered[name])
+        for name, external in _external(learner, lines).items()
+        if external.count is not None and name in covered
+    }
     for number, (_, members) in enumerate(sets or [(None, [])]):
         here = {name: p for name, p in given.items() if name in everywhere or name in members}
         subject = f"reviews with {', '.join(members)}" if number else f.ALL_REVIEWS
-        yield _on_shared(learner, lines, here, subject)
+        unused_here = {name: count for name, count in unused.items() if count and name in here}
+        yield _on_shared(learner, lines, here, subject, unused_here)
 
 
 def _on_shared(
@@ -234,6 +240,7 @@ def _on_shared(
     lines: Mapping[str, Sequence[float]],
     given: Mapping[str, FloatArray],
     subject: str,
+    unused: Mapping[str, int],
 ) -> f.Finding:
     everything = learner.trials.test_index
     given = {_in_words(name): each for name, each in {**given, **_by_rwkv(learner)}.items()}
@@ -261,7 +268,7 @@ def _on_shared(
         return f.Model(name, *known, rmse_bins=fit, auc=here, is_own=is_own)
 
     models = tuple(map(model, found.ordered))
-    evidence = f.Models(models[0].name, models, len(everything) - len(index))
+    evidence = f.Models(models[0].name, models, len(everything) - len(index), unused)
     return f.Finding("models", subject, reviews=len(index), evidence=evidence)
 
 
@@ -286,12 +293,18 @@ def given_to(learner: Learner, lines: Collection[str] = ()) -> dict[str, FloatAr
     `lines`, has "(file)" behind its name.
     """
     place = learner.source_place[learner.trials.test_index]
+    return {name: external.p[place] for name, external in _external(learner, lines).items()}
+
+
+def _external(learner: Learner, lines: Collection[str]) -> dict[str, Given]:
+    """Others' predictions that cover a held-out review, by the names of `given_to`."""
+    place = learner.source_place[learner.trials.test_index]
     taken = {*_CANDIDATES, *lines, *learner.log.predictions}
-    found = dict[str, FloatArray]()
+    found = dict[str, Given]()
     for name, given in learner.log.given.items():
         if np.isfinite(given.p[place]).any():
             beside = {*taken, *found, *(learner.log.given.keys() - {name})}
-            found[unlike(name, beside.__contains__)] = given.p[place]
+            found[unlike(name, beside.__contains__)] = given
     return found
 
 

@@ -62,6 +62,7 @@ class _Line(TypedDict):
     size: _Count
     metrics: dict[str, Any]
     lacks: NotRequired[_Count]
+    unused: NotRequired[_Count]
     parameters: NotRequired[list[_Number] | dict[str, list[_Number]] | None]
 
 
@@ -82,6 +83,7 @@ class ResultFile:
     repeated: int = 0  # lines of users who had one before: the last counts
     mark: str = ""  # why its figures mean nothing, in a word or two
     lacks: str = ""  # how many held-out reviews have no prediction, in words
+    unused: str = ""  # how many predictions are for no held-out review, in words
     others: str = ""  # where some have none, the digest of the predictions, "?" if unknown
     left_open: str = ""  # what its name does not decide, in words
     shown: Mapping[str, Any] = field(default_factory=dict)
@@ -236,6 +238,11 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     known = dict.fromkeys(metric for line in lines.values() for metric in line["metrics"])
     lacks = [line["lacks"] for line in lines.values() if "lacks" in line]
     none = f"no prediction for {counted(sum(lacks), 'review')} of {counted(len(lacks), 'user')}"
+    unused = [line["unused"] for line in lines.values() if "unused" in line]
+    beyond = (
+        f"{counted(sum(unused), 'prediction')} of {counted(len(unused), 'user')} "
+        f"{'is' if sum(unused) == 1 else 'are'} for reviews that are not evaluated"
+    )
     return ResultFile(
         name=name,
         label=f"{label} ({marked})" if marked else label,
@@ -254,6 +261,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         mark=marked,
         shown=shown,
         lacks=none if lacks else "",
+        unused=beyond if unused else "",
         others=entry.get("predictions", "?") if lacks else "",
         left_open=left_open(file_name, year) if setup is None else "",
     )

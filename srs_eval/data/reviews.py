@@ -281,6 +281,8 @@ class Given(ReadOnly):
 
     p: FloatArray  # one for each entry (or row) of a log; NaN where there is none
     about: str  # what belongs beside its figures; where there are none, why
+    count: int | None = None
+    """Predictions that a file has, also for what is no entry (or row); None where none is read."""
 
     @property
     def is_empty(self) -> bool:

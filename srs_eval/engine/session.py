@@ -79,6 +79,7 @@ class Result:
     """Evaluated reviews that the parameters may have been fitted to: figures are optimistic."""
     mark: str = ""  # why its figures mean nothing, in a word or two
     lacks: int = 0  # held-out reviews without a prediction, which are not among the evaluated
+    unused: int = 0  # predictions of a file that are for none of the held-out reviews
 
     @property
     def size(self) -> int:

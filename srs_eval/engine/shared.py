@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from srs_eval import metrics
-from srs_eval.data.errors import InputError, NotInstalled
+from srs_eval.data.errors import InputError, NotInstalled, counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.readers.predictions import with_predictions
 from srs_eval.data.reviews import IntArray, ReviewLog
@@ -71,14 +71,21 @@ def of_given(
     p = found.p[entry[tests.review_th - 1]]
     there = np.flatnonzero(np.isfinite(p))
     lacks = len(p) - len(there)
-    without = f"no prediction for {lacks:,} of {len(p):,} held-out reviews"
+    unused = 0 if found.count is None else found.count - len(there)
+    notes = [found.about]
+    if lacks:
+        notes.append(f"no prediction for {lacks:,} of {len(p):,} held-out reviews")
+    if unused:
+        notes.append(
+            f"{unused:,} of the file's {counted(found.count or 0, 'prediction')} are for reviews "
+            "that are not evaluated"
+        )
     if not len(there):
-        raise NotInstalled(f"{found.about}; {without}")
+        raise NotInstalled("; ".join(notes))
     if lacks:
         tests, p = _part(tests, there), p[there]
-    notes = (found.about, without) if lacks else (found.about,)
     summary = metrics.summary(tests.y, p, tests.bin)
-    return Result(name, summary, tests, None, p, notes=notes, lacks=lacks)
+    return Result(name, summary, tests, None, p, notes=tuple(notes), lacks=lacks, unused=unused)
 
 
 _KEEPS = 0.1

@@ -152,9 +152,14 @@ def _left_out(comparison: Comparison) -> Iterator[str]:
 
 
 def _lacking(files: Sequence[ResultFile]) -> list[str]:
+    """Say of external predictions how many are missing, and how many are not used."""
     own = [each for each in files if not each.shown]  # of a model file's the other files tell
     theirs = (each for each in own if not each.configuration or each.configuration.model.given)
-    return [f"{file.label}: {file.lacks}" for file in theirs if file.lacks]
+    return [
+        f"{file.label}: {'; '.join(filter(None, (file.lacks, file.unused)))}"
+        for file in theirs
+        if file.lacks or file.unused
+    ]
 
 
 def _of_users(file: ResultFile, users: Iterable[int]) -> ResultFile | None:

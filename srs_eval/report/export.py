@@ -133,6 +133,7 @@ def _ranked(group: int, line: Ranked, names: Names) -> dict[str, Any]:
         "standing": line.standing,
         "in_sample_reviews": line.result.in_sample,
         "reviews_left_out": line.result.lacks,
+        "predictions_unused": line.result.unused,
         **{name: _difference(getattr(line, name)) for name in DIFFERENCES},
         "against_baseline_percent": None if share is None else _rounded(100 * share, 3),
         "seconds": round(line.result.seconds, 6),

@@ -209,3 +209,109 @@ def test_what_pyarrow_cannot_read(
     monkeypatch.setattr(predictions, "columns_of_parquet", refuse)
     with pytest.raises(InputError, match=said):
         predictions._columns(tmp_path / "mine.parquet", user)
+
+
+# What a file says of the reviews that it predicts
+
+
+def _log_of_user(user: int = 3) -> ReviewLog:
+    """Eight reviews of four cards; only the third and the sixth were forgotten."""
+    day = np.arange(8)
+    card_id = np.array([11, 12, 13, 14, 11, 12, 13, 14])
+    rating = np.array([3, 4, 1, 3, 2, 1, 3, 3])
+    elapsed = np.where(day < 4, -1, 4)
+    rows = Rows(card_id, day, rating, day * 0 + 2, day * 0, elapsed, elapsed)
+    return ReviewLog(ImportSummary("data", "", 8), rows=rows, user=user)
+
+
+def _write(path: Path, **columns: list[object]) -> Path:
+    """A CSV or a parquet file, as the path ends."""
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table(columns), path)
+        return path
+    lines = [",".join(columns)]
+    lines += [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("review_th", "told", "says"),
+    [
+        ([2, 3, 6], {"y": [1, 1, 0]}, "at review_th 3 it has y 1, but the review has y 0"),
+        ([6, 3, 2], {"Y": [True, False, True]}, "at review_th 6 it has y 1, but the review has y"),
+        ([3, 6], {"card_id": [13, 11]}, "at review_th 6 it has card_id 11, but the review has car"),
+        ([3, 6], {"card_id": [14, 11], "y": [1, 0]}, "at review_th 3 it has card_id 14, but the"),
+        ([3, 6], {"card_id": ["", "11.0"]}, "at review_th 6 it has card_id 11, but the review has"),
+        ([3, 6], {"y": [0.5, 1.0]}, "the column y holds something that is neither 0 nor 1"),
+        ([3, 6], {"y": ["no", "yes"]}, "the column y holds something that is neither 0 nor 1"),
+        ([3, 6], {"card_id": ["a", "b"]}, "the column card_id holds something that is no whole n"),
+        ([3, 6], {"card_id": [13.0, 12.5]}, "the column card_id holds something that is no whole"),
+    ],
+)
+def test_another_outcome_or_card_is_refused(
+    review_th: list[object],
+    told: dict[str, list[object]],
+    says: str,
+    ending: str,
+    tmp_path: Path,
+) -> None:
+    count = len(review_th)
+    path = tmp_path / f"mine.{ending}"
+    _write(path, user=[3] * count, review_th=review_th, p=[0.5] * count, **told)
+    with pytest.raises(InputError) as refused:
+        predictions.of_user(_log_of_user(), path, "Mine")
+    assert says in str(refused.value)
+    assert str(refused.value).startswith(f'"mine.{ending}"')
+
+
+@pytest.mark.parametrize(("shift", "words"), [(-1, "one higher"), (1, "one lower")])
+def test_of_user_shifted_by_one_says_so(shift: int, words: str, tmp_path: Path) -> None:
+    log = _log_of_user()
+    review_th = np.arange(1, 9)
+    y = (log.reviews.rating > 1).astype(int)
+    columns = {"user": [3] * 8, "p": [0.5] * 8, "y": y.tolist()}
+    right = _write(tmp_path / "right.csv", review_th=review_th.tolist(), **columns)
+    assert np.isfinite(predictions.of_user(log, right, "Mine").p).all()
+    wrong = _write(tmp_path / "wrong.csv", review_th=(review_th + shift).tolist(), **columns)
+    with pytest.raises(InputError, match=f"With each review_th {words} .* off by one") as refused:
+        predictions.of_user(log, wrong, "Mine")
+    assert "user 3" in str(refused.value)
+
+
+def test_of_user_whose_rows_are_mixed_up_gets_no_hint(tmp_path: Path) -> None:
+    columns = {"user": [3] * 4, "p": [0.5] * 4, "review_th": [1, 2, 3, 4], "y": [0, 0, 0, 0]}
+    path = _write(tmp_path / "mine.csv", **columns)
+    with pytest.raises(InputError, match="at review_th 1 it has y 0") as refused:
+        predictions.of_user(_log_of_user(), path, "Mine")
+    assert "off by one" not in str(refused.value)
+
+
+def test_of_user_counts_predictions_of_the_file(tmp_path: Path) -> None:
+    """Also those of reviews that the user does not have, and with some outcomes not told."""
+    y: list[object] = [1, "", 0, "nan"]
+    columns = {"user": [3, 3, 3, 3], "p": [0.5] * 4, "review_th": [1, 2, 3, 900], "y": y}
+    path = _write(tmp_path / "mine.csv", **columns)
+    given = predictions.of_user(_log_of_user(), path, "Mine")
+    assert given.count == 4
+    assert np.isfinite(given.p).sum() == 3
+
+
+def test_predictions_of_a_collection_are_compared_too(collection: Path, tmp_path: Path) -> None:
+    log = srs_eval.load(collection)
+    assert log.entries is not None
+    there = np.flatnonzero((log.entries.rating >= 1) & (log.entries.rating <= 4))
+    y = (log.entries.rating[there] > 1).astype(int)
+    columns = {
+        "review_id": log.entries.time_ms[there].tolist(),
+        "p": [0.5] * len(there),
+        "card_id": log.entries.card_id[there].tolist(),
+    }
+    right = _write(tmp_path / "right.csv", **columns, y=y.tolist())
+    given = predictions.with_predictions(log, right, lambda name: "").given["right"]
+    assert given.count == len(there)
+    y[2] = 1 - y[2]
+    wrong = _write(tmp_path / "wrong.csv", **columns, y=y.tolist())
+    with pytest.raises(InputError, match=f"at review_id {columns['review_id'][2]} it has y {y[2]}"):
+        predictions.with_predictions(log, wrong, lambda name: "")

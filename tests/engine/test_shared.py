@@ -197,6 +197,13 @@ def test_run_and_its_json_tell_of_shared_reviews(
     assert "test_fold; left out are those of the training sample" in err
     assert "FSRS-6 (file): no prediction for" in err
     document = json.loads(target.read_text())
+    (mine,) = (each for each in document["results"] if each["configuration"] == "FSRS-6 (file)")
+    count = len(answers(collection)[::3])
+    unused = mine["predictions_unused"]
+    assert 0 < unused < count
+    words = f"{unused:,} of the file's {count:,} predictions are for reviews that are not evaluated"
+    assert f"* FSRS-6 (file): {words}." in err
+    assert words in mine["notes"]
     shared = [k for k, group in enumerate(document["groups"]) if group["is_shared"]]
     lines = [each for each in document["results"] if each["group"] in shared]
     assert {each["configuration"] for each in lines} >= {"FSRS-6 (file)", "RWKV-Anki", "FSRS-Anki"}
@@ -214,6 +221,7 @@ def test_compare_tells_of_shared_reviews(
     for name in ("mine", "RWKV-Anki (online)", "FSRS-Anki"):
         assert f"“{name}” predicts" in said or f"“{name}” has" in said
     assert "held-out reviews without a prediction by every model" in said
+    assert "predictions of “mine” are for reviews that are not evaluated." in said
 
 
 def test_the_report_has_them(collection: Path, tmp_path: Path) -> None:

@@ -192,6 +192,11 @@ def _models_sentences(finding: f.Finding) -> list[str]:
     if found.left_out:
         left_out = counted(found.left_out, "held-out review")
         said.append(f"Left out: {left_out} without a prediction by every model.")
+    for name, count in found.unused.items():
+        are = "is" if count == 1 else "are"
+        said.append(
+            f"{counted(count, 'prediction')} of “{name}” {are} for reviews that are not evaluated."
+        )
     return said
 
 

@@ -15,7 +15,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -158,52 +158,78 @@ def unlike(name: str, taken: Callable[[str], object]) -> str:
     return name
 
 
+@dataclass(frozen=True)
+class _Predicted:
+    """The n rows of a file: which review each is of, and what the file says of that review."""
+
+    path: Path
+    key: str  # the column that names reviews: review_id, time_ms (with card_id) or review_th
+    review: IntArray  # (n,) values of that column
+    card_id: IntArray | None  # (n,) where reviews are named by card_id and time_ms
+    p: FloatArray  # (n,)
+    told: Mapping[str, FloatArray] = field(default_factory=dict)
+    """The columns of _COMPARED that the file has (n,); NaN where a field is empty."""
+
+    def only(self, chosen: NDArray[np.bool_]) -> _Predicted:
+        """Return the `chosen` rows (n,)."""
+        return replace(
+            self,
+            review=self.review[chosen],
+            card_id=None if self.card_id is None else self.card_id[chosen],
+            p=self.p[chosen],
+            told={name: column[chosen] for name, column in self.told.items()},
+        )
+
+    def name_of(self, row: int) -> str:
+        """Name the review of a row as the file does: "review_th 12"."""
+        name = f"{self.key} {self.review[row]}"
+        return name if self.card_id is None else f"card_id {self.card_id[row]}, {name}"
+
+
+_COMPARED = ("card_id", "y")
+"""Columns that a file need not have, and that are compared with the reviews where it has them."""
+
+
 def with_predictions(log: ReviewLog, path: Path, known: Callable[[str], str]) -> ReviewLog:
     """The log with a file's predictions as `given`, by model.
 
     Columns are review_id (or card_id and time_ms), p, model. review_id is that of Anki's revlog;
-    where a source has no times, review_th is the position among its reviews. Without `model` the
-    file's name is the model's; one that is `known` as a model here gets "(file)" behind it. Raises
-    InputError for what is not there, unreadable, no probability, of no review, or ambiguous.
+    where a source has no times, review_th is the position among its reviews. The columns y and
+    card_id are compared with the reviews if they are there. Without `model` the file's name is the
+    model's; one that is `known` as a model here gets "(file)" behind it. Raises InputError for what
+    is not there, unreadable, no probability, of no review, of another review, or ambiguous.
     """
     if path == Path():
         raise InputError("Predictions are read from a file: name one.")
     columns = _columns(path)
-    review, card_id, what = _reviews(log, path, columns)
-    p = _probabilities(path, columns)
-    if not len(p):
+    predicted = _predicted(log, path, columns)
+    if not len(predicted.p):
         raise InputError(f'"{path.name}" holds no predictions.')
-    models = np.array(columns.get("model", [path.stem] * len(p)), np.str_)
+    models = np.array(columns.get("model", [path.stem] * len(predicted.p)), np.str_)
     given = dict[str, Given]()
     for model in np.unique(models).tolist():
-        mine = models == model
         name = unlike(
             printable(model, _MOST_LETTERS) or printable(path.stem, _MOST_LETTERS),
             lambda name: known(name) or name in log.given,
         )
         if name in given:
             raise InputError(f'"{path.name}": two models are "{name}" here; rename one of them.')
-        cards = None if card_id is None else card_id[mine]
-        found = _of_reviews(log, model, review[mine], cards, p[mine], what)
-        given[name] = Given(found, f"of {printable(path.name, 60)}")
+        given[name] = _given_by(log, model, predicted.only(models == model))
     return replace(log, given={**log.given, **given})
 
 
 def of_user(log: ReviewLog, path: Path, model: str) -> Given:
     """Of the user of a data set, those in a file of many: columns user, review_th and p.
 
-    Where the file tells a `model`, those that are of this one. Raises InputError.
+    Where the file tells a `model`, those that are of this one. The columns y and card_id are
+    compared with the reviews if they are there. Raises InputError.
     """
     columns = _columns(path, log.user)
-    review, card_id, what = _reviews(log, path, columns)
-    p = _probabilities(path, columns)
-    about = f"of {printable(path.name, 60)}"
+    predicted = _predicted(log, path, columns)
     if "model" in columns:
         mine = np.array([str(each) == model for each in columns["model"].tolist()], np.bool_)
-        review, p = review[mine], p[mine]
-    if not len(p):
-        return Given(np.full(len(log.reviews), np.nan), about)
-    return Given(_of_reviews(log, model, review, card_id, p, what), about)
+        predicted = predicted.only(mine)
+    return _given_by(log, model, predicted)
 
 
 def refuse_unusable(path: Path) -> None:
@@ -223,14 +249,20 @@ def _probabilities(path: Path, columns: Mapping[str, NDArray[Any]]) -> FloatArra
     return p
 
 
-def _reviews(
-    log: ReviewLog, path: Path, columns: Mapping[str, NDArray[Any]]
-) -> tuple[IntArray, IntArray | None, str]:
-    """What names the reviews of a file: times or numbers (n,), with the cards' ids or None."""
+def _predicted(log: ReviewLog, path: Path, columns: Mapping[str, NDArray[Any]]) -> _Predicted:
+    """The rows of a file, as it names the reviews of this log. Raises InputError."""
+    key = _key_of(log, path, columns)
+    review = _whole_numbers(path, columns, key)
+    card_id = _whole_numbers(path, columns, "card_id") if key == "time_ms" else None
+    compared = [name for name in _COMPARED if name in columns]
+    if card_id is not None:  # it names the reviews
+        compared.remove("card_id")
+    told = {name: _values_told(path, columns, name) for name in compared}
+    return _Predicted(path, key, review, card_id, _probabilities(path, columns), told)
 
-    def whole(name: str) -> IntArray:
-        return np.array(_numbers(path, columns, name, int), np.int64)
 
+def _key_of(log: ReviewLog, path: Path, columns: Mapping[str, NDArray[Any]]) -> str:
+    """The column that names the reviews of this log. Raises InputError where there is none."""
     if log.entries is None:
         if "review_th" not in columns:
             raise InputError(
@@ -242,48 +274,117 @@ def _reviews(
                 f'"{path.name}": review_th numbers the reviews of the whole file: leave out '
                 "--deck and --preset."
             )
-        return whole("review_th"), None, "review_th"
+        return "review_th"
     if "review_id" in columns:
-        return whole("review_id"), None, "review_id"
+        return "review_id"
     if "time_ms" in columns:
-        return whole("time_ms"), whole("card_id"), "time_ms"
+        return "time_ms"
     if "review_th" in columns:
         raise InputError(
             f'"{path.name}": review_th is for sources without times of answers; here name reviews '
             "by review_id (`Results.predictions` has it), or by card_id and time_ms."
         )
-    return whole("review_id"), None, "review_id"
+    return "review_id"
 
 
-def _of_reviews(
-    log: ReviewLog,
-    model: str,
-    review: IntArray,
-    card_id: IntArray | None,
-    p: FloatArray,
-    what: str,
-) -> FloatArray:
-    """One model's for each entry or row, NaN where there is none."""
+def _given_by(log: ReviewLog, model: str, predicted: _Predicted) -> Given:
+    """One model's predictions for each entry or row, NaN where there is none. InputError."""
+    about = f"of {printable(predicted.path.name, 60)}"
+    count = len(predicted.p)
+    if not count:
+        return Given(np.full(len(log.reviews), np.nan), about)
+    row = _rows_of_reviews(log, model, predicted)
+    covered = row >= 0
+    if not covered.any():
+        raise InputError(
+            f'The predictions of "{model}" cover 0 of the {len(log.reviews):,} reviews.'
+        )
+    _refuse_other_reviews(log, predicted, row)
+    return Given(np.where(covered, predicted.p[row], np.nan), about, count)
+
+
+def _rows_of_reviews(log: ReviewLog, model: str, predicted: _Predicted) -> IntArray:
+    """The file's row for each review of the log, -1 where it has none. Raises InputError."""
     reviews = log.reviews
     wanted = np.arange(1, len(reviews) + 1) if log.entries is None else log.entries.time_ms
     # Without cards in the file, times (or numbers) alone tell reviews apart.
-    cards = reviews.card_id if card_id is not None else np.zeros_like(wanted)
-    of_card = np.zeros_like(review) if card_id is None else card_id
-    p_of = dict(zip(zip(of_card.tolist(), review.tolist(), strict=True), p.tolist(), strict=True))
-    if len(p_of) < len(p):
+    cards = np.zeros_like(wanted) if predicted.card_id is None else reviews.card_id
+    of_card = np.zeros_like(predicted.review) if predicted.card_id is None else predicted.card_id
+    named = zip(of_card.tolist(), predicted.review.tolist(), strict=True)
+    row_of = {name: row for row, name in enumerate(named)}
+    if len(row_of) < len(predicted.p):
         raise InputError(f'The predictions of "{model}" name a review twice; keep one of them.')
-    found = np.array(
-        [p_of.get(each, np.nan) for each in zip(cards.tolist(), wanted.tolist(), strict=True)]
-    )
-    there = np.isfinite(found)
-    if what == "review_id" and (np.diff(wanted[there]) == 0).any():
+    names = zip(cards.tolist(), wanted.tolist(), strict=True)
+    rows = np.array([row_of.get(name, -1) for name in names], np.int64)
+    if predicted.key == "review_id" and (np.diff(wanted[rows >= 0]) == 0).any():
         raise InputError(
             f'The predictions of "{model}" name several reviews by one review_id, for cards share '
             "times here; name reviews by card_id and time_ms."
         )
-    if not there.any():
-        raise InputError(f'The predictions of "{model}" cover 0 of the {len(reviews):,} reviews.')
-    return found
+    return rows
+
+
+def _refuse_other_reviews(log: ReviewLog, predicted: _Predicted, row: IntArray) -> None:
+    """Raise InputError where a row's y or card_id is not that of the review that it names.
+
+    `row` is the file's row for each review of the log, -1 where it has none.
+    """
+    review = np.flatnonzero(row >= 0)
+    row = row[review]
+    first, sentence = len(predicted.p), ""
+    for name, column in predicted.told.items():
+        of_review = _values_of_reviews(log, name)[review]
+        wrong = np.flatnonzero(_differ(column[row], of_review))
+        if not len(wrong):
+            continue
+        place = wrong[np.argmin(row[wrong])]
+        if row[place] < first:
+            first = int(row[place])
+            sentence = (
+                f"at {predicted.name_of(first)} it has {name} {column[first]:.0f}, but the review "
+                f"has {name} {of_review[place]:.0f}"
+            )
+    if not sentence:
+        return
+    whose = "" if log.user is None else f" of user {log.user}"
+    raise InputError(
+        f'"{predicted.path.name}" predicts other reviews than those{whose} that it names: '
+        f"{sentence}.{_hint_of_shift(log, predicted)}"
+    )
+
+
+def _hint_of_shift(log: ReviewLog, predicted: _Predicted) -> str:
+    """Say that the numbers of reviews seem to be off by one; "" where that explains nothing."""
+    if predicted.key != "review_th":
+        return ""
+    for shift, words in ((1, "one higher"), (-1, "one lower")):
+        review = predicted.review - 1 + shift
+        row = np.flatnonzero((review >= 0) & (review < len(log.reviews)))
+        review = review[row]
+        compared, differing = 0, 0
+        for name, column in predicted.told.items():
+            of_review = _values_of_reviews(log, name)[review]
+            compared += int(np.isfinite(column[row] + of_review).sum())
+            differing += int(_differ(column[row], of_review).sum())
+        if compared and not differing:
+            return (
+                f" With each review_th {words} all would agree: are the numbers off by one? The "
+                "first review has review_th 1."
+            )
+    return ""
+
+
+def _values_of_reviews(log: ReviewLog, name: str) -> FloatArray:
+    """The values of one of _COMPARED for each entry or row, NaN for what is no answer."""
+    if name == "card_id":
+        return log.reviews.card_id.astype(np.float64)
+    rating = log.reviews.rating
+    return np.where((rating >= 1) & (rating <= 4), rating > 1, np.nan)
+
+
+def _differ(told: FloatArray, of_review: FloatArray) -> NDArray[np.bool_]:
+    """Where both say something (shape of both), and not the same."""
+    return np.isfinite(told) & np.isfinite(of_review) & (told != of_review)
 
 
 def _columns(path: Path, user: int | None = None) -> Mapping[str, NDArray[Any]]:
@@ -326,9 +427,46 @@ def _of_users(path: Path, columns: Mapping[str, NDArray[Any]]) -> Mapping[str, N
                 kept[name] = np.array(_numbers(path, columns, name, int), np.int64)
             case "p":
                 kept[name] = np.array(_numbers(path, columns, name, float), np.float64)
+            case "card_id":
+                kept[name] = _values_told(path, columns, name)
+            case "y":
+                kept[name] = _values_told(path, columns, name).astype(np.float32)
             case "model":
                 kept[name] = np.array(list(map(sys.intern, column)), object)
     return kept
+
+
+def _whole_numbers(path: Path, columns: Mapping[str, NDArray[Any]], name: str) -> IntArray:
+    return np.array(_numbers(path, columns, name, int), np.int64)
+
+
+_TRUTHS = {"true": 1.0, "false": 0.0, "": np.nan, "none": np.nan}
+
+
+def _values_told(path: Path, columns: Mapping[str, NDArray[Any]], name: str) -> FloatArray:
+    """One of _COMPARED as numbers, NaN where a field is empty. Raises InputError for others."""
+    column = columns[name]
+    try:
+        if column.dtype.kind in "mM":
+            raise ValueError("a time")
+        values = _as_floats(column)
+    except (ValueError, TypeError, OverflowError):
+        values = np.full(1, np.inf)
+    told = values[~np.isnan(values)]
+    if name == "y" and not np.isin(told, (0, 1)).all():
+        raise InputError(f'"{path.name}": the column y holds something that is neither 0 nor 1.')
+    if not (np.isfinite(told) & (told == np.floor(told))).all():
+        raise _no_number(path, name, "whole number")
+    return values
+
+
+def _as_floats(column: NDArray[Any]) -> FloatArray:
+    """A column of numbers or of their text, NaN where it is empty. Raises ValueError."""
+    try:
+        return column.astype(np.float64)
+    except (ValueError, TypeError):
+        texts = (str(value).strip().lower() for value in column.tolist())
+        return np.array([_TRUTHS[text] if text in _TRUTHS else float(text) for text in texts])
 
 
 def _numbers(
