@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.models import Model
     from srs_eval.models.configurations import Configuration, Names
-    from srs_eval.training.hyperparameters import Context
+    from srs_eval.training.hyperparameters import Context, TrainingRecord
 
     _Event = BatchEvent | Audit
 
@@ -230,25 +230,43 @@ def audit(
 
 def pretrain(model: Model, dataset: str, users: str, out: Path, context: Context) -> int:
     """Train a model across users, and write its weights; raises InputError."""
+    from srs_eval.benchmark.plan import survey
     from srs_eval.data.datasets import open_dataset
     from srs_eval.data.readers.features import read_features
     from srs_eval.engine.own_models import pretrained_on
-    from srs_eval.training.networks import save_pretrained
+    from srs_eval.training.hyperparameters import TrainingRecord
+    from srs_eval.training.networks import Origin, save_pretrained
 
     opened = open_dataset(dataset)
     chosen = _users_chosen(opened, users)
     check_targets([opened.folder, context.features], str(out))
     if context.features is not None:
         read_features(context.features, -1, of_users=True)
+    fingerprint, _ = survey(opened)
+    record = TrainingRecord(on_change=lambda record: _say_training(model, record))
     with share_done(f"Pretraining {model.name}") as tell:
-        told = replace(context, tick=lambda part: tell("", part))
-        arrays, count = pretrained_on(model, opened, chosen, told)
-    save_pretrained(out, model.name, users, arrays)
+        told = replace(context, tick=lambda part: tell("", part), record=record)
+        arrays, learners = pretrained_on(model, opened, chosen, told)
+    origin = Origin(users, fingerprint, learners, record.settings, record.epochs)
+    save_pretrained(out, model.name, origin, arrays)
     say(
-        f"{model.name} was trained on {count:,} of {counted(len(chosen), 'user')}. For others: "
-        f'srs-eval batch --weights "{out}"'
+        f"{model.name} was trained on {len(learners):,} of {counted(len(chosen), 'user')} of the "
+        f'data set {fingerprint[:8]}. For others: srs-eval batch --weights "{out}"'
     )
     return FINE
+
+
+def _say_training(model: Model, record: TrainingRecord) -> None:
+    """Print what a pretraining has just written down: its settings, or its last epoch."""
+    from srs_eval.training.hyperparameters import setup_in_words
+
+    if not record.epochs:
+        say(f"{model.name}: {setup_in_words(record.settings)}")
+        return
+    epoch = record.epochs[-1]
+    losses = {"log loss": epoch.loss, "held out": epoch.held_out_loss}
+    texts = [f"{name} {loss:.4f}" for name, loss in losses.items() if loss is not None]
+    say(f"epoch {len(record.epochs)}: {', '.join(texts)}")
 
 
 def _opened(dataset: str, flags: Flags) -> Dataset:

@@ -17,6 +17,7 @@ from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.paths import cache_dir, file_digest, write_atomically
 from srs_eval.data.readers.features import with_features
+from srs_eval.data.rows import learner_digest
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Result, Session
 from srs_eval.engine.workers import WorkerDied, WorkerPool
@@ -142,10 +143,11 @@ class _Learners(Sequence[Trials]):
 
 def pretrained_on(
     model: Model, dataset: Dataset, users: Sequence[int], context: Context
-) -> tuple[Arrays, int]:
-    """The weights that a model gets from users, and how many of them have reviews enough.
+) -> tuple[Arrays, tuple[str, ...]]:
+    """The weights that a model gets from users, and digests of those that have reviews enough.
 
-    Raises InputError where the model has no `pretrain`, or fewer than two users have.
+    `context.record` gets the settings of the training and its losses. Raises InputError where the
+    model has no `pretrain`, or fewer than two users have.
     """
     if model.pretrain is None:
         raise InputError(f"{model.name} has no pretrain; docs/adding-a-model.md tells of it.")
@@ -156,11 +158,15 @@ def pretrained_on(
         log = with_features(load_possible(dataset, user), context.features)
         return Session(log).trials(protocol)
 
-    usable = list[int]()
+    digest_of = dict[int, str]()
     for user in users:
         with suppress(NotEnoughData):
-            trials_of(user)
-            usable.append(user)
+            digest_of[user] = learner_digest(trials_of(user).source[0])
+    usable = list(digest_of)
     if len(usable) < 2:
         raise InputError(f"{len(usable)} of these users have reviews enough to pretrain on.")
-    return model.pretrain(_Learners(usable, trials_of), context), len(usable)
+    arrays = model.pretrain(_Learners(usable, trials_of), context)
+    settings = {each.name: each.of(context) for each in model.hyperparameters}
+    if settings and context.record is not None and not context.record.settings:
+        context.record.begin(**settings)
+    return arrays, tuple(digest_of.values())

@@ -349,7 +349,7 @@ def fit_and_predict(configuration: Configuration, trials: Trials, context: Conte
     if model.file is not None:  # it may write, by torch or compiled code, to what all models share
         trials = deepcopy(trials)
     context = replace(context, hyperparameters=configuration.hyperparameters)
-    start = pretrained_for(model.name, trials.source[0].user, context) if model.pretrain else None
+    start = pretrained_for(model.name, trials.source[0], context) if model.pretrain else None
     if start is not None:
         context = replace(context, pretrained=start.arrays())
     if model.online is not None:
@@ -383,7 +383,7 @@ def fit_and_predict(configuration: Configuration, trials: Trials, context: Conte
 
     scratch = np.empty(len(trials))
     parts: list[FloatArray] = []
-    notes = [] if start is None else [f"starts from {start}"]
+    notes = [] if start is None else [f"starts from {start}{start.doubt}"]
     fitted: dict[int, Any] = {}
     shown: dict[int, list[float]] = {}
     for number, fold in enumerate(trials.folds, start=1):

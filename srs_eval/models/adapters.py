@@ -205,6 +205,16 @@ class _Module:
             def loss(users: Any) -> Any:
                 return sum(of_one(learners[k]) for k in users.tolist()) / len(users)
 
+            if context.record is not None:
+                rate, _, strength = (each.number(context) for each in self.settings[:3])
+                context.record.begin(
+                    seed=_value(hyperparameters.SEED, context),
+                    learning_rate=rate,
+                    decay=strength,
+                    most_epochs=_PRETRAIN_EPOCHS,
+                    patience=_PRETRAIN_PATIENCE,
+                    reviews_of_a_step=_REVIEWS,
+                )
             long = _PRETRAIN_EPOCHS, _PRETRAIN_PATIENCE
             return _trained(network, optimiser, loss, len(learners), 1, *long, context)
 
@@ -276,7 +286,8 @@ def _trained(
 ) -> dict[str, NDArray[Any]]:
     """The weights that were best on a fifth of n rows; `loss` is of rows' numbers.
 
-    Where they start from pretrained ones, these may be the best.
+    Where they start from pretrained ones, these may be the best. `context.record` gets the mean
+    loss of each epoch, if there is one.
     """
     import torch
 
@@ -288,13 +299,19 @@ def _trained(
         network.train()
         # Batches of about equal size: of a single row no mean can be taken off.
         steps = 0 if context.pretrained and not epoch else -(-len(rest) // batch_size)
+        total = 0.0
         for rows in rest[torch.randperm(len(rest))].tensor_split(steps) if steps else ():
             optimiser.zero_grad()
-            loss(rows).backward()
+            of_rows = loss(rows)
+            of_rows.backward()
             optimiser.step()
+            if context.record is not None:
+                total += float(of_rows.detach()) * len(rows)
         network.eval()
         with torch.no_grad():
             found = float(loss(held_out))
+        if context.record is not None:
+            context.record.add_epoch(total / len(rest) if steps else None, found)
         since += 1
         if found < best_loss or not best:
             state = network.state_dict()

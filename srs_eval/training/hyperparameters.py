@@ -29,6 +29,37 @@ def _no_tick(fraction: float) -> None:
 
 
 @dataclass(frozen=True)
+class Epoch:
+    """One pass of a training over its reviews."""
+
+    loss: float | None  # mean log loss while it was trained; None where it only looked
+    held_out_loss: float | None  # afterwards, on learners that it is not trained on
+
+
+def _unwatched(record: TrainingRecord) -> None:
+    """A training that nobody watches."""
+
+
+@dataclass
+class TrainingRecord:
+    """What a pretraining writes down of itself: it is printed, and saved with the weights."""
+
+    settings: dict[str, Value] = field(default_factory=dict)
+    epochs: list[Epoch] = field(default_factory=list)
+    on_change: Callable[[TrainingRecord], None] = _unwatched
+
+    def begin(self, **settings: Value) -> None:
+        """Write down what the training is set to: its seed, its learning rate."""
+        self.settings |= settings
+        self.on_change(self)
+
+    def add_epoch(self, loss: float | None, held_out_loss: float | None = None) -> None:
+        """Write down one more epoch."""
+        self.epochs.append(Epoch(loss, held_out_loss))
+        self.on_change(self)
+
+
+@dataclass(frozen=True)
 class Context:
     """Settings of a run that are no rule of the protocol."""
 
@@ -43,6 +74,8 @@ class Context:
     `Configuration.hyperparameters`, of which they are."""
     pretrained: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """The arrays that `Model.pretrain` returned, of `weights`; the engine sets it."""
+    record: TrainingRecord | None = field(default=None, compare=False)
+    """Where `Model.pretrain` writes down its settings and losses; None while models are fitted."""
     tick: Callable[[float], None] = _no_tick
     """Call it often with the fraction done of this fit; it may raise Cancelled."""
 
@@ -52,7 +85,7 @@ class Context:
         Of the weights and the table of features, what is in the files.
         """
         found = {each.name: getattr(self, each.name) for each in fields(self)}
-        for name in ("tick", "hyperparameters", "features", "pretrained"):
+        for name in ("tick", "hyperparameters", "features", "pretrained", "record"):
             del found[name]
         if not self.seen_users:
             del found["seen_users"]

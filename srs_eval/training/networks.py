@@ -12,8 +12,9 @@ NAME is that of the configuration with its flags on inputs, such as GRU-P-short;
 there is none, flags are dropped from the end (GRU-P serves GRU-P-recency too).
 
 A model of one's own gets weights from other users: `models pretrain` makes them, --weights names
-them. Their file says in its metadata whose model it is for and on which users it was trained.
-These users are not evaluated with it, unless the person asks for that (`Context.seen_users`).
+them. Their file says in its metadata which model it is for, on which users of which data set it was
+trained, and how. These people are not evaluated with it, unless that is asked for
+(`Context.seen_users`). They are known by a digest of their reviews (`data.rows.learner_digest`).
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ import json
 import math
 import pickle
 from collections import OrderedDict
-from collections.abc import Collection, Container, Iterable, Mapping
-from functools import cache
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,13 +35,15 @@ from numpy.typing import NDArray
 from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.data.paths import VERSION, file_digest, write_file
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import FloatArray, read_only
-from srs_eval.training.hyperparameters import Context
+from srs_eval.data.reviews import FloatArray, ReviewLog, read_only
+from srs_eval.data.rows import learner_digest
+from srs_eval.training.hyperparameters import Context, Epoch, Value
 
 SHIPPED = Path(__file__).parents[1] / "models" / "weights"
 OF_ADAM = ("adam_mean", "adam_square", "adam_steps")
 """Tensors beside the weights, where training goes on from the optimiser's state."""
 _KEY = "srs-eval"  # of the metadata: one, for the library writes several in any order
+_NUMBERS_ALONE = "the file knows people by their numbers alone, whatever the data set"
 
 Tensors = Mapping[str, NDArray[np.float32]]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -232,18 +236,49 @@ _ALLOWED: Mapping[tuple[str, str], Any] = {
 # Of models of one's own
 
 
+@dataclass(frozen=True)
+class Origin:
+    """How weights were made, as the metadata of their file has it beside "model" and "version"."""
+
+    users: str  # that they were trained on: "1-5000"
+    data: str = ""  # fingerprint of these users' data set
+    learners: tuple[str, ...] | None = None
+    """Digest of each of these users (`learner_digest`); None in files that know ids alone."""
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    epochs: Sequence[Epoch] = ()
+
+
 class Pretrained(NamedTuple):
     """A file of weights."""
 
     path: Path
     model: str
     users: str  # that it was trained on: "1-5000"
+    learners: frozenset[str] | None = None  # digests of these; None in files that know ids alone
 
     def __str__(self) -> str:
         """As set-ups and remarks name it."""
         return f"{self.path.name} ({file_digest(self.path)[:16]}), trained on users {self.users}"
 
-    def has_seen(self, user: int | None) -> bool:
+    def has_seen(self, log: ReviewLog) -> bool:
+        """Whether it was trained on these reviews; of an older file, on a user of this number."""
+        if self.learners is None:
+            return self._names(log.user)
+        return learner_digest(log) in self.learners
+
+    def describe_seen(self, log: ReviewLog) -> str:
+        """Say that it was trained on these reviews, which it `has_seen`."""
+        name, users = self.path.name, self.users
+        if self.learners is None or self._names(log.user):
+            return f"{name} was trained on users {users}{self.doubt}"
+        return f"{name} was trained on these reviews, under another number among its users {users}"
+
+    @property
+    def doubt(self) -> str:
+        """What belongs behind the users of a file that does not know them by their reviews."""
+        return "" if self.learners is not None else f" ({_NUMBERS_ALONE})"
+
+    def _names(self, user: int | None) -> bool:
         from srs_eval.data.datasets import id_spans
 
         return user is not None and any(a <= user <= b for a, b in id_spans(self.users))
@@ -258,7 +293,7 @@ def _arrays(path: Path, digest: str) -> Arrays:
     return read_only(read_tensors(path))
 
 
-def save_pretrained(path: Path, model: str, users: str, arrays: Arrays) -> None:
+def save_pretrained(path: Path, model: str, origin: Origin, arrays: Arrays) -> None:
     """Write weights. Raises InputError where they are none, or not finite, or cannot be written."""
     from safetensors.numpy import save
 
@@ -266,19 +301,19 @@ def save_pretrained(path: Path, model: str, users: str, arrays: Arrays) -> None:
         raise InputError(f"The pretraining of {model} returns no arrays of numpy by name.")
     if not all(np.isfinite(each).all() for each in arrays.values()):
         raise InputError(f"The pretraining of {model} led to numbers that are not finite.")
-    about = {_KEY: json.dumps({"model": model, "users": users, "version": VERSION})}
+    about = {_KEY: json.dumps({"model": model, "version": VERSION, **asdict(origin)})}
     write_file(path, save({key: np.ascontiguousarray(each) for key, each in arrays.items()}, about))
 
 
-def pretrained_for(model: str, user: int | None, context: Context) -> Pretrained | None:
-    """The file of --weights for a model that a user is new to; None where none is for the model.
+def pretrained_for(model: str, log: ReviewLog, context: Context) -> Pretrained | None:
+    """The file of --weights for a model that a learner is new to; None where none is for the model.
 
-    Raises NotInstalled, which is a skip, where all were trained on the user.
+    Raises NotInstalled, which is a skip, where all were trained on the learner.
     """
     found = [each for each in _given(context) if each.model == model]
-    new = [each for each in found if context.seen_users or not each.has_seen(user)]
+    new = [each for each in found if context.seen_users or not each.has_seen(log)]
     if found and not new:
-        seen = ", ".join(f"{each.path.name} was trained on users {each.users}" for each in found)
+        seen = ", ".join(each.describe_seen(log) for each in found)
         raise NotInstalled(f"{seen}; --seen-users evaluates them all the same")
     return next(iter(new), None)
 
@@ -309,11 +344,22 @@ def _given(context: Context) -> list[Pretrained]:
 
 
 def _about(path: Path) -> Pretrained | None:
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return _about_as_of(path, about.st_mtime_ns, about.st_size)
+
+
+@lru_cache(maxsize=64)  # a batch asks for each user, and a file may name thousands of learners
+def _about_as_of(path: Path, changed_ns: int, size: int) -> Pretrained | None:
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, "numpy") as file:
             said = json.loads((file.metadata() or {})[_KEY])
-            return Pretrained(path, said["model"], said["users"])
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
+            learners = said.get("learners")
+            known = None if learners is None else frozenset(learners)
+            return Pretrained(path, said["model"], said["users"], known)
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError):
         return None  # of something else; who wants its weights will say what is wrong

@@ -15,7 +15,7 @@ import pytest
 from srs_eval.engine import session as cache
 from srs_eval.models.configurations import resolve
 from srs_eval.training import compile as program
-from srs_eval.training.hyperparameters import Context
+from srs_eval.training.hyperparameters import Context, TrainingRecord
 from tests.conftest import PATIENCE
 
 
@@ -146,6 +146,7 @@ def test_every_setting_counts_but_the_tick(tmp_path: Path) -> None:
         "user": 3,
         "pretrained": {"w": 1.0},
         "hyperparameters": {"epochs": 3},
+        "record": TrainingRecord({"seed": 1}),
         "tick": print,
     }
     assert set(other) == {each.name for each in fields(Context)}
@@ -155,7 +156,7 @@ def test_every_setting_counts_but_the_tick(tmp_path: Path) -> None:
         changed = replace(Context(), **{name: value})  # type: ignore[arg-type]
         same = cache._result_key("data", sm2, changed) == base
         # Hyperparameters are those of the configuration, what was pretrained is of the weights.
-        assert same == (name in ("tick", "hyperparameters", "pretrained")), name
+        assert same == (name in ("tick", "hyperparameters", "pretrained", "record")), name
 
 
 def test_another_training_has_other_figures() -> None:

@@ -809,13 +809,13 @@ def test_weights_in_half_of_their_bits_are_refused(tmp_path: Path) -> None:
 
 def test_own_weights_are_read_once_and_read_only(tmp_path: Path) -> None:
     file = tmp_path / "Mine.safetensors"
-    neural.save_pretrained(file, "Mine", "1-100", {"w": np.ones(3)})
+    neural.save_pretrained(file, "Mine", neural.Origin("1-100"), {"w": np.ones(3)})
     pretrained = neural.Pretrained(file, "Mine", "1-100")
     found = pretrained.arrays()
     assert not found["w"].flags.writeable
     assert pretrained.arrays() is found
     file.unlink()
-    neural.save_pretrained(file, "Mine", "1-100", {"w": np.zeros(3)})
+    neural.save_pretrained(file, "Mine", neural.Origin("1-100"), {"w": np.zeros(3)})
     assert not pretrained.arrays()["w"].any(), "another file under the same name"
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from safetensors.numpy import load_file
+from safetensors import safe_open
+from safetensors.numpy import load_file, save
 
+from srs_eval.benchmark.plan import survey
+from srs_eval.data.datasets import open_dataset
+from srs_eval.data.rows import learner_digest
 from tests.cli.program import main_here, program, read_results
 from tests.test_docs import GUIDE, python_blocks
 from tools.simulated import simulate_learner, write_dataset
@@ -122,6 +127,115 @@ def test_of_two_halves_each_user_gets_the_other(mean: Path, dataset: Path, tmp_p
         )
         np.testing.assert_allclose(table["p"].to_numpy(), expected[user], atol=1e-6)
         assert line["size"] == len(table)
+
+
+@pytest.fixture(scope="module")
+def renumbered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another data set: user 1 is a stranger, users 7 and 8 are users 1 and 4 of `dataset`."""
+    folder = tmp_path_factory.mktemp("renumbered") / "data"
+    learners = {1: simulate_learner(11, 400), 7: simulate_learner(1, 400)}
+    write_dataset({**learners, 8: simulate_learner(4, 400)}, folder)
+    return folder
+
+
+def about(weights: Path) -> dict[str, Any]:
+    """What a file of weights says of its training."""
+    with safe_open(weights, "numpy") as file:
+        found: dict[str, Any] = json.loads(file.metadata()["srs-eval"])
+    return found
+
+
+def test_people_are_known_by_their_reviews_and_not_by_numbers(
+    mean: Path, dataset: Path, renumbered: Path, tmp_path: Path
+) -> None:
+    weights, out = tmp_path / "first.safetensors", tmp_path / "out"
+    pretrain(mean, dataset, "1-2", weights)
+    done = batch(mean, renumbered, "MEAN", weights, out)
+    assert done.returncode == 0, done.stderr
+    assert users_of(out, "MEAN") == [1, 8]
+    words = "first.safetensors was trained on these reviews, under another number among its users"
+    assert f"skipped: 1 x {words} 1-2; --seen-users" in done.stderr
+    done = batch(mean, renumbered, "MEAN", weights, tmp_path / "all", "--seen-users")
+    assert users_of(tmp_path / "all", "MEAN") == [1, 7, 8]
+
+
+def test_halves_are_told_apart_by_reviews(
+    mean: Path, dataset: Path, renumbered: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "halves"
+    folder.mkdir()
+    for users in ("1-2", "3-5"):
+        pretrain(mean, dataset, users, folder / f"on-{users}.safetensors")
+    done = batch(mean, renumbered, "MEAN", folder, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    timing = (tmp_path / "out" / "timing" / "MEAN.jsonl").read_text("utf-8").splitlines()
+    notes = {line["user"]: line["notes"][0] for line in map(json.loads, timing)}
+    assert "on-3-5.safetensors" in notes[7]
+    assert "on-1-2.safetensors" in notes[8]
+
+
+def test_weights_say_what_they_were_trained_on(
+    mean: Path, dataset: Path, renumbered: Path, tmp_path: Path
+) -> None:
+    weights = tmp_path / "first.safetensors"
+    pretrain(mean, dataset, "1-2", weights)
+    found = about(weights)
+    assert (found["model"], found["users"]) == ("MEAN", "1-2")
+    assert found["data"] == survey(open_dataset(dataset))[0]
+    assert len(found["learners"]) == 2
+    logs = open_dataset(renumbered).load(7), open_dataset(dataset).load(1)
+    assert [learner_digest(log) in found["learners"] for log in logs] == [True, True]
+    assert learner_digest(open_dataset(dataset).load(3)) not in found["learners"]
+
+
+def test_weights_that_know_numbers_alone_go_by_these_and_say_so(
+    mean: Path, dataset: Path, renumbered: Path, tmp_path: Path
+) -> None:
+    """As files were before they named people by their reviews."""
+    weights, out = tmp_path / "old.safetensors", tmp_path / "out"
+    old = {"srs-eval": json.dumps({"model": "MEAN", "users": "1-2", "version": "1.0.0"})}
+    weights.write_bytes(save({"mean": np.array([0.5])}, old))
+    done = batch(mean, renumbered, "MEAN", weights, out)
+    assert done.returncode == 0, done.stderr
+    assert users_of(out, "MEAN") == [7, 8]
+    alone = "the file knows people by their numbers alone, whatever the data set"
+    assert f"skipped: 1 x old.safetensors was trained on users 1-2 ({alone})" in done.stderr
+    timing = (out / "timing" / "MEAN.jsonl").read_text("utf-8").splitlines()
+    assert alone in json.loads(timing[0])["notes"][0]
+
+
+LINEAR = """
+from srs_eval.models.adapters import torch_model
+
+
+def module():
+    import torch
+
+    return torch.nn.Linear(10, 1)
+
+
+MODELS = (torch_model("LINEAR", module),)
+"""
+
+
+def test_a_pretraining_tells_its_losses_and_settings(dataset: Path, tmp_path: Path) -> None:
+    model, weights = tmp_path / "linear.py", tmp_path / "linear.safetensors"
+    model.write_text(LINEAR, encoding="utf-8")
+    words = ("--dataset", str(dataset), "--users", "1-5", "--out", str(weights))
+    done = main_here("models", "pretrain", str(model), *words)
+    assert done.returncode == 0, done.stderr
+    found = about(weights)
+    settings = found["settings"]
+    assert (settings["seed"], settings["learning_rate"]) == (0, 0.01)
+    assert settings["most_epochs"] >= len(found["epochs"]) > 1
+    losses = [epoch["held_out_loss"] for epoch in found["epochs"]]
+    assert all(0 < loss < 2 for loss in losses)
+    assert losses[0] > min(losses)
+    assert all(0 < epoch["loss"] < 2 for epoch in found["epochs"])
+    assert "seed 0" in done.stderr
+    for number, epoch in enumerate(found["epochs"], start=1):
+        said = f"epoch {number}: log loss {epoch['loss']:.4f}, held out {losses[number - 1]:.4f}"
+        assert said in done.stderr
 
 
 @pytest.mark.slow
