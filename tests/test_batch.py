@@ -786,7 +786,11 @@ def test_predictions_that_are_not_used_are_counted(dataset: Path, tmp_path: Path
     unused = sum(line["unused"] for line in mine.values())
     words = f"Mine: {unused:,} predictions of 2 users are for reviews that are not evaluated"
     assert words in " ".join(done.stdout.split())
-    assert words in main_here("report", tmp_path / "out", "--md", "-").stdout
+    report = main_here("report", tmp_path / "out", "--md", "-").stdout
+    assert words in report
+    heads, _, *rows = (each.split("|") for each in report.splitlines() if each.startswith("|"))
+    row = next(row for row in rows if row[1] == " Mine ")
+    assert row[heads.index(" parameters ")] == " – ", "nobody knows how many it has"
     assert "unused" not in lines(tmp_path / "out" / "result" / "AVG.jsonl")[1]
 
 

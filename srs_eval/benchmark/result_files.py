@@ -88,6 +88,7 @@ class ResultFile:
     left_open: str = ""  # what its name does not decide, in words
     shown: Mapping[str, Any] = field(default_factory=dict)
     """Of a model that is not here, what its batch has said of it: words, inputs, parameters."""
+    counted_parameters: int | None = None  # by its batch, where the configuration cannot say
 
     @property
     def spelled(self) -> str:
@@ -111,9 +112,10 @@ class ResultFile:
 
     @property
     def parameter_count(self) -> int | None:
-        """Number of trainable parameters; of unknown models as many as the file lists."""
+        """Number of parameters; of unknown models as many as the file lists."""
         if self.configuration is not None:
-            return self.configuration.parameters
+            told = self.configuration.parameters
+            return self.counted_parameters if told is None else told
         listed = None if self.parameters is None else self.parameters.shape[1]
         return self.shown.get("parameters", listed)
 
@@ -260,6 +262,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         repeated=len(read) - len(users),
         mark=marked,
         shown=shown,
+        counted_parameters=entry.get("shown", {}).get("parameters"),
         lacks=none if lacks else "",
         unused=beyond if unused else "",
         others=entry.get("predictions", "?") if lacks else "",

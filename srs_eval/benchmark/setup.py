@@ -56,7 +56,8 @@ def make_setup(
             each.name: {
                 "model": each.model.name,
                 "model_version": each.model.version,
-                **(_of_own(each, each.model.file.digest) if each.model.file else {}),
+                **({"model_file": each.model.file.digest} if each.model.file else {}),
+                **_shown(each, context),
                 **({"weights": each.model.weights(context)} if each.model.weights else {}),
                 "fit": each.fit,
                 **_more(each, context, predictions),
@@ -69,10 +70,16 @@ def make_setup(
     }
 
 
-def _of_own(configuration: Configuration, digest: str) -> dict[str, Any]:
-    """What tells a model of one's own, and how reports show it where its file is not given."""
-    shown = ("words", "inputs", "parameters", "learns")
-    return {"model_file": digest, "shown": {each: getattr(configuration, each) for each in shown}}
+def _shown(configuration: Configuration, context: Context) -> dict[str, Any]:
+    """What reports show of a configuration and cannot find out: of a model of one's own, whose file
+    they may not be given, and how many parameters a file of weights has.
+    """
+    shown: dict[str, Any] = {}
+    if configuration.model.file is not None:
+        shown = {each: getattr(configuration, each) for each in ("words", "inputs", "learns")}
+    if shown or configuration.parameters is None:
+        shown["parameters"] = configuration.count_parameters(context)
+    return {"shown": shown} if shown else {}
 
 
 def _more(each: Configuration, context: Context, predictions: Mapping[str, str]) -> dict[str, Any]:
@@ -110,7 +117,7 @@ class _Data(TypedDict):
 
 
 class _Configuration(TypedDict):
-    shown: NotRequired[dict[str, str | int | bool]]
+    shown: NotRequired[dict[str, str | int | bool | None]]
     check: NotRequired[str]
     label: NotRequired[str]
     predictions: NotRequired[str]
@@ -280,7 +287,7 @@ def _depends(configuration: Configuration, number: str) -> bool:
     return (
         number in ("max_seq_len", "n_splits")  # which reviews are evaluated
         or configuration.model.file is not None
-        or (configuration.model.online is not None and configuration.parameters > 0)
+        or (configuration.model.online is not None and configuration.model.parameters > 0)
         or any(each.flag == number for each in configuration.tunable)
         or any(_depends(each, number) for each in configuration.members)
     )

@@ -73,6 +73,12 @@ class Ranked:
         return self.configuration.is_baseline
 
     @property
+    def parameters(self) -> int | None:
+        """Number of its parameters; None where nobody knows."""
+        told = self.configuration.parameters
+        return self.result.counted_parameters if told is None else told
+
+    @property
     def verdict_words(self) -> str:
         """The verdict, or why there is none: parameters have seen the held-out reviews."""
         if self.result.mark or self.standing:
@@ -87,7 +93,7 @@ ORDERS: Mapping[str, Callable[[Ranked], Any]] = {
     "vs average": lambda line: line.against_baseline,
     "RMSE(bins)": lambda line: line.result.metrics.rmse_bins,
     "AUC": lambda line: line.result.metrics.auc,
-    "params": lambda line: line.configuration.parameters,
+    "params": lambda line: line.parameters,
 }
 """What lines can be ordered by, by the headings of columns; "place" is the ranking itself."""
 

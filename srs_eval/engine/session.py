@@ -80,6 +80,7 @@ class Result:
     mark: str = ""  # why its figures mean nothing, in a word or two
     lacks: int = 0  # held-out reviews without a prediction, which are not among the evaluated
     unused: int = 0  # predictions of a file that are for none of the held-out reviews
+    counted_parameters: int | None = None  # where the configuration cannot say (`parameters`)
 
     @property
     def size(self) -> int:
@@ -228,7 +229,11 @@ class Session:
             notes += configuration.model.remarks(trials, context)
         if configuration.model.file is not None and self.log.features is not None:
             notes += tuple(filter(None, [self.log.features.about]))
-        stored = _Stored(p, parameters, notes, time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        counted: int | None = None
+        if configuration.parameters is None:
+            counted = configuration.count_parameters(context, self.log)
+        stored = _Stored(p, parameters, notes, seconds, counted)
         result = self._result(configuration, trials, stored)
         self.keep_member(configuration, result, settings)
         if use_cache:
@@ -458,6 +463,7 @@ class _Stored(NamedTuple):
     parameters: Mapping[int, Sequence[float]] | None
     notes: tuple[str, ...]
     seconds: float
+    counted_parameters: int | None = None
 
 
 def _result_key(log_fingerprint: str, configuration: Configuration, context: Context) -> str:
@@ -497,7 +503,8 @@ def _load(key: str) -> _Stored | None:
         with suppress(OSError):
             os.utime(_cached_at(key))  # `evaluate.prune_cache` goes by the last use
         parameters = about["parameters"] and {int(k): w for k, w in about["parameters"].items()}
-        return _Stored(p, parameters, tuple(about["notes"]), about["seconds"])
+        count = about["counted_parameters"]
+        return _Stored(p, parameters, tuple(about["notes"]), about["seconds"], count)
     except Exception:  # a damaged cache file is as good as none
         return None
 
@@ -509,7 +516,12 @@ def _save(key: str, stored: _Stored) -> None:
     if changed():
         return
     parameters = stored.parameters and {k: [*map(float, w)] for k, w in stored.parameters.items()}
-    about = {"parameters": parameters, "seconds": stored.seconds, "notes": stored.notes}
+    about = {
+        "parameters": parameters,
+        "seconds": stored.seconds,
+        "notes": stored.notes,
+        "counted_parameters": stored.counted_parameters,
+    }
     content = io.BytesIO()
     np.savez(content, p=stored.p, about=np.array(json.dumps(about)))
     with suppress(OSError):

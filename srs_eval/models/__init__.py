@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 from numpy.typing import NDArray
 
 from srs_eval.data.errors import EXTRAS, InputError, cut, described
-from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.training.compile import own_digest
 from srs_eval.training.hyperparameters import Context, Hyperparameter
@@ -107,6 +107,9 @@ class Model:
     """Runs on `Context.device`; a batch has one process for all such models."""
     hyperparameters: tuple[Hyperparameter, ...] = ()
     """What `fit` can be set to by the context; with SEED where it draws random numbers."""
+    count_parameters: Callable[[Context, ReviewLog | None], int | None] | None = None
+    """Counts parameters where `parameters` is 0 because it cannot say: of a torch module, of a file
+    of weights (for a learner, if one is given). None: nobody knows, and tables show "–"."""
     parameters_with: Mapping[str, int] = field(default_factory=dict)
     """Number of parameters under "pretrain", "two_buttons" or "disable_short_term"."""
     seconds_per_10k: float = 0.1
@@ -137,6 +140,10 @@ class Model:
         if all_models().get(self.name) is not self:
             raise PicklingError(f"all_models() does not hold this model called {self.name}")
         return _named, (self.name, self.file)
+
+
+def not_counted(context: Context, log: ReviewLog | None) -> None:
+    """The number of parameters of a model that nobody can count (`Model.count_parameters`)."""
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,16 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.data.errors import InputError, NotEnoughData, printable
-from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models import ANY_FLAG, Context, Model, not_counted
 from srs_eval.training import hyperparameters
 from srs_eval.training.hyperparameters import Hyperparameter
 
@@ -165,6 +166,7 @@ def torch_model(
     its = _Module(module, arrays, settings, epochs, patience)
     usual = {"flags": ANY_FLAG, "needs": "torch", "uses_device": True, "pretrain": its.pretrain}
     usual["seconds_per_10k"] = 20.0  # so many takes the guide's network of eight cells
+    usual["count_parameters"] = its.count_parameters
     return _model(name, its.fit, its.predict, hyperparameters=settings, **{**usual, **about})
 
 
@@ -177,6 +179,10 @@ class _Module:
     settings: tuple[Hyperparameter, ...]
     epochs: int
     patience: int
+
+    def count_parameters(self, context: Context, log: ReviewLog | None) -> int | None:
+        """Its trainable parameters; None where it cannot be made, or does not know them yet."""
+        return _count_parameters(self.make)
 
     def fit(self, trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> Any:
         _needs_both(trials, train)
@@ -265,6 +271,17 @@ class _Module:
         return network(*_tensors(self.arrays(trials, index), device)).reshape(len(index))
 
 
+@cache
+def _count_parameters(make: Callable[[], Any]) -> int | None:
+    from srs_eval.training.torch_networks import build
+
+    try:
+        parameters = list(build(make).parameters())
+        return sum(each.numel() for each in parameters if each.requires_grad)
+    except Exception:  # without torch, or of a lazy module, which learns its shapes from data
+        return None
+
+
 def _take_over(network: Any, weights: Mapping[str, NDArray[Any]]) -> None:
     import torch
 
@@ -327,6 +344,7 @@ def _model(name: str, fit: Any, predict: Any, **about: Any) -> Model:
         "family": "other",
         "inputs": "IL, G",
         "parameters": 0,
+        "count_parameters": not_counted,
         "source": "a file of one's own",
         "seconds_besides": 1.5,
     }

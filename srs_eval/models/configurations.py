@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import Context, Model, all_models
 from srs_eval.training.hyperparameters import Hyperparameter, Value, refuse_unknown
 
@@ -101,10 +102,12 @@ class Configuration:
         return replace(self.trained_with(values), name=f"{self.name}-{TUNED}", ledger=ledger)
 
     @property
-    def parameters(self) -> int:
-        """Number of trainable parameters, as tables show it."""
+    def parameters(self) -> int | None:
+        """Number of trainable parameters, as tables show it; None where its model cannot say."""
         if self.fit == "default":
             return 0
+        if self.model.count_parameters is not None and not self.model.parameters:
+            return None
         special = self.model.parameters_with
         if self.fit == "S0":
             return special.get("pretrain", self.model.parameters)
@@ -112,6 +115,15 @@ class Configuration:
             if getattr(self.protocol, flag) and flag in special:
                 return special[flag]
         return self.model.parameters
+
+    def count_parameters(self, context: Context, log: ReviewLog | None = None) -> int | None:
+        """Count its parameters, also those of a torch module or of a file of weights.
+
+        None where nobody knows them.
+        """
+        if self.parameters is None and self.model.count_parameters is not None:
+            return self.model.count_parameters(context, log)
+        return self.parameters
 
     @property
     def compiles(self) -> bool:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from srs_eval.models import UNTRAINED_FLAGS, Model
+from srs_eval.models import UNTRAINED_FLAGS, Model, not_counted
 
 OF_FILE = "Predictions"  # the model of --predictions FILE
 _given = partial(
     Model,
     parameters=0,
+    count_parameters=not_counted,
     given=True,
     source="data/readers/predictions.py (2026)",
     flags=UNTRAINED_FLAGS,

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from srs_eval.data.errors import NotInstalled
+from srs_eval.data.errors import InputError, NotInstalled
 from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir, file_digest
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
@@ -204,10 +204,31 @@ def remarks(trials: Trials, context: Context) -> tuple[str, ...]:
     return (of, said) if without else (of,)
 
 
+def count_parameters(context: Context, log: ReviewLog | None) -> int | None:
+    """The numbers in the file of weights that a learner is given.
+
+    Without a learner those of all files, if they agree. None where there are no such weights, or
+    they cannot be read.
+    """
+    try:
+        files = found_weights(context) if log is None else [_weights_for(log, context)]
+        counts = {each.known.parameters if each.known else _numbers_in(each) for each in files}
+    except InputError:
+        return None
+    return counts.pop() if len(counts) == 1 else None
+
+
+@cache
+def _numbers_in(weights: Weights) -> int:
+    """Raises InputError for a file that cannot be read."""
+    return sum(tensor.size for tensor in read_tensors(weights.path).values())
+
+
 _rwkv = partial(
     Model,
     inputs="FIL, G, SR, AT",
     parameters=0,
+    count_parameters=count_parameters,
     source="srs-benchmark rwkv/ (2025); Expertium/rwkv-state-quant gpu_train/rwkv",
     always_short=True,
     flags=frozenset({"secs", "no_test_same_day", "equalize_test_with_non_secs"}),

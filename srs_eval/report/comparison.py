@@ -143,7 +143,7 @@ def _means(
     speed = Column("s / 10,000 reviews", digits=3, note=_SPEED, key="seconds per 10k")
     heads = (
         *("model", Column("place", in_papers=False), *map(_arrow, metrics)),
-        Column("parameters", note="trainable ones"),
+        Column("parameters", note="trainable ones; of a frozen network all"),
         Column("input", note=_INPUTS, in_papers=False),
         Column(f"{words} to {to}", signed=True, note=note, key=key),
         Column("set p", note=_SET_P, in_words=p_value, in_papers=False),

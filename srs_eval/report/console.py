@@ -465,7 +465,7 @@ def model_stories(listed: Iterable[Mapping[str, Any]]) -> RenderableType:
             "needs": first["needs"],
             "family": first["family"],
             "inputs": ", ".join(inputs) or "none",
-            "parameters": f"{first['parameters']:,}",
+            "parameters": "–" if first["parameters"] is None else f"{first['parameters']:,}",
             "evaluated on": first["evaluated_on"],
             "time": f"about {first['seconds_per_10k']:g} s for 10,000 reviews",
             "source": first["source"],

@@ -126,7 +126,7 @@ def _ranked(group: int, line: Ranked, names: Names) -> dict[str, Any]:
         "configuration": spelled(configuration.name, names),
         "words": configuration.words,
         "model": configuration.model.name,
-        "parameter_count": configuration.parameters,
+        "parameter_count": line.parameters,
         **(training if configuration.ledger else {}),
         **line.result.to_upstream(),
         "log_loss_half_width": _rounded(line.log_loss.half_width),
@@ -214,10 +214,8 @@ def models_document(names: Iterable[str] = ()) -> dict[str, Any]:
                 "model": each.model.name,
                 "family": each.model.family,
                 "inputs": each.model.inputs,
-                "parameters": each.parameters,
-                "trained": each.fit != "default"
-                and (each.model.trained or each.model.online is not None)
-                and each.parameters > 0,
+                "parameters": each.count_parameters(Context()),
+                "trained": _is_trained(each),
                 "in_all": not each.model.extra,
                 "is_online": each.learns,
                 "evaluated_on": each.rows_in_words,
@@ -234,6 +232,13 @@ def models_document(names: Iterable[str] = ()) -> dict[str, Any]:
             for each in configurations
         ],
     }
+
+
+def _is_trained(configuration: Configuration) -> bool:
+    """Whether anything is fitted to the learner, by a fit or while it is evaluated."""
+    model = configuration.model
+    learns = model.online is not None and model.parameters > 0
+    return configuration.fit != "default" and (model.trained or learns)
 
 
 def _needs(model: Model) -> str:
@@ -372,7 +377,7 @@ def ranking_table(group: Group, own: int | None = None) -> Table:
             *(line.configuration.words, line.place, figure(line.log_loss, line.place == 1)),
             *(figure(line.to_best), figure(line.result.metrics.rmse_bins)),
             *(figure(line.result.metrics.auc), figure(line.against_baseline)),
-            *(line.configuration.parameters, line.verdict_words),
+            *(line.parameters, line.verdict_words),
             "✓" if is_in_anki(line.configuration) else "",
         )
         for line in group.lines

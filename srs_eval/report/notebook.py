@@ -118,7 +118,7 @@ class Results(Mapping[str, Result]):
                     "group": number,
                     "place": line.place,
                     "standing": line.standing,
-                    "parameters": line.configuration.parameters,
+                    "parameters": line.parameters,
                     "size": line.result.size,
                     **line.result.metrics.to_upstream(),
                     "log_loss_half_width": line.log_loss.half_width,
@@ -128,7 +128,8 @@ class Results(Mapping[str, Result]):
                 rows.append(row | estimates | widths)
         if not rows:
             return pd.DataFrame()
-        return pd.DataFrame(rows).set_index("configuration").astype({"place": "Int64"})
+        whole = {"place": "Int64", "parameters": "Int64"}
+        return pd.DataFrame(rows).set_index("configuration").astype(whole)
 
     def predictions(self, columns: Iterable[str] | None = None) -> pandas.DataFrame:
         """One row for each evaluated review and configuration.

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.benchmark.setup import make_setup
+from srs_eval.data.datasets import Dataset
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import MISSING
 from srs_eval.data.trials import Trials
 from srs_eval.engine.evaluate import demo_learner
 from srs_eval.engine.session import Session
-from srs_eval.models import Model
+from srs_eval.models import Model, load_model_file
 from srs_eval.models.adapters import (
     CARD_FEATURES,
     card_features,
@@ -24,8 +26,9 @@ from srs_eval.models.adapters import (
     sklearn_model,
     torch_model,
 )
-from srs_eval.models.configurations import Configuration
+from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.training.hyperparameters import Context
+from tests.cli.program import in_this_process
 
 
 @pytest.fixture(scope="module")
@@ -193,3 +196,71 @@ def test_no_batch_is_a_single_row(trials: Trials) -> None:
 
     trained = len(trials.folds[-1].train) * 4 // 5
     _fitted(torch_model("NORMALISED", normalised, batch_size=trained - 1, epochs=2), trials)
+
+
+# How many parameters tables show
+
+
+def _linear() -> Any:
+    torch = pytest.importorskip("torch", reason="needs torch")
+    frozen = torch.nn.Linear(10, 10)
+    frozen.requires_grad_(False)
+    return torch.nn.Sequential(frozen, torch.nn.Linear(10, 1))
+
+
+def _lazy() -> Any:
+    return pytest.importorskip("torch", reason="needs torch").nn.LazyLinear(1)
+
+
+def _trees(seed: int) -> Any:
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(max_depth=3, random_state=seed)
+
+
+@pytest.mark.parametrize(
+    ("model", "count"),
+    [
+        (torch_model("T", _linear), 11),
+        (torch_model("T", _linear, parameters=7), 7),
+        (torch_model("T", _lazy), None),
+        (sklearn_model("S", _trees), None),
+        (sklearn_model("S", _trees, parameters=15), 15),
+    ],
+)
+def test_parameters_are_counted_where_they_can_be(model: Model, count: int | None) -> None:
+    configuration = Configuration("T", model, Protocol())
+    assert configuration.count_parameters(Context()) == count
+    untrained = replace(configuration, fit="default")
+    assert untrained.count_parameters(Context()) == 0
+
+
+def test_counting_parameters_leaves_no_trace_in_torchs_stream() -> None:
+    torch = pytest.importorskip("torch", reason="needs torch")
+    before = torch.random.get_rng_state()
+    Configuration("T", torch_model("T", lambda: _linear()), Protocol()).count_parameters(Context())
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_counted_parameters_are_shown_and_cached(tmp_path: Path) -> None:
+    log = demo_learner(600)
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from srs_eval.models.adapters import torch_model\n\n\n"
+        "def module():\n    import torch\n\n    return torch.nn.Linear(10, 1)\n\n\n"
+        "MODELS = (torch_model('COUNTED', module, epochs=1),)\n"
+    )
+    with in_this_process():
+        load_model_file(file)
+        for cached in (False, True):
+            results = srs_eval.evaluate(log, "COUNTED,GradientBoosting,FSRS-6-dry-run")
+            frame = results.frame()["parameters"]
+            assert results["COUNTED"].cached == cached
+            assert frame["COUNTED"] == 11
+            assert frame["FSRS-6-dry-run"] == 0
+            assert frame.isna()["GradientBoosting"]
+        entry = make_setup(Dataset(tmp_path), "", resolve("COUNTED"), Context(), {})
+        assert entry["configurations"]["COUNTED"]["shown"]["parameters"] == 11
+        rows = [row.split("</td><td>") for row in results._repr_html_().split("</tr>")]
+        shown = {row[0].removeprefix("<tr><td>"): row for row in rows}
+        assert "–" in shown["GradientBoosting"]

@@ -38,6 +38,7 @@ from srs_eval.training.rwkv_inputs import Reviews, inputs, network, reviews_of
 from srs_eval.training.rwkv_network import predictions
 from tests.cli.program import main_here
 from tests.conftest import RWKV_WEIGHTS, made_collection, shared_or_skip
+from tools.simulated import simulate_learner, write_dataset
 
 # By the authors' program in torch, of 60 made-up reviews and made-up weights:
 # python benchmarks/rwkv.py REFERENCE --oracle
@@ -256,6 +257,31 @@ def test_weights_that_are_found_or_given(weights_file: Path, tmp_path: Path) -> 
         assert each.sha256 in said.stdout.split()
         assert each.address in said.stdout.split()
     assert main_here("models", "weights", "--json").returncode == 2
+
+
+def test_parameters_are_those_of_the_weights(weights_file: Path, tmp_path: Path) -> None:
+    """In a run and in the report on a batch, which knows no weights."""
+    count = sum(tensor.size for tensor in read_tensors(weights_file).values())
+    (curve,) = resolve("RWKV-Curve")
+    assert curve.parameters is None
+    assert curve.count_parameters(Context()) == count
+    result = Session(demo_learner(600)).run(curve, Context())
+    assert result.counted_parameters == count
+    dataset, out = tmp_path / "data", tmp_path / "out"
+    write_dataset({1: simulate_learner(1, 400)}, dataset)
+    flags = ("--models", "RWKV-Curve", "--weights", weights_file, "--out", out)
+    done = main_here("batch", "--dataset", dataset, *flags)
+    assert done.returncode == 0, done.stderr
+    weights_file.unlink()
+    said = main_here("report", out, "--md", "-", "--tex", tmp_path / "tables")
+    assert f"| {count:,} |" in said.stdout
+    table = (tmp_path / "tables" / "1-means-by-reviews.tex").read_text("utf-8")
+    assert f"& {count} &" in table
+
+
+def test_parameters_of_weights_that_are_not_there_are_not_known() -> None:
+    (curve,) = resolve("RWKV-Curve")
+    assert curve.count_parameters(Context()) is None
 
 
 def test_stored_answers_go_with_the_weights(weights_file: Path) -> None:

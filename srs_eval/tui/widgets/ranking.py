@@ -203,7 +203,7 @@ class RankingTable(OptionList):
             "vs average": Text(against),
             "RMSE(bins)": Text(f"{words.metric(metrics, 'rmse_bins'):>11}"),
             "AUC": Text(words.metric(metrics, "auc")),
-            "params": Text(f"{line.configuration.parameters:>7,}"),
+            "params": Text(f"{'–' if line.parameters is None else f'{line.parameters:,}':>7}"),
             "verdict": Text(line.verdict_words),
         }
         if is_baseline:
