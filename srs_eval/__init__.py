@@ -16,8 +16,16 @@ _FROM = {
     ),
     **dict.fromkeys(("line", "sentences", "tables"), "srs_eval.advice.shown"),
     "workload": "srs_eval.advice.workload.estimate",
+    "Context": "srs_eval.training.hyperparameters",
+    "InputError": "srs_eval.data.errors",
+    "Model": "srs_eval.models",
+    "Protocol": "srs_eval.data.protocol",
 }
 __all__ = [
+    "Context",
+    "InputError",
+    "Model",
+    "Protocol",
     "__version__",
     "compare",
     "evaluate",
@@ -33,7 +41,11 @@ __all__ = [
 if TYPE_CHECKING:
     from srs_eval.advice.shown import line, sentences, tables
     from srs_eval.advice.workload.estimate import workload
+    from srs_eval.data.errors import InputError
+    from srs_eval.data.protocol import Protocol
+    from srs_eval.models import Model
     from srs_eval.report.notebook import compare, evaluate, leaderboard, load, read_results
+    from srs_eval.training.hyperparameters import Context
 
 
 def __getattr__(name: str) -> Any:

@@ -216,7 +216,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     file_name = spelled(path)
     read = read_lines(path)
     if None in read:
-        mend = "take the line out, or evaluate again"
+        mend = f"`srs-eval results check {folder}` lists such lines: take them out"
         if setup is not None:
             mend = f"`srs-eval results check --repair {folder}` mends it"
         raise InputError(

@@ -133,7 +133,10 @@ def printable(text: object, limit: int | None = 300) -> str:
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:
-    """CSV, None as an empty field; text that a spreadsheet takes for a formula begins with '."""
+    """CSV, None as an empty field; text that a spreadsheet takes for a formula begins with '.
+
+    A lone "-", which stands for "none", is no formula.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for row in rows:
@@ -142,7 +145,8 @@ def csv_text(rows: Iterable[Iterable[object]]) -> str:
 
 
 def _as_text(cell: str) -> str:
-    return ("'" if cell.startswith(_FORMULA) else "") + harmless(cell)
+    is_formula = cell.startswith(_FORMULA) and cell != "-"
+    return ("'" if is_formula else "") + harmless(cell)
 
 
 def escaped(json: str) -> str:

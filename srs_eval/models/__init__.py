@@ -168,13 +168,13 @@ def _named(name: str, file: _ModelFile | None) -> Model:
     return model
 
 
-def load_model_file(path: Path) -> tuple[Model, ...]:
+def load_model_file(path: str | Path) -> tuple[Model, ...]:
     """Adds the models of a Python file of one's own to `all_models()`.
 
     It is written as the files here are, with `MODELS`; docs/adding-a-model.md. Its code is run.
     Raises InputError where it cannot be used.
     """
-    path = path.expanduser().absolute()
+    path = Path(path).expanduser().absolute()
     try:
         content = path.read_bytes()
         file = _ModelFile(path, own_digest(path))

@@ -8,11 +8,13 @@ results.frame()
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,7 @@ import numpy as np
 from srs_eval.advice.shown import sentences
 from srs_eval.benchmark.leaderboard import compare as in_groups
 from srs_eval.benchmark.result_files import ResultFile, read_folders
-from srs_eval.data.errors import InputError, counted, require
+from srs_eval.data.errors import InputError, counted, cut, require
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Given, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
@@ -66,12 +68,24 @@ class Results(Mapping[str, Result]):
 
     def __getitem__(self, name: str) -> Result:
         """By canonical name or alias, in any case. Raises KeyError for what has no result."""
-        if name not in self.results:
-            try:
-                name = resolve([name])[0].name
-            except InputError as error:
-                raise KeyError(str(error)) from None
-        return self.results[name]
+        if name in self.results:
+            return self.results[name]
+        canonical = _canonical(name)
+        if canonical in self.results:
+            return self.results[canonical]
+        raise KeyError(self._why_missing(name, canonical))
+
+    def _why_missing(self, name: str, canonical: str) -> str:
+        """Say why a name has no result: a reason, else the nearest names that have one."""
+        for what, reasons in (("failed", self.failed), ("was skipped", self.skipped)):
+            if canonical in reasons:
+                return f"{canonical} has no result: it {what} ({reasons[canonical]})."
+        lower = {each.lower(): each for each in self.results}
+        nearest = difflib.get_close_matches(str(name).lower(), lower, n=3, cutoff=0.4)
+        if nearest:
+            names = ", ".join(lower[each] for each in nearest)
+            return f'There is no result of "{name}". Did you mean {names}?'
+        return f'There is no result of "{name}", only of {", ".join(self.results) or "nothing"}.'
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.results)
@@ -212,6 +226,14 @@ class _Findings(list["Finding"]):
         return _html((each.question, each.subject, " ".join(sentences(each))) for each in self)
 
 
+def _canonical(name: str) -> str:
+    """The name of the configuration that a name or alias means; itself where it means none."""
+    try:
+        return resolve([name])[0].name
+    except (InputError, AttributeError):  # no text
+        return name
+
+
 def _html(rows: Iterable[Iterable[str]]) -> str:
     cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
     return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
@@ -323,6 +345,7 @@ def compare(
     """
     from srs_eval.advice import questions as presets
 
+    _check_types(log, context=context, predictions=predictions)
     if names := _names(models):
         log = replace(
             log, given={**log.given, **_given(log, evaluate(log, names, context=context))}
@@ -354,10 +377,36 @@ def _given(log: ReviewLog, results: Results) -> dict[str, Given]:
 
 
 def _names(models: _Models) -> list[str]:
-    """Of models as `resolve` takes them; objects are added to those it knows."""
+    """Of models as `resolve` takes them; objects are added to those it knows. InputError."""
     listed = models.split(",") if isinstance(models, str) else models
-    listed = [listed] if isinstance(listed, Model) else listed
-    return [add_model(each) if isinstance(each, Model) else each for each in listed]
+    listed = listed if isinstance(listed, Iterable) else [listed]
+    names = []
+    for model in listed:
+        if not isinstance(model, str | Model):
+            raise InputError(
+                f"The models are names or Model objects; {cut(repr(model))} is neither."
+            )
+        names.append(add_model(model) if isinstance(model, Model) else model)
+    return names
+
+
+_TAKEN: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "log": ((ReviewLog,), "what srs_eval.load returns"),
+    "protocol": ((Protocol, type(None)), "a srs_eval.Protocol"),
+    "context": ((Context, type(None)), "a srs_eval.Context"),
+    "reference": ((str,), "the name of a configuration"),
+    "predictions": ((str, PathLike, type(None)), "the path of a file"),
+    "features": ((str, PathLike, type(None)), "the path of a file"),
+}
+"""The types of arguments that are mistaken for others, and what they are in words."""
+
+
+def _check_types(log: object, **others: object) -> None:
+    """Raise InputError where an argument is of another type than _TAKEN says."""
+    for name, value in {"log": log, **others}.items():
+        kinds, words = _TAKEN[name]
+        if not isinstance(value, kinds):
+            raise InputError(f"{name} is {words}, not {cut(repr(value))}.")
 
 
 def evaluate(
@@ -382,6 +431,14 @@ def evaluate(
     `jobs` worker processes, 0 for none; scripts that set it need the usual
     `if __name__ == "__main__":` guard of multiprocessing.
     """
+    _check_types(
+        log,
+        protocol=protocol,
+        context=context,
+        reference=reference,
+        predictions=predictions,
+        features=features,
+    )
     configurations = resolve(_names(models), protocol)
     if jobs and any(each.model.file == MADE_HERE for each in configurations):
         raise InputError(

@@ -116,3 +116,9 @@ def test_a_cut_off_archive_is_said(tmp_path: Path) -> None:
     (tmp_path / "AVG.jsonl.gz").write_bytes(whole[:-30])
     with pytest.raises(InputError, match=r"cannot be read|not a result"):
         read_folders([tmp_path])
+
+
+def test_a_torn_line_names_the_check(tmp_path: Path) -> None:
+    (tmp_path / "FSRS-6.jsonl").write_text('{"user": 1, "size": 3, "metr')
+    with pytest.raises(InputError, match=r"line 1: .*`srs-eval results check .*` lists such lines"):
+        read_folders([tmp_path])

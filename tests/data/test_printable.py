@@ -227,10 +227,10 @@ FORMULAS = ("=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1")
 
 def test_formulas_of_names_are_text_in_every_csv() -> None:
     """Numbers stay numbers; what was none of a formula stays as it is."""
-    cells = (*FORMULAS, "a=1", "", None, -0.5, -3, True)
+    cells = (*FORMULAS, "a=1", "-", "", None, -0.5, -3, True)
     (row,) = csv.reader(io.StringIO(csv_text([cells]), newline=""))
     quoted = [f"'{each}".replace("\r", "\ufffd") for each in FORMULAS]
-    assert row == [*quoted, "a=1", "", "", "-0.5", "-3", "True"]
+    assert row == [*quoted, "a=1", "-", "", "", "-0.5", "-3", "True"]
     table = Table("t", "", (Column("=name"), Column("n")), (("=1+1", Figure(-2.5)), ("ok", None)))
     assert csv_text(plain_rows(table, {})) == "'=name,n\n'=1+1,-2.5\nok,\n"
     document: dict[str, Any] = {"results": [], "skipped": []}

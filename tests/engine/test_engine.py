@@ -368,7 +368,7 @@ def test_the_notebook_interface(simulated_collection: Path) -> None:
     assert set(predictions["configuration"]) == {"SM2", "AVG", "FSRS-6-dry-run"}
     assert predictions["p"].between(0, 1).all()
     assert results["fsrs-6-default"] is results["FSRS-6-dry-run"]
-    with pytest.raises(KeyError, match="no model"):
+    with pytest.raises(KeyError, match="no result of"):
         results["FSRS-66"]
     assert not results.failed
     assert not results.skipped

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from shutil import copyfile
@@ -18,7 +20,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import Model, load_model_file
 from tests.cli.program import in_this_process, main_here
-from tests.conftest import REPOSITORY
+from tests.conftest import PATIENCE, REPOSITORY
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
 
@@ -159,3 +161,85 @@ def test_the_example(log: ReviewLog, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert len(figures) == 3
     assert all(hasattr(each, "_repr_html_") for each in shown)
     assert not any(each.get("outputs") for each in notebook["cells"])
+
+
+# What is missing or wrong is one sentence
+
+
+def test_a_model_file_may_be_named_by_a_text(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from srs_eval.models import Model\n"
+        "MODELS = (Model('MINE', 'other', '-', 0, 'here', compiles='never',\n"
+        "    predict=lambda trials, parameters, index, context: index * 0 + 0.8),)\n"
+    )
+    with in_this_process():
+        assert [model.name for model in load_model_file(str(file))] == ["MINE"]
+    with pytest.raises(InputError, match="cannot be read"):
+        load_model_file(str(tmp_path / "absent.py"))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"models": [3]}, "models are names or Model objects; 3 is neither"),
+        ({"models": 3}, "models are names or Model objects; 3 is neither"),
+        ({"models": "AVG", "protocol": "secs"}, "protocol is a srs_eval.Protocol, not 'secs'"),
+        ({"models": "AVG", "context": {"user": 1}}, "context is a srs_eval.Context, not {'user'"),
+        ({"models": "AVG", "reference": 3}, "reference is the name of a configuration, not 3"),
+        ({"models": "AVG", "features": 3}, "features is the path of a file, not 3"),
+        ({"models": "AVG", "predictions": 3}, "predictions is the path of a file, not 3"),
+    ],
+)
+def test_evaluate_with_something_else_says_what_it_takes(
+    options: dict[str, Any], says: str, log: ReviewLog
+) -> None:
+    with pytest.raises(InputError) as refused:
+        srs_eval.evaluate(log, **options)
+    assert says in str(refused.value)
+
+
+def test_compare_with_something_else_says_what_it_takes(log: ReviewLog) -> None:
+    for function in (srs_eval.evaluate, srs_eval.compare):
+        with pytest.raises(InputError, match=r"log is what srs_eval.load returns, not 'a.anki2'"):
+            function("a.anki2")  # type: ignore[operator]
+    with pytest.raises(InputError, match="3 is neither"):
+        srs_eval.compare(log, models=[3])  # type: ignore[list-item]
+
+
+def test_a_name_without_a_result_proposes_what_has_one(log: ReviewLog) -> None:
+    broken = replace(constant(0.9), name="BROKEN", predict=fail)
+    with in_this_process():
+        results = srs_eval.evaluate(log, ["AVG", "FSRS-6-dry-run", broken])
+        for name, says in {
+            "FSRS-9": 'There is no result of "FSRS-9". Did you mean FSRS-6-dry-run?',
+            "FSRS-7": 'There is no result of "FSRS-7". Did you mean FSRS-6-dry-run?',
+            "xyz": 'There is no result of "xyz", only of FSRS-6-dry-run, AVG.',
+            "broken": "BROKEN has no result: it failed (ValueError: nothing).",
+        }.items():
+            with pytest.raises(KeyError) as missing:
+                results[name]
+            assert missing.value.args == (says,)
+
+
+def test_the_names_that_callers_need_are_exported_and_lazy() -> None:
+    from srs_eval.data.errors import InputError as error
+    from srs_eval.data.protocol import Protocol
+    from srs_eval.training.hyperparameters import Context
+
+    assert srs_eval.Protocol is Protocol
+    assert srs_eval.Context is Context
+    assert srs_eval.Model is Model
+    assert srs_eval.InputError is error
+    script = (
+        "import sys, srs_eval\nprint('numpy' in sys.modules, srs_eval.Protocol.__name__)\n"
+        "print({'Protocol', 'Context', 'Model', 'InputError'} <= {*dir(srs_eval)})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
+    )
+    assert done.stdout.splitlines() == ["False Protocol", "True"]
