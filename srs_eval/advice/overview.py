@@ -202,7 +202,7 @@ def overview(
     context = context or Context()
     tasks = tasks_of(log)
     if jobs <= 0:
-        yield from _in_this_process(Asked(log, context, equivalence), tasks, cancel)
+        yield from _in_this_process(_asked(log, context, equivalence), tasks, cancel)
         return
     events = TaskEvents()
     shared = log, replace(context, tick=Context().tick), equivalence
@@ -259,18 +259,23 @@ def _to_compile_side_by_side(tasks: Sequence[tuple[str, ...]], jobs: int) -> lis
     return [tasks[0], *early, *(each for each in tasks[1:] if each not in early)]
 
 
-_shared: tuple[ReviewLog, Context, float] | None = None
+def _asked(log: ReviewLog, context: Context, equivalence: float) -> Asked:
+    return Asked(log, context, equivalence, most_beside=_MOST_BESIDE)
+
+
+_shared: Asked | None = None
+"""What all tasks of a worker ask, so that it prepares and fits for all of them once."""
 
 
 def _share(log: ReviewLog, context: Context, equivalence: float) -> None:
     global _shared
-    _shared = log, context, equivalence
+    _shared = _asked(log, context, equivalence)
 
 
 def _answer_shared(questions: tuple[str, ...]) -> list[Finding]:
     assert _shared is not None
     found = []
-    for answer in _answers(Asked(*_shared), questions):
+    for answer in _answers(_shared, questions):
         found.append(answer)
         send(answer)
     return found
@@ -280,7 +285,7 @@ def _compile_beside() -> list[Finding]:
     """Kernels that the first answer needs, while another worker compiles those of its fit."""
     assert _shared is not None
     with suppress(NotEnoughData):
-        learner = Asked(*_shared).learner
+        learner = _shared.learner
         for candidate in (f.DEFAULTS, f.SM2):
             learner.held_out_losses(candidate)
     return []
@@ -288,8 +293,6 @@ def _compile_beside() -> list[Finding]:
 
 def _answers(asked: Asked, questions: tuple[str, ...]) -> Iterator[Finding]:
     """One after another."""
-    beside = any(REGISTRY[question].is_beside for question in questions)
-    asked = replace(asked, most_presets=_MOST_BESIDE if beside else None)
     for question in questions:
         yield from answers_to(question, asked)
 

@@ -45,13 +45,18 @@ OF_PRESETS = "parameters"  # the question with a line for each preset
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What questions are asked of and with; what their answers rest on is fitted once for all."""
+    """What questions are asked of and with.
+
+    What their answers rest on is fitted once for all questions that are asked of one object.
+    """
 
     log: ReviewLog
     context: Context | None = None
     equivalence: float = EQUIVALENT  # differences in log loss within it count as none
     lines: Mapping[str, Sequence[float]] | None = None  # parameters of one's own, by name
-    most_presets: int | None = None  # that are asked about, those with the most reviews
+    most_beside: int | None = None
+    """How many presets, those with the most reviews, questions that are evidence beside a preset's
+    line (`Question.is_beside`) are asked about; None for all."""
 
     @cached_property
     def learner(self) -> Learner:
@@ -70,7 +75,8 @@ class Asked:
 
     @property
     def presets(self) -> list[int]:
-        return list(self.over_all.groups)[: self.most_presets]
+        """The presets with reviews, those with the most reviews first."""
+        return list(self.over_all.groups)
 
     def dated(self, finding: Finding) -> Finding:
         """With the date by which what is missing will be there, at the learner's pace."""
@@ -144,6 +150,10 @@ def _each(answers: _Of) -> Callable[[Asked], Iterator[Finding]]:
     return lambda asked: answers(asked.learner, asked.presets)
 
 
+def _beside(answers: _Of) -> Callable[[Asked], Iterator[Finding]]:
+    return lambda asked: answers(asked.learner, asked.presets[: asked.most_beside])
+
+
 def _whole(answer: Callable[[Learner], Finding]) -> Callable[[Asked], Iterator[Finding]]:
     return lambda asked: iter((answer(asked.over_all),))
 
@@ -189,10 +199,10 @@ REGISTRY: Mapping[str, Question] = {
     "hard": Question("Am I misusing Hard?", Asked._hard, "Hard"),
     "steps": Question("Which learning steps?", _each(buttons.which_steps)),
     "noise": Question(
-        "Which numbers are noise?", _each(presets.which_numbers_are_noise), is_beside=True
+        "Which numbers are noise?", _beside(presets.which_numbers_are_noise), is_beside=True
     ),
     "buttons": Question(
-        "What the buttons would show", _each(buttons.what_buttons_show), is_beside=True
+        "What the buttons would show", _beside(buttons.what_buttons_show), is_beside=True
     ),
     WRONG: Question("Anything wrong?", Asked._wrong, "Anything wrong?"),
     "workload": Question("What does a desired retention cost?", Asked._workload),

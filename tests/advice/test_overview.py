@@ -63,6 +63,7 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import Cards, ReviewLog
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval, mean_interval, relative
+from srs_eval.training.hyperparameters import Context
 from srs_eval.tui.widgets.facts import drawn_table
 from tests.conftest import PATIENCE, made_collection, shared_or_skip
 from tests.tui.app_world import (
@@ -101,6 +102,22 @@ def said_first(found: Overview) -> str:
 
 
 # The engine's side
+
+
+def test_an_overview_prepares_its_learner_once(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All questions of presets share one; beside it the costs have one of their own."""
+    logs, of = list[ReviewLog](), Learner.of
+
+    def counted(log: ReviewLog, context: Context, *protocol: Any, **named: Any) -> Learner:
+        if not protocol:  # that of presets
+            logs.append(log)
+        return of(log, context, *protocol, **named)
+
+    monkeypatch.setattr(Learner, "of", staticmethod(counted))
+    answered(log)
+    assert len(logs) == 2
 
 
 def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
