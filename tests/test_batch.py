@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import random
@@ -25,6 +26,7 @@ import pytest
 from srs_eval import batch, metrics
 from srs_eval.batch import _evaluate_user, run_batch
 from srs_eval.benchmark import plan as places
+from srs_eval.benchmark import setup
 from srs_eval.benchmark.check import check
 from srs_eval.benchmark.leaderboard import compare
 from srs_eval.benchmark.plan import Ended, Place, Planned, is_engine
@@ -422,8 +424,50 @@ def test_a_worker_that_differs_is_said_before_it_works(tmp_path: Path) -> None:
     for name, part in (("code", "another srs-eval"), ("numpy", "numpy 1.0.0")):
         with pytest.raises(InputError, match=part):
             places._checked({**here, name: "1.0.0"}, pytest.fail, (), {})
+    assert places._checked({**here, "simd": "MMX"}, int, ("3",), {}) == 3, "another processor"
     with pytest.raises(InputError, match="no folder"):
         places._checked({**here, "folder": str(tmp_path / "gone")}, pytest.fail, (), {})
+
+
+def test_a_batch_goes_on_with_another_processor(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = ("--users", "1", "--jobs", "1")
+    elsewhere = {**setup.environment(), "simd": "X86_V2 AVX_OTHER"}
+    with monkeypatch.context() as patched:
+        patched.setattr(setup, "environment", lambda: elsewhere)
+        assert here(dataset, tmp_path, *flags, models="AVG").returncode == 0
+    done = here(dataset, tmp_path, *flags, models="AVG,90%")
+    assert done.returncode == 0, done.stderr
+    assert "not all made alike: vector features " in done.stderr
+    assert "AVX_OTHER" in done.stderr
+    found = json.loads((tmp_path / "setup.json").read_text("utf-8"))
+    assert found["environment"] == elsewhere
+    assert found["more_environments"] == [setup.environment()]
+    assert "nothing is wrong" in main_here("results", "check", tmp_path).stdout
+
+
+def test_a_set_up_names_vector_features_and_pandas_for_own_models(
+    dataset: Path, tmp_path: Path
+) -> None:
+    simd = setup.environment()["simd"].split()
+    known = importlib.import_module("numpy._core._multiarray_umath").__cpu_features__
+    assert simd
+    assert all(known[name] for name in simd)
+    model = tmp_path / "mine.py"
+    model.write_text(
+        "from srs_eval.models import Model\n"
+        "MODELS = (Model('MINE', 'other', '-', 0, 'here', compiles='never',\n"
+        "    predict=lambda trials, parameters, index, context: index * 0 + 0.8),)\n"
+    )
+    flags = ("--users", "1", "--jobs", "1")
+    for models, more, told in (("AVG", (), False), ("AVG,MINE", ("--model-file", model), True)):
+        done = here(dataset, tmp_path / "out", *flags, *more, models=models)
+        assert done.returncode == 0, done.stderr
+        assert "not all made alike" not in done.stderr
+        found = json.loads((tmp_path / "out" / "setup.json").read_text("utf-8"))
+        every = [found["environment"], *found.get("more_environments", [])]
+        assert any(each.get("pandas") == pandas.__version__ for each in every) == told
 
 
 def test_engines_that_there_are_not(dataset: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from srs_eval.benchmark.setup import environment
+from srs_eval.benchmark.setup import SIMD, environment
 from srs_eval.benchmark.store import ResultStore, Status, Unit
 from srs_eval.data.datasets import TABLES, Dataset
 from srs_eval.data.errors import InputError, require
@@ -340,7 +340,7 @@ def _checked(
     """On a worker: the task, if this is the program that sent it."""
     here = environment()
     for name, version in expected.items():
-        if name not in ("folder", "machine") and here.get(name, "none") != version:
+        if name not in ("folder", "machine", SIMD) and here.get(name, "none") != version:
             what = (
                 "another srs-eval" if name in ("srs_eval", "code") else f"{name} {here.get(name)}"
             )

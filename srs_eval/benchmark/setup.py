@@ -6,10 +6,11 @@ import hashlib
 import json
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
@@ -27,7 +28,9 @@ from srs_eval.training.hyperparameters import Context, Value, setup_in_words
 from srs_eval.training.networks import names_of_pretrained
 
 SETUP = "setup.json"
+SIMD = "simd"  # the key of an environment for the processor's vector features
 _LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
+_ALWAYS_TOLD = {"srs_eval", "code", "python", "machine", SIMD, *_LIBRARIES}
 
 
 def make_setup(
@@ -66,7 +69,7 @@ def make_setup(
             }
             for each in configurations
         },
-        "environment": dict(environment()),
+        "environment": {**environment(), **_versions_for(configurations)},
     }
 
 
@@ -97,19 +100,50 @@ def _more(each: Configuration, context: Context, predictions: Mapping[str, str])
 
 @cache
 def environment() -> Mapping[str, str]:
-    """What figures may depend on besides the set-up: this program, Python, libraries."""
-    found = {
+    """What figures may depend on besides the set-up: this program, Python, libraries, processor."""
+    return {
         "srs_eval": VERSION,
         "code": program_digest()[:16],
         "python": platform.python_version(),
         "machine": platform.machine(),
+        SIMD: _vector_features(),
+        **_versions(_LIBRARIES),
     }
-    for library in _LIBRARIES:
-        try:
-            found[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:
-            continue
+
+
+def _versions_for(configurations: Sequence[Configuration]) -> dict[str, str]:
+    """The versions of packages that only some models depend on.
+
+    These are the packages that they name, and pandas for models of one's own: how it sorts and
+    joins moves figures.
+    """
+    packages = {name for each in configurations for name in each.model.packages}
+    if any(each.model.file is not None for each in configurations):
+        packages.add("pandas")
+    return _versions(sorted(packages))
+
+
+def _versions(packages: Iterable[str]) -> dict[str, str]:
+    """The versions of those packages that are installed."""
+    found = {}
+    for package in packages:
+        with suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
     return found
+
+
+def _vector_features() -> str:
+    """The processor's vector features that numpy uses: "X86_V2 X86_V3".
+
+    Its sort orders ties by them, and its exp and log round by them. NPY_DISABLE_CPU_FEATURES
+    switches some off. "" where numpy does not tell, for it has no public way to ask.
+    """
+    try:
+        numpy_core = import_module("numpy._core._multiarray_umath")
+        known = (*numpy_core.__cpu_baseline__, *numpy_core.__cpu_dispatch__)
+        return " ".join(name for name in known if numpy_core.__cpu_features__.get(name))
+    except (ImportError, AttributeError):
+        return ""
 
 
 class _Data(TypedDict):
@@ -179,8 +213,26 @@ def different_environments(setup: Mapping[str, Any]) -> list[str]:
     """In what the environments of a folder's results differ, a word or two each."""
     found = environments(setup)
     names = sorted({name for each in found for name in each})
-    values = {name: list(dict.fromkeys(each.get(name, "none") for each in found)) for name in names}
-    return [f"{name} {' and '.join(said)}" for name, said in values.items() if len(said) > 1]
+    differences = []
+    for name in names:
+        # Other packages are named where a model depends on them, and not missed elsewhere.
+        is_always_told = name in _ALWAYS_TOLD
+        values = [each.get(name, "none") for each in found if is_always_told or name in each]
+        values = list(dict.fromkeys(values))
+        if len(values) > 1:
+            differences.append(_difference(name, values))
+    return differences
+
+
+def _difference(name: str, values: Sequence[str]) -> str:
+    """How several environments differ in one thing: "numpy 2.3 and 2.4"."""
+    if name != SIMD:
+        return f"{name} {' and '.join(values)}"
+    features = [set(each.split()) for each in values if each != "none"]
+    if len(features) < len(values):
+        return "vector features of some processors are not known"
+    some = set[str]().union(*features) - features[0].intersection(*features)
+    return f"vector features {', '.join(sorted(some))} on some processors only"
 
 
 def joined(setup: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

@@ -235,13 +235,18 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     return list(paths)
 
 
-def write_atomically(path: Path, content: bytes, *, lasting: bool = True) -> None:
-    """Replace a file in one step; `lasting`: it is on disk before this returns. Raises OSError."""
+def write_atomically(
+    path: Path, content: bytes, *, lasting: bool = True, private: bool = False
+) -> None:
+    """Replace a file in one step. Raises OSError.
+
+    `lasting`: it is on disk before this returns; `private`: nobody else may read it (mode 0600).
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name[:50]}.srs-eval.tmp")
     temporary.unlink(missing_ok=True)  # of a process that was killed
     try:
-        with open(temporary, "xb") as file:
+        with open(temporary, "xb", opener=_open_privately if private else None) as file:
             file.write(content)
             if lasting:
                 file.flush()
@@ -259,6 +264,10 @@ def write_atomically(path: Path, content: bytes, *, lasting: bool = True) -> Non
 
 
 # --- inside
+
+
+def _open_privately(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _replace(temporary: Path, path: Path) -> None:

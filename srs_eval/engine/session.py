@@ -525,7 +525,7 @@ def _save(key: str, stored: _Stored) -> None:
     content = io.BytesIO()
     np.savez(content, p=stored.p, about=np.array(json.dumps(about)))
     with suppress(OSError):
-        write_atomically(_cached_at(key), content.getvalue(), lasting=False)
+        write_atomically(_cached_at(key), content.getvalue(), lasting=False, private=True)
 
 
 def _cached_at(key: str) -> Path:

@@ -10,6 +10,7 @@ import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from srs_eval.engine import session as cache
@@ -176,3 +177,18 @@ def test_weights_count_by_their_content_not_their_place(tmp_path: Path) -> None:
     a, b, c = (Context(weights=tmp_path / name).settings()["weights"] for name in "abc")
     assert a == b
     assert a != c
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files")
+def test_cached_predictions_are_for_their_owner_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path))
+    before = os.umask(0)
+    try:
+        cache._save("ab" * 32, cache._Stored(np.zeros(3), None, (), 1.0))
+    finally:
+        os.umask(before)
+    (file,) = tmp_path.rglob("*.npz")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert cache._load("ab" * 32) is not None
