@@ -80,8 +80,9 @@ def _shown(configuration: Configuration, context: Context) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     if configuration.model.file is not None:
         shown = {each: getattr(configuration, each) for each in ("words", "inputs", "learns")}
-    if shown or configuration.parameters is None:
-        shown["parameters"] = configuration.count_parameters(context)
+    count = configuration.count_parameters(context)
+    if shown or count != configuration.parameters:
+        shown["parameters"] = count
     return {"shown": shown} if shown else {}
 
 
