@@ -24,6 +24,7 @@ _TRAINERS = (
     ("srs_eval.training.linear", "adam"),
     ("srs_eval.training.linear.Linear", "fit"),
     ("srs_eval.training.recurrent", "fit_recurrent"),
+    ("srs_eval.training.recurrent", "fit_by_lbfgs"),
 )
 _OFF = 0.01  # as a part of the largest component
 
@@ -57,24 +58,36 @@ def wrong_gradient(where: str, objective: _Objective, start: Any) -> _Wrong | No
 
 
 def wrong_gradients(fit: Callable[..., Any], *given: Any) -> list[_Wrong]:
-    """One for each trainer that the fit gives a wrong gradient to.
-
-    Seen are those of `srs_eval.training` and `scipy.optimize.minimize`, which are replaced while
-    the fit runs.
-    """
+    """One for each trainer that the fit gives a wrong gradient to."""
     found: dict[str, _Wrong] = {}
 
-    def looking(trainer: Callable[..., Any]) -> Callable[..., Any]:
-        def looked(*given: Any, **named: Any) -> Any:
+    def look(trainer: str, arguments: Mapping[str, Any]) -> None:
+        for each in _gradients_in(trainer, arguments):
+            wrong = wrong_gradient(*each)
+            if wrong is not None:
+                found.setdefault(wrong[0], wrong)
+
+    fit_observed(look, fit, *given)
+    return list(found.values())
+
+
+def fit_observed(
+    observe: Callable[[str, Mapping[str, Any]], None], fit: Callable[..., Any], *given: Any
+) -> Any:
+    """Fit, and call `observe` with the name and arguments of each trainer that the fit calls.
+
+    Seen are those of `srs_eval.training` and `scipy.optimize.minimize`, which are replaced while
+    the fit runs. Returns what the fit returns.
+    """
+
+    def observed(trainer: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any, **named: Any) -> Any:
             arguments = inspect.signature(trainer).bind(*given, **named)
             arguments.apply_defaults()
-            for each in _gradients_in(trainer.__name__, arguments.arguments):
-                wrong = wrong_gradient(*each)
-                if wrong is not None:
-                    found.setdefault(wrong[0], wrong)
+            observe(trainer.__name__, arguments.arguments)
             return trainer(*given, **named)
 
-        return looked
+        return called
 
     with ExitStack() as replaced:
         for path, name in _TRAINERS:
@@ -83,11 +96,10 @@ def wrong_gradients(fit: Callable[..., Any], *given: Any) -> list[_Wrong]:
             for place in {owner, sys.modules.get(fit.__module__, owner)}:
                 for known, value in list(vars(place).items()):
                     if value is trainer:
-                        replaced.enter_context(patch.object(place, known, looking(trainer)))
+                        replaced.enter_context(patch.object(place, known, observed(trainer)))
         if inspect.ismethod(fit):  # of a trainer, perhaps: as it is now
             fit = getattr(fit.__self__, fit.__name__)
-        fit(*given)
-    return list(found.values())
+        return fit(*given)
 
 
 def _gradients_in(trainer: str, given: Mapping[str, Any]) -> Iterator[_Given]:
@@ -122,7 +134,7 @@ def _gradients_in(trainer: str, given: Mapping[str, Any]) -> Iterator[_Given]:
             )
             name, step = model.name, model.recall_and_slope
             yield "Linear", lambda w: loss_and_gradient(name, step, *rows, w), model.start(trials)
-        case "fit_recurrent":
+        case "fit_recurrent" | "fit_by_lbfgs":
             from srs_eval.training.recurrent import SummedLoss
 
             model = given["model"]

@@ -110,6 +110,9 @@ class RecurrentModel:
         )
 
 
+ITERATIONS = hyperparameters.Hyperparameter("iterations", 200, 20.0, 1, 10_000, whole=True)
+"""Of L-BFGS-B, at most: for `Model.hyperparameters` of a model with `minimiser="lbfgs"`."""
+_NOT_FINITE = 1e6  # stands for a loss that is no number
 _GAMMA = hyperparameters.penalty("gamma", 1.0, flag="gamma")
 _KEEP = hyperparameters.Hyperparameter("keep", "best", choices=("best", "last"))
 """The parameters of the best epoch (stopping early) or of the last."""
@@ -282,12 +285,20 @@ def _descent(
 class SummedLoss:
     """Log loss summed over the positions `index`, in nats, as a function of parameters w (p,).
 
-    For searches other than the training above: no penalty, no weights, and no bounds.
+    For searches other than the training above: no penalty and no bounds. `weights` (n,) are those
+    of all trials, 1 where None.
     """
 
-    def __init__(self, model: RecurrentModel, trials: Trials, index: IntArray) -> None:
+    def __init__(
+        self,
+        model: RecurrentModel,
+        trials: Trials,
+        index: IntArray,
+        weights: FloatArray | None = None,
+    ) -> None:
         p = len(model.default)
-        batches = trie_batches(history_trie(trials, model.same_day is not None), trials, [index])
+        trie = history_trie(trials, model.same_day is not None)
+        batches = trie_batches(trie, trials, [index], weights)
         # A step of length 0, whose running mean is the gradient itself (beta 0).
         still = _new_descent(np.zeros(p), np.ones(1), rate=0.0, steps=1)
         self._still = still._replace(beta_mean=0.0)
@@ -307,6 +318,119 @@ class SummedLoss:
         self._still.square.fill(0.0)
         self._pass(_ONE, 0, self._w, *self._tables)
         return self._still.mean.copy()
+
+
+class TrainingLoss:
+    """What a training lowers, a mean over its rows, as a function of parameters w (p,).
+
+    It is the weighted log loss, with the model's pull towards `centre` and its own penalty.
+    `train`, `weights` and `context` are those of `fit`. Raises NotEnoughData where all histories
+    are too long.
+    """
+
+    def __init__(
+        self,
+        model: RecurrentModel,
+        trials: Trials,
+        train: IntArray,
+        weights: FloatArray,
+        centre: Sequence[float],
+        context: Context,
+    ) -> None:
+        rows = training_rows(trials, train)
+        if model.trained_on is not None:
+            rows = model.trained_on(trials, rows)
+        if not len(rows):
+            raise NotEnoughData("no reviews to train on")
+        self._model = model
+        self._rows = len(rows)
+        self._centre = np.array(centre, np.float64)
+        self._pull = np.zeros(len(centre))
+        if model.deviation is not None:
+            gamma = float(context.hyperparameters.get("gamma", trials.protocol.gamma))
+            self._pull = gamma / np.square(np.array(model.deviation))
+        self._summed = SummedLoss(model, trials, rows, by_trial(trials, train, weights))
+
+    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+        """Return the loss at w, and its gradient (p,)."""
+        away = w - self._centre
+        value = self._summed.value(w) + float(np.sum(self._pull * np.square(away)))
+        gradient = self._summed.gradient(w) + 2.0 * self._pull * away
+        if self._model.penalty is not None:
+            slope = np.zeros(len(w))
+            value += self._rows * self._model.penalty(_values(self._model, w), slope)
+            gradient += self._rows * slope
+        return value / self._rows, gradient / self._rows
+
+
+def fit_by_lbfgs(
+    model: RecurrentModel,
+    trials: Trials,
+    train: IntArray,
+    weights: FloatArray,
+    start: Sequence[float],
+    context: Context,
+) -> list[float]:
+    """Return the parameters with the least training loss within the model's bounds.
+
+    L-BFGS-B (Byrd, Lu, Nocedal and Zhu, 1995), on all rows at once, ends where no step lowers the
+    loss any more. It needs neither a learning rate nor a number of epochs; `weights`, `start` and
+    errors are those of `fit_recurrent`. Raises ValueError for a model with `not_below`, which are
+    no bounds.
+    """
+    if model.not_below:
+        raise ValueError('minimiser="lbfgs" knows bounds only: leave not_below out')
+    loss = TrainingLoss(model, trials, train, weights, start, context)
+    iterations = ITERATIONS.integer(context)
+    w = lower_by_lbfgs(model, loss, start, iterations, context)
+    decimals = model.decimals
+    if decimals is None:
+        return w.tolist()
+    return [round(value, decimals) for value in w.tolist()]
+
+
+def lower_by_lbfgs(
+    model: RecurrentModel,
+    loss: TrainingLoss,
+    start: Sequence[float],
+    iterations: int,
+    context: Context,
+) -> FloatArray:
+    """Return the parameters (p,) to which at most so many steps of L-BFGS-B lead from `start`.
+
+    They stay within the model's bounds, and frozen ones where they are.
+    """
+    from scipy.optimize import minimize
+    from threadpoolctl import threadpool_limits
+
+    evaluations = 0
+
+    def objective(w: FloatArray) -> tuple[float, FloatArray]:
+        nonlocal evaluations
+        evaluations += 1
+        context.tick(min(evaluations / iterations, 0.99))
+        value, gradient = loss.value_and_gradient(w)
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            return _NOT_FINITE, np.zeros(len(w))
+        return value, gradient
+
+    lower = np.array(model.lower, np.float64)
+    upper = np.array(model.upper, np.float64)
+    first = np.clip(np.array(start, np.float64), lower, upper)
+    frozen = list(model.frozen)
+    lower[frozen] = first[frozen]
+    upper[frozen] = first[frozen]
+    with threadpool_limits(1):  # with more, most of the time goes to threads
+        found = minimize(
+            objective,
+            first,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=np.stack([lower, upper], axis=1),
+            options={"maxiter": iterations, "maxfun": 2 * iterations},
+        )
+    best = np.asarray(found.x, np.float64)
+    return best if objective(best)[0] < objective(first)[0] else first
 
 
 def predict_recurrent(
@@ -334,17 +458,22 @@ class Trainable:
     """Where training begins; its arguments are those of `fit`. None: at the default."""
     start_will_do: bool = False
     """Whether it is returned where there is nothing to train on; else NotEnoughData is raised."""
+    minimiser: Literal["adam", "lbfgs"] = "adam"
+    """What lowers the loss. "adam": a few epochs of Adam, as srs-benchmark trains FSRS, which find
+    the least loss of models that begin close to it. "lbfgs": L-BFGS until nothing is left to gain;
+    it uses none of `learning_rate`, `epochs`, `batch_size` and `keep`."""
 
     def fit(
         self, trials: Trials, train: IntArray, weights: FloatArray, context: Context
     ) -> list[float]:
-        """See `fit_recurrent`."""
+        """See `fit_recurrent` and `fit_by_lbfgs`."""
         model = self.model(trials, context)
         start: Sequence[float] = model.default
         if self.start is not None and START.of(context) == "fitted":
             start = self.start(trials, train, weights, context)
         try:
-            return fit_recurrent(model, trials, train, weights, start, context)
+            fit = fit_by_lbfgs if self.minimiser == "lbfgs" else fit_recurrent
+            return fit(model, trials, train, weights, start, context)
         except NotEnoughData:
             if not self.start_will_do:
                 raise
