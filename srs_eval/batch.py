@@ -24,6 +24,7 @@ from typing import Any
 
 from srs_eval.benchmark.plan import (
     BatchEvent,
+    CheckingModels,
     Ended,
     Place,
     Tasks,
@@ -42,6 +43,7 @@ from srs_eval.data.readers.features import read_features, with_features
 from srs_eval.data.readers.predictions import of_user, refuse_unusable
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import attempt, in_words
+from srs_eval.engine.own_models import unchecked
 from srs_eval.engine.run import Failed, Finished, Skipped
 from srs_eval.engine.session import Result, Session
 from srs_eval.engine.shared import two_on_shared_reviews
@@ -90,9 +92,10 @@ def run_batch(
 ) -> Generator[BatchEvent, None, None]:
     """Evaluate what is missing in `out` of users x configurations.
 
-    Yields Planned, a UnitDone for each unit, and Ended. The files in `out` do not depend on `jobs`,
-    on interruptions or on the order of events (`timing/` apart). Closing the iterator, or an
-    exception such as KeyboardInterrupt, ends all workers; what they had finished is kept.
+    Yields Planned, a UnitDone for each unit, and Ended; first of all CheckingModels, where models
+    of the person's own are checked for reading the future. The files in `out` do not depend on
+    `jobs`, on interruptions or on the order of events (`timing/` apart). Closing the iterator, or
+    an exception such as KeyboardInterrupt, ends all workers; what they had finished is kept.
     `users` are the same for all configurations, or by their names. `merge` names batch folders with
     the same set-up, whose units are taken over first. `engine` is that of `plan.open_place`.
     `redo` names configurations whose results are deleted first, `fresh` deletes all.
@@ -107,6 +110,8 @@ def run_batch(
     jobs = cores() if jobs is None else max(1, jobs)
     fingerprint, sizes = survey(dataset)
     given = session.digests(configurations) if isinstance(session, _Others) else {}
+    if names_of_models := unchecked((each.model for each in configurations), context.features):
+        yield CheckingModels(names_of_models)
     setup = {**make_setup(dataset, fingerprint, configurations, context, given), "names": names}
     on_device = _on_device(configurations, context)
     with (

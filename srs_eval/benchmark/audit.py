@@ -25,15 +25,33 @@ from typing import Any
 import numpy as np
 
 from srs_eval.benchmark.leaderboard import Change, changes, compare
-from srs_eval.benchmark.plan import START_SECONDS, BatchEvent, Ended, Planned, UnitDone, survey
+from srs_eval.benchmark.plan import (
+    START_SECONDS,
+    BatchEvent,
+    CheckingModels,
+    Ended,
+    Planned,
+    UnitDone,
+    survey,
+)
 from srs_eval.benchmark.result_files import ResultFile, read_folders
-from srs_eval.benchmark.setup import LEDGER, SETUP, Entry, Found, as_json, make_setup, write_ledger
+from srs_eval.benchmark.setup import (
+    LEDGER,
+    SETUP,
+    Entry,
+    Found,
+    as_json,
+    make_setup,
+    remarks,
+    write_ledger,
+)
 from srs_eval.benchmark.store import AUDIT, JOURNAL, PUBLISHED, TUNED, ResultStore, Status, hold
 from srs_eval.benchmark.tuning import PARTS, SEARCH, PastSession, Setup, Tries
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.paths import refuse_nested, write_atomically
 from srs_eval.data.reviews import IntArray
+from srs_eval.engine.own_models import mark, unchecked
 from srs_eval.engine.ranking import placed
 from srs_eval.engine.session import Session
 from srs_eval.models.configurations import Configuration
@@ -52,6 +70,13 @@ class Tuned:
     change: Change | None  # tuned minus published, on the evaluated reviews; None without results
     spread: tuple[float, float] | None
     """Standard deviation over seeds of the mean log loss over users, published and tuned."""
+    mark: str = ""  # why its figures mean nothing, in a word or two
+
+    @property
+    def label(self) -> str:
+        """Return its words, with the mark behind them."""
+        words = self.configuration.words
+        return f"{words} ({self.mark})" if self.mark else words
 
 
 @dataclass(frozen=True)
@@ -96,6 +121,7 @@ class Audit:
     tuned: tuple[Tuned, ...]
     rankings: tuple[Ranking, ...]
     failed: Mapping[str, int]  # reasons, and of how many fits
+    remarks: tuple[str, ...] = ()  # on models of the person's own
 
 
 _AuditEvent = BatchEvent | Audit
@@ -137,6 +163,8 @@ def run_audit(
             )
     context = context or Context()
     fingerprint, _ = survey(dataset)
+    if names := unchecked((each.model for each in configurations), context.features):
+        yield CheckingModels(names)
     setup = make_setup(dataset, fingerprint, configurations, context, {})
     tries = Tries(out / JOURNAL, configurations, wanted, trials=trials, repeats=repeats, seed=seed)
     progress = _Progress(tries, trials)
@@ -161,7 +189,7 @@ def run_audit(
             yield progress.plan
         _write_results(out, setup, tries)
         yield Ended(**progress.counts)
-        yield _audit(out, tries, trials)
+        yield _audit(out, setup, tries, trials)
 
 
 class _Progress:
@@ -308,7 +336,7 @@ def _write_results(out: Path, setup: Mapping[str, Any], tries: Tries) -> None:
 # What it comes to
 
 
-def _audit(out: Path, tries: Tries, trials: int) -> Audit:
+def _audit(out: Path, setup: Mapping[str, Any], tries: Tries, trials: int) -> Audit:
     evaluated = [
         (name, each) for name in tries.configurations for each in tries.all_evaluated(name)
     ]
@@ -332,6 +360,7 @@ def _audit(out: Path, tries: Tries, trials: int) -> Audit:
                 left_out=tries.searches[name][0].left_out if found else (),
                 change=changed.get(name),
                 spread=_spread(tries, name),
+                mark=mark(setup["configurations"][name].get("check", "")),
             )
         )
     failed = (f"{name}: {unit.reason}" for name, unit in evaluated if unit.status == "failed")
@@ -342,6 +371,7 @@ def _audit(out: Path, tries: Tries, trials: int) -> Audit:
         tuned=tuple(lines),
         rankings=tuple(_rankings(published, tuned)),
         failed=Counter(failed),
+        remarks=tuple(remarks(setup)),
     )
 
 

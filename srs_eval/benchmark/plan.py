@@ -47,6 +47,13 @@ Tasks = list[tuple[int, tuple[str, ...]]]  # user, names of configurations
 
 
 @dataclass(frozen=True)
+class CheckingModels:
+    """A person's own models are checked for reading the future, before anything is planned."""
+
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Planned:
     """What there is to do; nothing is started yet."""
 
@@ -77,7 +84,7 @@ class Ended:
     skipped: int
 
 
-BatchEvent = Planned | UnitDone | Ended
+BatchEvent = CheckingModels | Planned | UnitDone | Ended
 
 
 def survey(dataset: Dataset) -> tuple[str, dict[int, int]]:

@@ -36,7 +36,7 @@ from srs_eval.report.console import model_stories, models_table, say, show
 if TYPE_CHECKING:
     from typer.core import TyperGroup
 
-    from srs_eval.engine.conformance import Finding
+    from srs_eval.engine.model_findings import Finding
     from srs_eval.models import Model
     from srs_eval.training.hyperparameters import Context
 
@@ -146,6 +146,9 @@ def _end_of(given: list[str]) -> int:
     try:
         group = typer.main.get_group(app)
         command = _with_command(given, group)
+        if command[:2] == ["models", "check"] and {"-h", "--help"} & set(command):
+            print(_CHECK_HELP, end="")
+            return FINE
         settled = _settled(command[0])
         code = group(args=command, prog_name="srs-eval", standalone_mode=False, default_map=settled)
         sys.stdout.flush()
@@ -245,6 +248,36 @@ def _about(
     sweep_abandoned_copies()
 
 
+_CHECK_HELP = """\
+Usage: srs-eval models check NAME|FILE... [--features FILE]
+
+Check models for leaks, wrong gradients and invalid predictions.
+
+A NAME is a model of srs-eval, a FILE one with models of your own. Each model is trained on
+simulated learners, with up to 8,000 reviews; no file of yours is read. For every mistake a
+sentence says what is wrong and where to look. The command looks for
+
+  - predictions that change with their own outcome or answer time, or with anything of later
+    reviews: outcomes, intervals, answer times, states, and whether there are any;
+  - fits that see more than their training part;
+  - learning while it is evaluated, without `online`;
+  - wrong or missing gradients, and training that ends too early;
+  - hyperparameters that change nothing;
+  - NaN, and probabilities of 0, 1 or beyond;
+  - other figures in another order, a second time or in another process;
+  - failures with few reviews, or where all passed or all failed;
+  - changes to the arrays that a model is given.
+
+Options:
+  --features FILE  A table for models that use one: CSV or parquet with card_id or note_id.
+
+Exit codes: 0 nothing wrong was found, 1 something was, 2 the name or file cannot be used.
+
+A model of two parameters takes a few seconds, a network a minute.
+docs/adding-a-model.md says more: what a model may read, and how to write one.
+"""
+
+
 def _sentence_of(finding: Finding) -> str:
     """What is wrong, and where to look."""
     said = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text("utf-8"))
@@ -313,7 +346,10 @@ def models(
     users: str | None = None,
     out: Path | None = None,
 ) -> int:
-    """List every model, describe one, or check one: `srs-eval models check my_model.py`."""
+    """List every model, describe one, or check one: `srs-eval models check my_model.py`.
+
+    `srs-eval models check --help` says what is looked for.
+    """
     from srs_eval.models.configurations import GROUPS
     from srs_eval.report.export import models_document
 

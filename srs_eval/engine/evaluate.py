@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -34,6 +34,7 @@ from srs_eval.data.readers.features import with_features
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.engine.run import (
+    Checking,
     Event,
     Failed,
     Final,
@@ -192,9 +193,10 @@ def _in_this_process(
             return
         yield Started(configuration, must_compile(configuration))
         try:
-            outcome = _looked_at(
-                attempt(session, configuration, context, use_cache=use_cache), context
-            )
+            outcome: Final = attempt(session, configuration, context, use_cache=use_cache)
+            if _needs_check(outcome, context):
+                yield Checking(configuration)
+            outcome = _looked_at(outcome, context, cancel.is_set)
         except Cancelled as error:
             if cancel.is_set():
                 return
@@ -220,13 +222,18 @@ def warm_up(*names: str) -> WorkerPool | None:
 
 
 @cache
-def demo_learner(reviews: int = 300) -> ReviewLog:
-    """The demo's first cards: same-day reviews, several decks and all buttons."""
+def demo_learner(reviews: int = 300, after: int = 0) -> ReviewLog:
+    """Return the demo's first cards, those of `after` reviews left out.
+
+    They have same-day reviews, several decks and all buttons.
+    """
     log = load_log(DEMO_FILE)
     rows = select_rows(log).rows
     card, begins, count = np.unique(rows.card_id, return_index=True, return_counts=True)
     order = np.argsort(begins)
-    chosen = card[order][np.cumsum(count[order]) <= reviews]
+    reviews_so_far = np.cumsum(count[order])
+    is_chosen = (reviews_so_far > after) & (reviews_so_far <= after + reviews)
+    chosen = card[order][is_chosen]
     kept = np.flatnonzero(np.isin(rows.card_id, chosen))
     columns = {name: column for name, column in vars(rows).items() if column is not None}
     rows = replace(rows, **{name: column[kept] for name, column in columns.items()})
@@ -303,6 +310,8 @@ def _in_workers(
                     begun.append(start_next())
                 yield final
                 yield from begun
+            elif message == _CHECKING:
+                yield Checking(working[future].configuration)
             else:
                 yield Progress(working[future].configuration, message)
 
@@ -336,15 +345,37 @@ def _evaluate_shared(configuration: Configuration, known: Iterable[Finished] = (
             send(fraction)
 
     context = replace(context, tick=tick)
-    return _looked_at(attempt(session, configuration, context, use_cache=use_cache), context)
+    final = attempt(session, configuration, context, use_cache=use_cache)
+    if _needs_check(final, context):
+        send(_CHECKING)
+    return _looked_at(final, context)
 
 
-def _looked_at(final: Final, context: Context) -> Final:
-    """Marked, if somebody's own model has predicted what it may not know."""
+_CHECKING = "checking"
+"""What a worker sends before it checks a model; else it sends parts that are done."""
+
+
+def _needs_check(final: Final, context: Context) -> bool:
+    """Whether `_looked_at` will take its time."""
+    if not isinstance(final, Finished) or final.configuration.model.file is None:
+        return False
+    from srs_eval.engine.own_models import is_checked
+
+    return not is_checked(final.configuration.model, context.features)
+
+
+def _looked_at(
+    final: Final, context: Context, is_cancelled: Callable[[], bool] = lambda: False
+) -> Final:
+    """Mark the result of a person's own model if it reads the future.
+
+    Raises:
+        Cancelled: `is_cancelled` was true.
+    """
     if not isinstance(final, Finished) or final.configuration.model.file is None:
         return final
     from srs_eval.engine.own_models import with_doubt
 
-    return replace(
-        final, result=with_doubt(final.result, final.configuration.model, context.features)
-    )
+    model = final.configuration.model
+    marked = with_doubt(final.result, model, context.features, is_cancelled)
+    return replace(final, result=marked)

@@ -27,81 +27,140 @@ from srs_eval.training.compile import program_digest
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.networks import Arrays
 
-_LEAKS = {
+LONGEST_CHECK_S = 30.0
+"""Seconds that the check of a model may take where its figures are waited for."""
+_GRACE_S = 30.0  # more for a process to start and to end by itself
+
+_OUTCOME_LEAKS = {
     "own outcome": "reads the outcome that it predicts",
     "later outcome": "reads outcomes of later reviews",
     "fit sees test": "is fitted to reviews that it is evaluated on",
+    "learns": "learns from answers after its training, as online models alone may",
 }
-_UNCHECKED = "was not checked for reading outcomes"
+_FUTURE_LEAKS = {
+    "own answer time": "reads how long the answer took that it predicts",
+    "later input": "reads later reviews",
+    "fit sees later": "is fitted to what comes after its training part",
+    "needs later": "fails where later reviews are missing, so it reads them",
+}
+_UNCHECKED = "was not checked for reading the future"
 _OTHERS = {
     "gradient": "has a wrong gradient, and may be trained badly",
     "no probability": "predicts what is no probability for a simulated learner",
     "repeats": f"{_UNCHECKED}, for it predicts something else each time",
     "fails": f"{_UNCHECKED}, for it fails on a simulated learner",
+    "unfinished": "was not checked to the end for reading the future, for it is slow",
 }
 _KEPT = 64  # users in memory
 _NOTHING = "nothing found"  # as it is kept: a file that a crash has emptied tells nothing
 
 
 def mark(kind: str) -> str:
-    """What stands beside the name of a model whose figures mean nothing; "" for others."""
-    return "reads outcomes" if kind in _LEAKS else ""
+    """Return what stands beside the name of a model whose figures mean nothing; "" for others."""
+    if kind in _OUTCOME_LEAKS:
+        return "reads outcomes"
+    if kind in _FUTURE_LEAKS:
+        return "reads the future"
+    return ""
 
 
 def in_words(kind: str | None) -> str:
-    """What is said of a model, behind its name; "" for nothing. None: nobody has looked."""
-    if kind in _LEAKS:
-        said = f"{_LEAKS[kind]}: its figures mean nothing"
+    """Return what is said of a model, behind its name; "" for nothing. None: nobody has looked."""
+    if kind is None:
+        said = _UNCHECKED
+    elif mark(kind):
+        said = f"{(_OUTCOME_LEAKS | _FUTURE_LEAKS)[kind]}: its figures mean nothing"
     else:
-        said = _UNCHECKED if kind is None else _OTHERS.get(kind, "")
+        said = _OTHERS.get(kind, "")
     return f"{said} (`srs-eval models check` tells more)" if said else ""
 
 
-def doubt(model: Model, features: Path | None = None) -> str:
-    """The kind of the first finding of `conformance.first_mistake`, "" for none; kept on disk."""
+def is_checked(model: Model, features: Path | None = None) -> bool:
+    """Whether it is known what is wrong with a model, so that `doubt` takes no time."""
+    return model.file is None or _known(model, features) is not None
+
+
+def unchecked(models: Iterable[Model], features: Path | None) -> tuple[str, ...]:
+    """Return the names of models that `doubts` has to check."""
+    names = (model.name for model in models if not is_checked(model, features))
+    return tuple(dict.fromkeys(names))
+
+
+def doubt(
+    model: Model,
+    features: Path | None = None,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> str:
+    """Return the kind of what `conformance.first_mistake` finds, "" for nothing; kept on disk.
+
+    Raises:
+        Cancelled: `is_cancelled` was true.
+    """
     from srs_eval.engine.conformance import first_mistake
 
     known = _known(model, features)
     if known is not None:
         return known
     try:
-        found = first_mistake(model, features)
+        found = first_mistake(model, features, seconds=LONGEST_CHECK_S, is_cancelled=is_cancelled)
     except BaseException as error:
-        if type(error) is KeyboardInterrupt:  # the person's
+        if type(error) is KeyboardInterrupt or is_cancelled():  # the person's
             raise
         return "fails"
     kind = found.kind if found else ""
-    if model.file == MADE_HERE:
-        _of_objects[model.name] = model, features, kind
-    elif kind != "fails":  # perhaps for want of a module: it may not next time
-        with suppress(OSError):
-            write_atomically(_kept_at(model, features), (kind or _NOTHING).encode(), lasting=False)
+    _keep(model, features, kind)
     return kind
 
 
 def doubts(models: Iterable[Model], features: Path | None) -> dict[str, str]:
-    """Those of models from files, by name, each in a process of its own, for it may die."""
-    own = {each.name: each for each in models if each.file is not None}
-    found = {name: _known(each, features) for name, each in own.items()}
-    for name in [name for name, kind in found.items() if kind is None]:
-        with WorkerPool(1, initializer=all_models) as pool:
-            try:
-                found[name] = pool.submit(doubt, own[name], features).result()
-            except WorkerDied:
-                found[name] = "fails"
-    return {name: kind or "" for name, kind in found.items()}
+    """Return those of models from files, by name, each in a process of its own, for it may die."""
+    own = {model.name: model for model in models if model.file is not None}
+    kinds = {}
+    for name, model in own.items():
+        kind = _known(model, features)
+        kinds[name] = _doubt_of_process(model, features) if kind is None else kind
+    return kinds
 
 
-def with_doubt(result: Result, model: Model, features: Path | None) -> Result:
-    """The result of a model from a file, marked where that belongs beside it."""
-    kind = doubt(model, features)
-    if not (said := in_words(kind)):
+def _doubt_of_process(model: Model, features: Path | None) -> str:
+    with WorkerPool(1, initializer=all_models) as pool:
+        try:
+            return pool.submit(doubt, model, features).result(LONGEST_CHECK_S + _GRACE_S)
+        except WorkerDied:
+            return "fails"
+        except TimeoutError:  # in code that never looks at the time
+            _keep(model, features, "unfinished")
+            return "unfinished"
+
+
+def with_doubt(
+    result: Result,
+    model: Model,
+    features: Path | None,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> Result:
+    """Return the result of a model from a file, marked where that belongs beside it.
+
+    Raises:
+        Cancelled: `is_cancelled` was true.
+    """
+    kind = doubt(model, features, is_cancelled)
+    said = in_words(kind)
+    if not said:
         return result
     return replace(result, mark=mark(kind), notes=(*result.notes, said))
 
 
 _of_objects: dict[str, tuple[Model, Path | None, str]] = {}
 """What was found of models that are no file's, by name: a cell may have changed them."""
+
+
+def _keep(model: Model, features: Path | None, kind: str) -> None:
+    if model.file == MADE_HERE:
+        _of_objects[model.name] = model, features, kind
+    elif kind != "fails":  # perhaps for want of a module: it may not next time
+        with suppress(OSError):
+            write_atomically(_kept_at(model, features), (kind or _NOTHING).encode(), lasting=False)
 
 
 def _known(model: Model, features: Path | None) -> str | None:
@@ -112,7 +171,9 @@ def _known(model: Model, features: Path | None) -> str | None:
         kind = _kept_at(model, features).read_text("utf-8")
     except (OSError, ValueError):
         return None
-    return "" if kind == _NOTHING else kind if kind in {**_LEAKS, **_OTHERS} else None
+    if kind == _NOTHING:
+        return ""
+    return kind if in_words(kind) else None
 
 
 def _kept_at(model: Model, features: Path | None) -> Path:

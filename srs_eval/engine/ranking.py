@@ -66,7 +66,10 @@ class Ranked:
     to_baseline: Interval | None  # None for the baseline and where there is none
     to_reference: Interval | None  # None for the reference and where there is none
     against_baseline: float | None
-    """(log loss - the baseline's) / the baseline's; negative is better."""
+    """(log loss - the baseline's) / the baseline's; negative is better.
+
+    None for the baseline, and like all differences where the result is marked: its figures mean
+    nothing."""
 
     @property
     def is_baseline(self) -> bool:
@@ -132,6 +135,15 @@ class Group:
         title = f"Evaluated on {counted(self.reviews, 'review')}{self.rows.removeprefix('reviews')}"
         title += " that all have a prediction for" if self.is_shared else ""
         return f"{title}: online models" if self.learns else title
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return a sentence about each model whose figures mean nothing."""
+        return [
+            f"{line.configuration.words} {line.result.mark}: its figures mean nothing."
+            for line in self.lines
+            if line.result.mark
+        ]
 
     @property
     def ties(self) -> list[tuple[str, Sequence[Ranked]]]:
@@ -337,7 +349,8 @@ def _groups(
     pairs = _without_repeated_baseline(pairs)
     baselines = [pair for pair in pairs if pair[0].is_baseline]
     baseline = min((result for _, result in baselines), key=_loss, default=None)
-    compared = next((result for each, result in pairs if each.name == reference), None)
+    unmarked = (pair for pair in pairs if not pair[1].mark)
+    compared = next((result for each, result in unmarked if each.name == reference), None)
     # Where deleted cards are nobody's, leaving them out changes no rows and is not told.
     rows = min((each.rows_in_words for each, _ in pairs), key=len)
     for learns, members in apart(pairs, lambda pair: pair[0]):
@@ -384,7 +397,11 @@ def _group(
     fair = [pair for pair in members if not (pair[1].in_sample or pair[1].mark)]
     places = {each.name: k for each, k in placed((each, _loss(result)) for each, result in fair)}
     best = next((result for each, result in fair if places[each.name] == 1), None)
-    compared = {each.name: result for each, result in members if not each.is_baseline}
+    compared = {
+        each.name: result
+        for each, result in members
+        if not (each.is_baseline or result.mark)  # whose figures mean nothing
+    }
     to_best, to_baseline, to_reference = (
         {
             name: _interval(result, other)
@@ -411,7 +428,7 @@ def _group(
             standing = "best" if said is None else "as good" if said == "better" else said
             if beside_baseline.get(name) == "worse":
                 standing = "below the baseline"
-        held = None if configuration.is_baseline else baseline
+        held = None if configuration.is_baseline or result.mark else baseline
         return Ranked(
             configuration=configuration,
             result=result,

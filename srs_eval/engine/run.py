@@ -42,6 +42,13 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Checking:
+    """A model of the person's own has predicted, and is checked for reading the future, once."""
+
+    configuration: Configuration
+
+
+@dataclass(frozen=True)
 class Finished:
     configuration: Configuration
     result: Result
@@ -64,7 +71,7 @@ class Skipped:
 
 
 Final = Finished | Failed | Skipped
-Event = Prepared | Started | Progress | Final
+Event = Prepared | Started | Progress | Checking | Final
 
 
 def start_order(
@@ -101,6 +108,7 @@ class ModelRun:
     compiles: bool = False  # its kernels are not on disk when it begins, as far as is known
     lacks: bool = False  # something that it needs is not installed
     preparing: bool = False  # its kernels are being compiled
+    is_checking: bool = False  # it has predicted, and is checked for reading the future
     fraction: float = 0.0
     started: float = 0.0
     took: float | None = None  # seconds from start to end
@@ -177,6 +185,8 @@ class Run:
         elif isinstance(event, Progress):
             model.preparing = False
             model.fraction = max(model.fraction, event.fraction)
+        elif isinstance(event, Checking):
+            model.is_checking = True
         elif isinstance(event, Finished):
             model.stage, model.result, model.fraction = Stage.DONE, event.result, 1.0
             model.took = now - model.started

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from srs_eval import metrics
-from srs_eval.data.errors import NotEnoughData, in_one_line, require
+from srs_eval.data.errors import InputError, NotEnoughData, in_one_line, require
 from srs_eval.data.paths import VERSION, cache_dir, write_atomically
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReadOnly, ReviewLog, Rows, read_only
@@ -351,14 +351,16 @@ def fit_and_predict(configuration: Configuration, trials: Trials, context: Conte
     For other folds than the protocol's: those of `replace(trials, folds=...)`.
     """
     model = configuration.model
-    if model.file is not None:  # it may write, by torch or compiled code, to what all models share
-        trials = deepcopy(trials)
+    if model.file is not None:
+        trials = _for_own_model(trials)
     context = replace(context, hyperparameters=configuration.hyperparameters)
     start = pretrained_for(model.name, trials.source[0], context) if model.pretrain else None
     if start is not None:
         context = replace(context, pretrained=start.arrays())
     if model.online is not None:
-        p = np.array(model.online(trials, context), np.float64)  # it may go on writing to its own
+        predicted = model.online(trials, context)
+        p = require_array(f"{model.name}: online", predicted, trials.test_index)
+        p = p.astype(np.float64)
         context.tick(1.0)
         mark_compiled(configuration)
         return p, None, ()
@@ -411,13 +413,53 @@ def fit_and_predict(configuration: Configuration, trials: Trials, context: Conte
         notes += [f"fold {number}: {instead} ({reason})" for reason in reasons]
         shown = _shown(configuration, fitted)
         for partition, test in _by_partition(fold.test, trials.partition[fold.test]):
-            scratch[test] = model.predict(trials, fitted.get(partition, default), test, context)
+            predicted = model.predict(trials, fitted.get(partition, default), test, context)
+            scratch[test] = require_array(f"{model.name}: predict", predicted, test)
         parts.append(scratch[fold.test])
         context.tick(fitted_rows / rows)
     if fit is None or fitted.keys() - too_small.keys():
         mark_compiled(configuration)  # else nothing was fitted in the last fold
     lists_parameters = model.parameters > 0 and len(shown) == len(fitted)
     return np.concatenate(parts), shown if lists_parameters else None, tuple(notes)
+
+
+def _for_own_model(trials: Trials) -> Trials:
+    """Return a copy of the trials for a model of the person's own.
+
+    It may write to the copy, by torch or compiled code, and finds nothing in its log that comes
+    from after the reviews: where cards stand today, which are suspended, raw entries, and what
+    others have predicted.
+    """
+    if trials.log is not None:
+        nothing_suspended = np.zeros(len(trials.log.cards.card_id), np.bool_)
+        log = replace(
+            trials.log,
+            entries=None,
+            rows=trials.rows,
+            cards=replace(trials.log.cards, suspended=nothing_suspended),
+            schedule=None,
+            predictions={},
+            given={},
+        )
+        trials = replace(trials, log=log)
+    return deepcopy(trials)
+
+
+def require_array(function: str, predicted: object, index: IntArray) -> FloatArray:
+    """Return what a model's function predicted for the trials `index`, if it is such an array.
+
+    Raises:
+        InputError: It is a number, a list, or an array of another shape.
+    """
+    if isinstance(predicted, np.ndarray) and predicted.shape == index.shape:
+        return predicted
+    kind = type(predicted).__name__
+    if isinstance(predicted, np.ndarray):
+        kind = f"array of shape {predicted.shape}"
+    raise InputError(
+        f"{function} returns the wrong thing ({kind}): it must return an array of numpy of shape "
+        f"{index.shape}, a probability for each trial."
+    )
 
 
 def _shown(configuration: Configuration, fitted: Mapping[int, Any]) -> dict[int, list[float]]:

@@ -42,7 +42,7 @@ def audit_document(audit: Audit) -> Document:
 
 
 def _audit_lead(audit: Audit) -> list[str]:
-    said = []
+    said = [f"{remark}." for remark in audit.remarks]
     for ranking in audit.rankings:
         over = f"{ranking.rows}, {counted(ranking.users, 'user')}"
         if ranking.published == ranking.tuned:
@@ -62,8 +62,12 @@ def _audit_lead(audit: Audit) -> list[str]:
                 f"{counted(ranking.users, 'user')} are too few to be sure of any difference: "
                 f"{FEWEST_USERS} are needed."
             )
-    tuned = {each.configuration.words: each for each in audit.tuned}
-    better = [name for name, each in tuned.items() if each.change and _verdict(each) == "better"]
+    tuned = {each.label: each for each in audit.tuned}
+    better = [
+        name
+        for name, each in tuned.items()
+        if each.change and not each.mark and _verdict(each) == "better"
+    ]
     if better:
         listing = ", ".join(better)
         said.append(f"Surely better with another set-up than the published one: {listing}.")
@@ -82,7 +86,7 @@ def _audit_lead(audit: Audit) -> list[str]:
 
 def _tuned(audit: Audit) -> Table:
     def figures(each: Tuned) -> Iterator[Cell]:
-        yield from (each.configuration.words, _verdict(each))
+        yield from (each.label, _verdict(each))
         change, spread = each.change, each.spread or (None, None)
         if change is None:
             yield from [None] * 4
@@ -153,7 +157,7 @@ def _ranking(ranking: Ranking, number: int) -> Section:
 def _setups(audit: Audit) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for each in audit.tuned:
-        name = each.configuration.words
+        name = each.label
         for half, found in enumerate(each.found, start=1):
             setup = setup_in_words(found.hyperparameters) if found.users else _NOBODY
             losses = figure(found.published_log_loss), figure(found.log_loss)

@@ -234,6 +234,17 @@ class _Progress:
         self._progress.update(self._tasks[task], description=words, completed=done)
 
 
+def checking_in_words(models: Sequence[str]) -> str:
+    """Return what is said while a person's own models are checked for reading the future."""
+    from srs_eval.engine.own_models import LONGEST_CHECK_S
+
+    each = " each" if len(models) > 1 else ""
+    return (
+        f"Checking whether {' and '.join(models)} can see the future: once for each version of the "
+        f"file, {LONGEST_CHECK_S:.0f} seconds{each} at most ..."
+    )
+
+
 class RunProgress(_Progress):
     """Follows the engine's events on stderr: one bar for all, one for each model at work."""
 
@@ -241,7 +252,7 @@ class RunProgress(_Progress):
         super().__init__(left=False)
 
     def show(self, event: Event) -> None:
-        from srs_eval.engine.run import Prepared, Progress, Started
+        from srs_eval.engine.run import Checking, Prepared, Progress, Started
 
         if isinstance(event, Prepared):
             configurations = len(event.configurations)
@@ -256,6 +267,10 @@ class RunProgress(_Progress):
                 self._begin(name, words + " (preparing, first run only)" * event.compiles)
             case Progress(fraction=fraction):
                 self._update(name, words, fraction)
+            case Checking():
+                self._update(name, f"{words} (checking for leaks, first run only)", 1.0)
+                if not self._live:
+                    say(checking_in_words([words]))
             case _:
                 if name in self._tasks:
                     self._progress.remove_task(self._tasks.pop(name))
@@ -271,9 +286,11 @@ class BatchProgress(_Progress):
         self._start = self._told = time.monotonic()
 
     def show(self, event: object) -> None:
-        from srs_eval.benchmark.plan import Planned, UnitDone
+        from srs_eval.benchmark.plan import CheckingModels, Planned, UnitDone
 
         match event:
+            case CheckingModels(models=models):
+                say(checking_in_words(models))
             case Planned():
                 self.units, self._start = event.units, time.monotonic()
                 for line in _plan_in_words(event):

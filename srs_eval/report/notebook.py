@@ -29,13 +29,14 @@ from srs_eval.data.reviews import Given, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
 from srs_eval.engine.evaluate import evaluate as engine_evaluate
 from srs_eval.engine.ranking import REFERENCE, Group, Ranked, with_baselines
-from srs_eval.engine.run import Event, Run
+from srs_eval.engine.run import Checking, Event, Run
 from srs_eval.engine.session import Result, Session
 from srs_eval.engine.shared import with_file, with_given
 from srs_eval.models import MADE_HERE, Model, add_model
 from srs_eval.models.configurations import resolve
 from srs_eval.report import pictures
 from srs_eval.report.comparison import METRICS
+from srs_eval.report.console import checking_in_words, say
 from srs_eval.report.dataset import named
 from srs_eval.report.export import DIFFERENCES, ranking_table
 from srs_eval.stats.intervals import EQUIVALENT, calibration_graph
@@ -94,7 +95,9 @@ class Results(Mapping[str, Result]):
         return len(self.results)
 
     def __repr__(self) -> str:
-        said = " ".join(group.answer for group in self.groups)
+        said = " ".join(
+            sentence for group in self.groups for sentence in (group.answer, *group.warnings)
+        )
         return f"Results of {counted(len(self), 'configuration')}. {said}".rstrip()
 
     def _repr_html_(self) -> str:
@@ -103,7 +106,8 @@ class Results(Mapping[str, Result]):
         for group in self.groups:
             table = ranking_table(group)
             heads = [column.title for column in table.columns]
-            parts.append(f"<b>{escape(group.title)}</b><p>{escape(group.answer)}</p>")
+            said = " ".join([group.answer, *group.warnings])
+            parts.append(f"<b>{escape(group.title)}</b><p>{escape(said)}</p>")
             parts.append(_html([heads, *table.texts()]))
         return "".join(parts)
 
@@ -116,7 +120,8 @@ class Results(Mapping[str, Result]):
         """One row for each configuration, as ranked: place, standing, intervals, all metrics.
 
         `group` counts the sets of reviews that models are ranked on (`groups`); the baseline has
-        no place. Half-widths are those of 95 % intervals; differences are of log loss.
+        no place. `standing` of a model that reads the future says so, and no difference is given of
+        it. Half-widths are those of 95 % intervals; differences are of log loss.
         """
         require("pandas", "A frame")
         import pandas as pd
@@ -131,7 +136,7 @@ class Results(Mapping[str, Result]):
                     "words": line.configuration.words,
                     "group": number,
                     "place": line.place,
-                    "standing": line.standing,
+                    "standing": line.result.mark or line.standing,
                     "parameters": line.parameters,
                     "size": line.result.size,
                     **line.result.metrics.to_upstream(),
@@ -456,6 +461,8 @@ def evaluate(
     ):
         if on_event is not None:
             on_event(event)
+        elif isinstance(event, Checking):
+            say(checking_in_words([event.configuration.words]))
         run.apply(event)
     asked = {each.name for each in configurations}
     results = {line.configuration.name: line.result for line in run.ranked()}

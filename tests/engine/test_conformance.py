@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from srs_eval.cli.main import _sentence_of
-from srs_eval.engine.conformance import Finding, _configurations_of, _gradients, findings
+from srs_eval.engine.conformance import _configurations_of, _gradients, findings
+from srs_eval.engine.model_findings import Finding
 from srs_eval.models import Model, all_models, load_model_file
 from tests.cli.program import main_here, program
 
@@ -153,7 +154,13 @@ WRONG: dict[str, tuple[str, str, set[str]]] = {
         PREDICTED,
         "ease = np.append(trials.columns('ease')[0], [0])[trials.history_end[index] + 1]\n"
         "    return np.where(ease == 1300, 0.4, 0.9)",
-        {"own outcome"},
+        {"later input"},
+    ),
+    "next-interval": (
+        PREDICTED,
+        "t = np.append(trials.history_delta_t, 0)[trials.history_end + 1]\n"
+        "    return 1 / (1 + np.exp(-w[0] - 0.1 * np.log1p(t[index])))",
+        {"later input"},
     ),
     "writes": (
         PREDICTED,
@@ -161,8 +168,22 @@ WRONG: dict[str, tuple[str, str, set[str]]] = {
         {"writes"},
     ),
 }
-QUICK = {"own", "later", "test-part", "sign", "useless-knob", "nan", "early", "state", "process"}
-KNOWING = {"own outcome", "later outcome", "fit sees test", "learns", "repeats", "workers", "order"}
+QUICK = {
+    "own",
+    "later",
+    "next-interval",
+    "test-part",
+    "sign",
+    "useless-knob",
+    "nan",
+    "early",
+    "state",
+    "process",
+}
+KNOWING = {
+    *("own outcome", "own answer time", "later outcome", "later input", "needs later"),
+    *("fit sees test", "fit sees later", "learns", "repeats", "workers", "order"),
+}
 
 
 Look = Callable[[Sequence[Model]], Iterable[Finding]]
@@ -217,6 +238,41 @@ def test_a_gradient_is_found_wherever_it_is_written(tmp_path: Path) -> None:
         assert found.found == pytest.approx(found.expected / 2, rel=0.05)
 
 
+SEEDED = """
+from srs_eval.models.adapters import sklearn_model
+
+
+def trees(seed):
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=4, random_state=seed)
+
+
+MODELS = (sklearn_model("NAME", trees),)
+"""
+
+
+def test_a_seed_that_does_nothing_comes_with_its_cure(tmp_path: Path) -> None:
+    (finding,) = found_with(tmp_path, "SEEDED", SEEDED)
+    assert (finding.kind, finding.what) == ("idle seed", "seed")
+    assert "settings=()" in _sentence_of(finding)
+    without = SEEDED.replace("trees(seed)", "trees()").replace("random_state=seed", "verbose=0")
+    without = without.replace("trees),", "trees, settings=()),")
+    assert found_with(tmp_path, "UNSEEDED", without) == []
+
+
+def test_warnings_of_what_seldom_happens_are_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "warns.py"
+    warning = "np.float64(1.0) / np.float64(len(train))"
+    file.write_text(
+        RIGHT.replace("    if len(train) < 2:", f"    share = {warning}\n    if len(train) < 2:"),
+        encoding="utf-8",
+    )
+    done = program("models", "check", str(file))
+    assert (done.returncode, done.stdout) == (0, "Nothing wrong was found with NAME.\n")
+    assert "Warning" not in done.stderr
+
+
 def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
     right.write_text(RIGHT, encoding="utf-8")
@@ -226,6 +282,10 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     done = program("models", "check", str(wrong))
     assert done.returncode == 1
     assert "with the outcome of this review" in done.stdout.replace("\n", " ")
+    asked = main_here("models", "check", "--help")
+    assert asked.returncode == 0
+    for words in ("answer time", "later", "gradient", "Exit codes: 0", "--features FILE"):
+        assert words in asked.stdout
     for words in ((), ("NO-SUCH-MODEL",), (str(tmp_path / "none.py"),), ("AVG", "--json", "-")):
         refused = main_here("models", "check", *words)
         assert refused.returncode == 2

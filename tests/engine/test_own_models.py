@@ -12,9 +12,12 @@ import pytest
 
 import srs_eval
 from srs_eval.engine import conformance
+from srs_eval.engine import evaluate as engine
 from srs_eval.engine.evaluate import demo_learner
 from srs_eval.engine.own_models import doubt
+from srs_eval.engine.run import Checking
 from srs_eval.models import Model, all_models, load_model_file
+from srs_eval.report.console import RunProgress
 from tests.cli.program import main_here, read_results
 from tests.engine.test_conformance import RIGHT, WRONG
 from tools.simulated import simulate_learner, write_dataset
@@ -25,8 +28,9 @@ SAID = {
     "own": f"CHEAT reads the outcome that it predicts: {NOTHING}",
     "later": f"CHEAT reads outcomes of later reviews: {NOTHING}",
     "test-part": f"CHEAT is fitted to reviews that it is evaluated on: {NOTHING}",
+    "next-interval": f"CHEAT reads later reviews: {NOTHING}",
     "sign": "CHEAT has a wrong gradient, and may be trained badly",
-    "random": "CHEAT was not checked for reading outcomes, for it predicts something else each",
+    "random": "CHEAT was not checked for reading the future, for it predicts something else each",
 }
 
 
@@ -54,7 +58,9 @@ def test_what_means_nothing_does_not_win(
     done = main_here("batch", "--dataset", dataset, *common, "--out", out)
     assert done.returncode == 0, done.stderr
     assert SAID[kind] in done.stderr
-    assert ("CHEAT " in done.stderr) == bool(SAID[kind])
+    begun, _, after = done.stderr.partition("\n")
+    assert begun.startswith("Checking whether CHEAT can see the future")
+    assert ("CHEAT " in after) == bool(SAID[kind])
     assert set(read_results(out, "CHEAT")) == {1, 2}
     setup = json.loads((out / "setup.json").read_text())
     found = setup["configurations"]["CHEAT"]["check"]
@@ -63,7 +69,9 @@ def test_what_means_nothing_does_not_win(
     marked = NOTHING in SAID[kind]
     assert SAID[kind] in " ".join(report.partition("##")[0].split())  # first of all
     assert not re.search(r"\| CHEAT \(reads.*\*\*", report)  # nothing of it is the best
-    assert ("CHEAT (reads outcomes)" in report) == marked
+    mark = "reads the future" if kind == "next-interval" else "reads outcomes"
+    assert (f"CHEAT ({mark})" in report) == marked
+    assert ("CHEAT (" in report) == marked
     assert bool(re.search(r"HLR has the lowest|HLR has no other", report)) == marked
 
     ran = main_here("run", dataset, "--user", "1", *common, "--jobs", "0", "--json", "-")
@@ -73,6 +81,69 @@ def test_what_means_nothing_does_not_win(
     assert document["groups"][0]["best"] == "HLR" or not marked
     said = SAID[kind].removeprefix("CHEAT ")
     assert any(note.startswith(said) for note in line["notes"]) == bool(said)
+
+
+def test_tables_for_papers_and_of_audits_name_what_reads_the_future(
+    dataset: Path, tmp_path: Path
+) -> None:
+    model = written("next-interval", tmp_path)
+    out = tmp_path / "out"
+    common = ("--models", "CHEAT,HLR,AVG", "--model-file", model)
+    assert main_here("batch", "--dataset", dataset, *common, "--out", out).returncode == 0
+    assert main_here("report", out, "--tex", tmp_path / "tex").returncode == 0
+    tables = [path.read_text("utf-8") for path in (tmp_path / "tex").glob("*.tex")]
+    lines = [line for table in tables for line in table.splitlines() if "CHEAT" in line]
+    assert lines
+    assert all("CHEAT (reads the future)" in line for line in lines if line.startswith("CHEAT"))
+    assert not any("textbf" in line for line in lines)
+
+    tries = ("--trials", 1, "--repeats", 1, "--out", tmp_path / "audit")
+    said = main_here("audit", dataset, *common, *tries).stdout
+    assert "CHEAT reads later reviews: its figures mean nothing" in " ".join(said.split())
+    assert "CHEAT (reads the future)" in said
+    (places,) = [part for part in said.split("\n\n") if part.startswith("Places by mean")]
+    assert "CHEAT" not in places
+
+
+def test_what_reads_the_future_is_compared_with_none_in_a_notebook(tmp_path: Path) -> None:
+    load_model_file(written("next-interval", tmp_path))
+    results = srs_eval.evaluate(demo_learner(4_000), "CHEAT,AVG,HLR", reference="CHEAT")
+    all_models().pop("CHEAT")
+    assert "CHEAT reads the future: its figures mean nothing." in repr(results)
+    html = results._repr_html_()
+    assert "CHEAT reads the future: its figures mean nothing." in html
+    (row,) = re.findall(r"<tr><td>CHEAT</td>.*?</tr>", html)
+    assert "<td>reads the future</td>" in row
+    assert not re.search(r"less|more|better|worse", row)
+    frame = results.frame()
+    assert frame.loc["CHEAT", "standing"] == "reads the future"
+    differences = [name for name in frame.columns if name.startswith("to_")]
+    assert frame.loc["CHEAT", ["place", *differences]].isna().all()
+    assert frame["to_reference"].isna().all()  # to what means nothing
+    assert frame.loc["HLR", "place"] == 1
+
+
+@pytest.mark.parametrize("jobs", [0, 1])
+def test_a_check_is_announced_once(
+    jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
+    load_model_file(written("right", tmp_path))
+    log = demo_learner(600)
+    for times in (1, 0):
+        with RunProgress() as progress:
+            checked = []
+            for event in engine.evaluate(log, "CHEAT,AVG", jobs=jobs, use_cache=False):
+                progress.show(event)
+                checked += [event.configuration.name] if isinstance(event, Checking) else []
+        assert checked == ["CHEAT"] * times
+        said = capsys.readouterr().err
+        assert said.count("Checking whether CHEAT can see the future") == times
+    (kept,) = (tmp_path / "cache" / "results").glob("*/*.txt")
+    kept.unlink()
+    srs_eval.evaluate(log, "CHEAT")
+    assert "Checking whether CHEAT can see the future" in capsys.readouterr().err
+    all_models().pop("CHEAT")
 
 
 def test_a_folder_of_before_says_that_nobody_has_looked(dataset: Path, tmp_path: Path) -> None:
@@ -86,7 +157,7 @@ def test_a_folder_of_before_says_that_nobody_has_looked(dataset: Path, tmp_path:
     file.write_text(json.dumps(setup))
     said = main_here("batch", *common, "--out", tmp_path / "out")
     assert said.returncode == 0
-    assert "CHEAT was not checked for reading outcomes (" in said.stderr
+    assert "CHEAT was not checked for reading the future (" in said.stderr
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
@@ -132,7 +203,7 @@ def test_what_fails_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
     (model,) = load_model_file(written("right", tmp_path))
     with monkeypatch.context() as broken:
-        broken.setattr(conformance, "_learner", lambda: 1 / 0)
+        broken.setattr(conformance, "_learner", lambda *_: 1 / 0)
         assert doubt(model) == "fails"
     assert doubt(model) == ""
     all_models().pop("CHEAT")

@@ -70,19 +70,22 @@ class DetailsScreen(AppScreen, actions="details"):
         box.border_subtitle = f"off by {percent(graph.mae)} on average · {len(graph.count)} bins"
         facts = self.query_one("#facts")
         facts.border_title = escape(line.configuration.words)
-        against = f"{words.against_baseline(line.against_baseline).strip()} than the average"
+        against = ""
+        if line.against_baseline is not None:
+            share = words.against_baseline(line.against_baseline).strip()
+            against = f" · {share} than the average"
         lines = [f"log loss {words.loss(line.log_loss, 4)} (95 %)"]
         if line.is_baseline:
             lines.append("the baseline: what the average alone predicts")
         elif line.place is None:
             why = result.mark or f"is {line.verdict_words}"
-            lines.append(f"no place, for it {why} · {against}")
+            lines.append(f"no place, for it {why}{against}")
         else:
             why = ""
             if line.standing == "can't tell yet" and line.to_best is not None:
                 why = lacks(missing(line.to_best))
             standing = f"{line.standing} ({why})" if why else line.standing
-            lines.append(f"place {line.place}, {standing} · {against}")
+            lines.append(f"place {line.place}, {standing}{against}")
         if line.to_best is not None:
             lines.append(f"against the best: {difference_in_words(line.to_best)}")
         if line.to_reference is not None and line.to_reference is not line.to_best:

@@ -225,6 +225,8 @@ class RankingTable(OptionList):
             cells["log loss"] = Text(words.bar(model.fraction, 11))
             if model.preparing:
                 state = "preparing"
+            elif model.is_checking:
+                state = "checking"
             elif model.fraction:
                 state = f"{model.fraction:.0%}"
                 state += f", {clock(left)}" if roomy else ""

@@ -1,0 +1,191 @@
+"""Own recurrent models are trained by L-BFGS, and a training that ends too early is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
+from srs_eval.engine.conformance import CONTEXT
+from srs_eval.engine.convergence import CLEAR, find_poor_training
+from srs_eval.engine.evaluate import demo_learner
+from srs_eval.engine.model_findings import Finding
+from srs_eval.engine.session import Session
+from srs_eval.models import ANY_FLAG, Model
+from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.training.elementwise import Value, exp, power
+from srs_eval.training.hyperparameters import Context
+from srs_eval.training.recurrent import (
+    ITERATIONS,
+    RecurrentModel,
+    SummedLoss,
+    Trainable,
+    TrainingLoss,
+)
+
+# S = exp(w0 + w1 passes - w2 failures), R = (1 + t / S)^-exp(w3): ln S is the state.
+
+
+def first(rating: Value, w: FloatArray) -> tuple[Value]:
+    return (w[0],)
+
+
+def success(state: tuple[Value], t: Value, rating: Value, w: FloatArray) -> tuple[Value]:
+    return (state[0] + w[1],)
+
+
+def failure(state: tuple[Value], t: Value, rating: Value, w: FloatArray) -> tuple[Value]:
+    return (state[0] - w[2],)
+
+
+def recall(t: Value, state: tuple[Value], w: FloatArray) -> Value:
+    return power(1.0 + t * exp(-state[0]), -exp(w[3]))
+
+
+COUNTING = RecurrentModel(
+    name="COUNTING",
+    states=1,
+    default=(1.0, 0.5, 0.5, -1.0),
+    lower=(-10.0, -5.0, -5.0, -6.0),
+    upper=(10.0, 5.0, 5.0, 2.0),
+    first=first,
+    success=success,
+    failure=failure,
+    recall=recall,
+    learning_rate=0.1,
+)
+EVERYTHING = 1_000_000
+
+
+def recurrent_model(trials: Trials, context: Context) -> RecurrentModel:
+    return COUNTING
+
+
+BY_ADAM = Trainable(recurrent_model)
+BY_LBFGS = Trainable(recurrent_model, minimiser="lbfgs")
+
+
+def configuration_of(trainable: Trainable) -> Configuration:
+    model = Model(
+        name="COUNTING",
+        family="other",
+        inputs="IL, G",
+        parameters=4,
+        source="a test, 2026",
+        fit=trainable.fit,
+        predict=trainable.predict,
+        default=lambda context: list(COUNTING.default),
+        flags=ANY_FLAG,
+    )
+    return replace(resolve("HLR", Protocol())[0], name="COUNTING", model=model)
+
+
+def poor_training(configuration: Configuration) -> list[Finding]:
+    session = Session(demo_learner(EVERYTHING))
+    return list(find_poor_training(configuration, session, CONTEXT))
+
+
+def test_a_model_trained_by_lbfgs_is_no_worse_than_a_constant() -> None:
+    session = Session(demo_learner(EVERYTHING))
+    average = session.run(resolve("AVG")[0]).metrics.log_loss
+    by_adam = session.run(configuration_of(BY_ADAM)).metrics.log_loss
+    by_lbfgs = session.run(configuration_of(BY_LBFGS)).metrics.log_loss
+    assert by_adam > average + 0.01
+    assert by_lbfgs < average + 0.001
+
+
+def test_a_recurrent_model_that_is_hardly_trained_is_found() -> None:
+    found = {finding.kind: finding for finding in poor_training(configuration_of(BY_ADAM))}
+    finding = found["not converged"]
+    assert finding.found - finding.expected > 2 * CLEAR
+    assert poor_training(configuration_of(BY_LBFGS)) == []
+
+
+def test_parameters_that_have_to_move_together_are_found() -> None:
+    """Where `fit` calls no known trainer, the log loss of `predict` is lowered."""
+
+    def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+        return [1.0, -1.0]  # any with the same sum: the average of a half
+
+    def predict(trials: Trials, w: list[float], index: IntArray, context: Context) -> FloatArray:
+        return np.full(len(index), 1 / (1 + np.exp(-(w[0] + w[1]))))
+
+    right = configuration_of(BY_LBFGS)
+    model = replace(right.model, fit=fit, predict=predict, default=lambda context: [0.0, 0.0])
+    kinds = {finding.kind for finding in poor_training(replace(right, model=model))}
+    assert kinds == {"not converged", "worse than average"}
+
+
+def test_lbfgs_stays_within_bounds_and_leaves_frozen_parameters() -> None:
+    bounded = replace(COUNTING, lower=(-10.0, -5.0, -5.0, -2.0), frozen=(1,), decimals=None)
+    trainable = Trainable(lambda trials, context: bounded, minimiser="lbfgs")
+    trials = Session(demo_learner(2_000)).trials(Protocol())
+    train = trials.folds[-1].train
+    w = trainable.fit(trials, train, np.ones(len(train)), Context())
+    assert w[1] == 0.5
+    assert w[3] == -2.0
+    assert w[0] != 1.0
+
+
+def test_lbfgs_heeds_weights_pull_and_iterations() -> None:
+    trials = Session(demo_learner(2_000)).trials(Protocol())
+    train = trials.folds[-1].train
+    ones = np.ones(len(train))
+    newer = np.linspace(0.1, 2.0, len(train))
+
+    def fitted(weights: FloatArray = ones, context: Context | None = None) -> list[float]:
+        return trainable.fit(trials, train, weights, context or Context())
+
+    trainable = BY_LBFGS
+    plain = fitted()
+    assert plain == fitted()
+    assert fitted(newer) != plain
+    short = Context(hyperparameters={ITERATIONS.name: 2})
+    assert fitted(context=short) != plain
+    pulled = replace(COUNTING, deviation=(0.01,) * 4)
+    trainable = Trainable(lambda trials, context: pulled, minimiser="lbfgs")
+    distance = np.abs(np.array(fitted()) - COUNTING.default).max()
+    assert distance < np.abs(np.array(plain) - COUNTING.default).max() / 2
+
+
+def test_lbfgs_refuses_what_it_does_not_know() -> None:
+    ordered = replace(COUNTING, not_below=((0, 1),))
+    trainable = Trainable(lambda trials, context: ordered, minimiser="lbfgs")
+    trials = Session(demo_learner(2_000)).trials(Protocol())
+    train = trials.folds[-1].train
+    with pytest.raises(ValueError, match="leave not_below out"):
+        trainable.fit(trials, train, np.ones(len(train)), Context())
+
+
+@pytest.mark.parametrize("penalised", [False, True])
+def test_the_gradient_of_a_training_loss_is_right(penalised: bool) -> None:
+    def penalty(w: FloatArray, slope: FloatArray) -> float:
+        slope += 0.2 * w
+        return 0.1 * float(w @ w)
+
+    model = replace(COUNTING, deviation=(0.5, 0.5, 1.0, 2.0))
+    if penalised:
+        model = replace(model, penalty=penalty)
+    trials = Session(demo_learner(2_000)).trials(Protocol())
+    train = trials.folds[-1].train
+    weights = np.linspace(0.5, 1.5, len(train))
+    loss = TrainingLoss(model, trials, train, weights, COUNTING.default, Context())
+    w = np.array([1.3, 0.2, 0.9, -0.7])
+    gradient = loss.value_and_gradient(w)[1]
+    for k in range(len(w)):
+        step = 1e-6 * (np.arange(len(w)) == k)
+        above, below = (loss.value_and_gradient(w + h)[0] for h in (step, -step))
+        assert gradient[k] == pytest.approx((above - below) / 2e-6, rel=1e-5, abs=1e-8)
+
+
+def test_a_summed_loss_takes_weights() -> None:
+    trials = Session(demo_learner(2_000)).trials(Protocol())
+    train = trials.folds[-1].train
+    w = np.array(COUNTING.default)
+    whole = SummedLoss(COUNTING, trials, train).value(w)
+    twice = SummedLoss(COUNTING, trials, train, np.full(len(trials), 2.0)).value(w)
+    assert twice == pytest.approx(2 * whole)

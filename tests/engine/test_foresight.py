@@ -1,0 +1,234 @@
+"""Models that read the future are found by `models check` and where they first run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import srs_eval
+from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import ReviewLog
+from srs_eval.engine import altered_logs, own_models
+from srs_eval.engine.altered_logs import cut_after, rows_of, with_other_future
+from srs_eval.engine.conformance import findings
+from srs_eval.engine.evaluate import demo_learner
+from srs_eval.engine.own_models import doubt, doubts, in_words, mark
+from srs_eval.engine.replay import SessionUntil
+from srs_eval.engine.session import Session
+from srs_eval.models import Model, all_models, load_model_file
+from srs_eval.models.configurations import resolve
+from srs_eval.training.hyperparameters import Cancelled
+from tests.helpers.leaking_models import CORRECT, INPUT_LEAKS, MORE_LEAKS, OUTCOME_LEAKS
+
+KINDS = {
+    "own outcome": "own outcome",
+    "target encoding": "later outcome",
+    "recalibration": "later outcome",
+    "selection": "later outcome",
+    "early stopping": "fit sees test",
+    "fit on all": "fit sees test",
+    "online in disguise": "learns",
+    "next interval": "later input",
+    "own answer time": "own answer time",
+    "next state": "later input",
+    "later count": "later input",
+    "next interval in large logs": "later input",
+    "tree on the next interval": "later input",
+    **{name: kind for name, (kind, _) in MORE_LEAKS.items()},
+}
+LEAKS = OUTCOME_LEAKS | INPUT_LEAKS | {name: source for name, (_, source) in MORE_LEAKS.items()}
+SLOW = {"torch", "scikit-learn"}
+PROTOCOL = Protocol(rows="anki")
+
+
+def with_slow(names: dict[str, str]) -> list[object]:
+    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in names]
+
+
+@contextmanager
+def loaded(source: str, folder: Path) -> Iterator[Model]:
+    path = folder / "leaking.py"
+    path.write_text(source.replace("NAME", "LEAKING"), encoding="utf-8")
+    (model,) = load_model_file(path)
+    try:
+        yield model
+    finally:
+        del all_models()[model.name]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("name", with_slow(LEAKS))
+def test_models_check_finds_a_leak_first(name: str, tmp_path: Path) -> None:
+    with loaded(LEAKS[name], tmp_path) as model:
+        finding = next(findings([model]))
+    assert finding.kind == KINDS[name]
+    assert mark(finding.kind) in ("reads outcomes", "reads the future")
+
+
+@pytest.mark.parametrize("name", with_slow(LEAKS))
+def test_a_leak_is_marked_where_a_model_first_runs(name: str, tmp_path: Path) -> None:
+    with loaded(LEAKS[name], tmp_path) as model:
+        kind = doubt(model)
+    assert kind == KINDS[name]
+    assert (mark(kind) == "reads outcomes") == (
+        name in OUTCOME_LEAKS or kind in ("own outcome", "later outcome")
+    )
+    assert "its figures mean nothing" in in_words(kind)
+
+
+@pytest.mark.parametrize("name", with_slow(CORRECT))
+def test_a_correct_model_stays_unmarked(name: str, tmp_path: Path) -> None:
+    with loaded(CORRECT[name], tmp_path) as model:
+        assert doubt(model) == ""
+
+
+@pytest.mark.parametrize("name", with_slow(CORRECT))
+def test_nothing_wrong_is_found_with_a_correct_model(name: str, tmp_path: Path) -> None:
+    with loaded(CORRECT[name], tmp_path) as model:
+        assert list(findings([model])) == []
+
+
+def test_a_check_that_takes_too_long_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_models, "LONGEST_CHECK_S", 0.0)
+    with loaded(INPUT_LEAKS["next interval"], tmp_path) as model:
+        assert doubt(model) == "unfinished"
+        monkeypatch.undo()
+        monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
+        assert doubt(model) == "unfinished"  # it is kept, so that no run waits again
+    assert not mark("unfinished")
+    assert "not checked to the end" in in_words("unfinished")
+
+
+def test_a_process_that_never_looks_at_the_time_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_models, "LONGEST_CHECK_S", 0.0)
+    monkeypatch.setattr(own_models, "_GRACE_S", 0.0)
+    with loaded(CORRECT["numpy and scipy"], tmp_path) as model:
+        assert doubts([model], None) == {"LEAKING": "unfinished"}
+
+
+def test_a_cancelled_check_is_not_kept(tmp_path: Path) -> None:
+    with loaded(INPUT_LEAKS["next interval"], tmp_path) as model:
+        with pytest.raises(Cancelled):
+            doubt(model, is_cancelled=lambda: True)
+        assert doubt(model) == "later input"
+
+
+# Logs that end, or go on otherwise
+
+
+@pytest.mark.parametrize("alter", [cut_after, with_other_future])
+@pytest.mark.parametrize("review", [120, 200, 290])
+def test_altered_logs_agree_up_to_a_review(
+    alter: Callable[[ReviewLog, int], ReviewLog], review: int
+) -> None:
+    log = demo_learner()
+    altered = rows_of(alter(log, review))
+    own = review - 1
+    for name, column in altered_logs.columns_of(log).items():
+        changed = getattr(altered, name)
+        np.testing.assert_array_equal(changed[:own], column[:own])
+        assert (changed[own] != column[own]) == (name in ("rating", "duration_ms"))
+    assert (altered.rating[own] > 1) != (rows_of(log).rating[own] > 1) or alter is cut_after
+
+
+def test_another_future_differs_in_everything_but_the_cards() -> None:
+    log = demo_learner()
+    review = 200
+    later = rows_of(with_other_future(log, review))
+    for name, column in altered_logs.columns_of(log).items():
+        after = column[review:]
+        changed = getattr(later, name)[review:]
+        if name == "card_id":
+            np.testing.assert_array_equal(changed, after)
+            continue
+        is_first = rows_of(log).elapsed_days[review:] < 0
+        stays = is_first & (name in ("state", "elapsed_days", "elapsed_seconds"))
+        stays |= is_first & (name == "elapsed_study_days")
+        # An interval between two later reviews of one day is still one of no days.
+        same_day = (name.startswith("elapsed")) & (rows_of(log).elapsed_days[review:] == 0)
+        assert ((changed != after) | stays | same_day).all(), name
+
+
+def test_a_cut_log_has_the_folds_of_the_whole_one() -> None:
+    log = demo_learner(2_000)
+    whole = Session(log)
+    folds = whole.trials(PROTOCOL).folds
+    review_th = whole.trials(PROTOCOL).review_th
+    review = int(review_th[folds[2].test[10]])
+    trials = SessionUntil(whole, cut_after(log, review), review).trials(PROTOCOL)
+    assert len(trials.folds) == 3
+    for part, fold in zip(trials.folds[:2], folds, strict=False):
+        np.testing.assert_array_equal(part.train, fold.train)
+        np.testing.assert_array_equal(part.test, fold.test)
+    np.testing.assert_array_equal(trials.folds[2].test, folds[2].test[:11])
+    assert trials.review_th[-1] == review
+
+
+# What models of one's own are given
+
+
+def test_an_own_model_finds_nothing_from_after_the_reviews(
+    tmp_path: Path, simulated_collection: Path
+) -> None:
+    source = CORRECT["online"].replace(
+        "    before =",
+        """    log = trials.log
+    assert log.schedule is None
+    assert log.entries is None
+    assert not log.cards.suspended.any()
+    assert len(log.cards.card_id)
+    trials.columns("deck_id", "note_id", "state", "scheduled_interval")
+    before =""",
+    )
+    log = srs_eval.load(simulated_collection)
+    suspended = np.ones(len(log.cards.card_id), np.bool_)
+    log = replace(log, cards=replace(log.cards, suspended=suspended))
+    with loaded(source, tmp_path):
+        results = srs_eval.evaluate(log, "LEAKING")
+    assert not results.failed
+    assert results["LEAKING"].mark == ""
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ("0.8", "LEAKING: predict returns the wrong thing (float)"),
+        ("[0.8] * len(index)", "LEAKING: predict returns the wrong thing (list)"),
+        ("np.full((len(index), 1), 0.8)", "returns the wrong thing (array of shape ("),
+    ],
+)
+def test_what_is_no_array_of_probabilities_is_refused_alike(
+    returned: str, said: str, tmp_path: Path
+) -> None:
+    code = f"def predict(trials, w, index, context):\n    return {returned}\n\n\ndef unused("
+    source = CORRECT["numpy and scipy"].replace("def predict(", code)
+    with loaded(source, tmp_path) as model:
+        reasons = [srs_eval.evaluate(demo_learner(600), "LEAKING").failed["LEAKING"]]
+        reasons += [finding.what for finding in findings([model])]
+    assert len(reasons) > 1
+    for reason in reasons:
+        assert said in reason
+        assert "it must return an array of numpy of shape" in reason
+
+
+def test_the_number_of_probabilities_of_an_online_model_is_checked(tmp_path: Path) -> None:
+    source = CORRECT["online"].replace("[trials.test_index]", "")
+    session = Session(demo_learner(600))
+    with loaded(source, tmp_path):
+        (configuration,) = resolve("LEAKING")
+        with pytest.raises(InputError, match="LEAKING: online returns the wrong thing"):
+            session.run(configuration)
