@@ -26,7 +26,7 @@ from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, arrays_in
 from srs_eval.data.trials import Trials
 from srs_eval.engine import foresight
 from srs_eval.engine.altered_logs import columns_of, with_columns
-from srs_eval.engine.convergence import find_poor_training
+from srs_eval.engine.convergence import can_be_continued, find_poor_training
 from srs_eval.engine.evaluate import demo_learner, evaluate, in_words
 from srs_eval.engine.gradient_check import wrong_gradient, wrong_gradients
 from srs_eval.engine.model_findings import Finding, Findings
@@ -44,6 +44,7 @@ PROTOCOL = replace(_AS_IN_A_RUN, n_splits=2, batch_size=64)
 """Of the short learner, on which most checks are made."""
 CONTEXT = Context(user=7)
 _SMALL_BATCHES = replace(PROTOCOL, batch_size=48)
+_SAME = 1e-9  # probabilities within this are the same
 _ROUNDED = 1e-6  # probabilities within this are the same where sums have another order
 
 _SHORT = 300  # reviews of the learner of most checks
@@ -94,7 +95,7 @@ def _differing(kind: str, training: Training, other: Result, within: float) -> F
 
 def _repeats(training: Training, again: Training) -> Findings:
     """Compare with a training made after others and in another session."""
-    yield from _differing("repeats", training, again.result, foresight.SAME)
+    yield from _differing("repeats", training, again.result, _SAME)
 
 
 def _order(training: Training) -> Findings:
@@ -122,7 +123,7 @@ def _workers(training: Training) -> Findings:
     events = evaluate(_learner(), [configuration], jobs=1, context=CONTEXT, use_cache=False)
     for event in events:
         if isinstance(event, Finished):
-            yield from _differing("workers", training, event.result, foresight.SAME)
+            yield from _differing("workers", training, event.result, _SAME)
         elif reason := getattr(event, "reason", ""):
             yield Finding(configuration.name, "fails", reason)
 
@@ -258,9 +259,14 @@ def _gradients(configuration: Configuration, context: Context = CONTEXT) -> Find
 
 
 def _poor_training(model: Model) -> Findings:
-    """Look under the protocol of a run, on the whole of the demo's reviews."""
+    """Look under the protocol of a run, on all reviews of the demo.
+
+    Models without a list of parameters are only compared with the average, on fewer reviews.
+    """
     (configuration,) = _configurations_of([model], Protocol())[:1]
-    session = Session(_learner(_ALL))
+    session = Session(_learner(_MIDDLE))
+    if can_be_continued(configuration, session, CONTEXT):
+        session = Session(_learner(_ALL))
     yield from find_poor_training(configuration, session, CONTEXT)
 
 

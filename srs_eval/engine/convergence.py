@@ -36,6 +36,23 @@ _NOT_FINITE = 1e6  # stands for a loss that is no number
 _Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 
 
+def can_be_continued(configuration: Configuration, session: Session, context: Context) -> bool:
+    """Whether the model's fit returns a list of parameters, few enough to go on from them."""
+    if configuration.model.fit is None:
+        return False
+    trials = session.trials(configuration.protocol)
+    train = trials.folds[0].train
+    try:
+        fitted = configuration.model.fit(trials, train, np.ones(len(train)), context)
+    except NotEnoughData:
+        return False
+    return _is_short_list(fitted)
+
+
+def _is_short_list(fitted: object) -> bool:
+    return isinstance(fitted, list) and 0 < len(fitted) <= _MOST_PARAMETERS
+
+
 def find_poor_training(
     configuration: Configuration, session: Session, context: Context
 ) -> Findings:
@@ -63,7 +80,7 @@ def find_poor_training(
     average = float(log_losses(log_loss.y, np.full(len(train), log_loss.y.mean())).mean())
     if found > average + _WORSE:
         yield Finding(configuration.name, "worse than average", found=found, expected=average)
-    if not isinstance(fitted, list) or not 0 < len(fitted) <= _MOST_PARAMETERS:
+    if not _is_short_list(fitted):
         return
     if len(recurrent) == 1 and len(recurrent[0]["start"]) == len(fitted):
         before, after = _continued_within_bounds(recurrent[0], fitted, context)

@@ -46,10 +46,8 @@ from srs_eval.engine.replay import (
 from srs_eval.engine.session import Result, Session
 from srs_eval.training.hyperparameters import Cancelled, Context
 
-SAME = 1e-9
-"""Probabilities within this are the same where nothing but outcomes has changed."""
-_SAME_WITHOUT = 1e-6
-"""The same where rows are gone: sums are taken over others, in single precision by networks."""
+_SAME = 1e-6
+"""Probabilities within this are the same: sums over other rows are rounded otherwise."""
 _SAME_TRAINED = 1e-3
 """The same where a model was also trained anew: training enlarges the last digits."""
 _MOST_UNCONFIRMED = 2  # replays that differ though trainings do not: the model's fits are no use
@@ -89,8 +87,8 @@ def _own_or_later(training: Training, log: ReviewLog, review: int) -> Finding | 
     """Say whether predictions up to a review differ on a log with other outcomes from there on."""
     before = training.result
     after = predict_again(training, session_like(training, log))
-    later = _first_difference(before, after, before.review_th < review, SAME)
-    own = _first_difference(before, after, before.review_th == review, SAME)
+    later = _first_difference(before, after, before.review_th < review, _SAME)
+    own = _first_difference(before, after, before.review_th == review, _SAME)
     if later is not None:
         return _finding(training, "later outcome", later)
     if own is not None:
@@ -104,7 +102,7 @@ def find_leaky_fits(training: Training) -> Findings:
     known = training.result.review_th <= late_review(training)
     with_old_fits = predict_again(training, session)
     with_new_fits = train_again(training, session).result
-    difference = _first_difference(with_old_fits, with_new_fits, known, SAME)
+    difference = _first_difference(with_old_fits, with_new_fits, known, _SAME_TRAINED)
     if difference is not None:
         yield _finding(training, "fit sees test", difference)
 
@@ -125,7 +123,7 @@ def find_learning(training: Training) -> Findings:
     log = with_other_answers(training.log, np.flatnonzero(is_changed))
     after = predict_again(training, session_like(training, log))
     unchanged = is_last & ~np.isin(card, card_id[is_changed])
-    difference = _first_difference(before, after, unchanged, SAME)
+    difference = _first_difference(before, after, unchanged, _SAME)
     if difference is not None:
         yield _finding(training, "learns", difference)
 
@@ -203,7 +201,7 @@ def find_future_in_training(
     """Train on the log as altered after a review; return what differs up to it, and its cause."""
     session = SessionUntil(training.session, alter(training.log, review), review)
     is_fitted = bool(training.fits) or training.configuration.model.members
-    tolerance = _SAME_TRAINED if is_fitted else _SAME_WITHOUT
+    tolerance = _SAME_TRAINED if is_fitted else _SAME
     difference = _difference(
         training, lambda: train_again(training, session).result, review, tolerance
     )
@@ -262,7 +260,7 @@ def _on(training: Training, log: ReviewLog, review: int) -> _Difference | None:
 
 def _replayed(training: Training, session: Session, review: int) -> _Difference | None:
     """Compare with what the kept fits predict up to a review in another session."""
-    return _difference(training, lambda: predict_again(training, session), review, _SAME_WITHOUT)
+    return _difference(training, lambda: predict_again(training, session), review, _SAME)
 
 
 # Layouts

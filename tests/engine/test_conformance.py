@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from srs_eval.cli.main import _sentence_of
-from srs_eval.engine.conformance import _configurations_of, _gradients, findings
+from srs_eval.engine.conformance import (
+    _configurations_of,
+    _gradients,
+    _hyperparameters,
+    findings,
+)
 from srs_eval.engine.model_findings import Finding
 from srs_eval.models import Model, all_models, load_model_file
 from tests.cli.program import main_here, program
@@ -194,6 +199,11 @@ def gradients_of(models: Sequence[Model]) -> Iterable[Finding]:
     return _gradients(configuration)
 
 
+def hyperparameters_of(models: Sequence[Model]) -> Iterable[Finding]:
+    (model,) = models
+    return _hyperparameters(model)
+
+
 def found_with(path: Path, name: str, content: str, look: Look = findings) -> list[Finding]:
     file = path / f"{name}.py"
     file.write_text(content.replace('"NAME"', f'"{name}"'), encoding="utf-8")
@@ -253,12 +263,12 @@ MODELS = (sklearn_model("NAME", trees),)
 
 
 def test_a_seed_that_does_nothing_comes_with_its_cure(tmp_path: Path) -> None:
-    (finding,) = found_with(tmp_path, "SEEDED", SEEDED)
+    (finding,) = found_with(tmp_path, "SEEDED", SEEDED, hyperparameters_of)
     assert (finding.kind, finding.what) == ("idle seed", "seed")
     assert "settings=()" in _sentence_of(finding)
     without = SEEDED.replace("trees(seed)", "trees()").replace("random_state=seed", "verbose=0")
     without = without.replace("trees),", "trees, settings=()),")
-    assert found_with(tmp_path, "UNSEEDED", without) == []
+    assert found_with(tmp_path, "UNSEEDED", without, hyperparameters_of) == []
 
 
 def test_warnings_of_what_seldom_happens_are_not_shown(tmp_path: Path) -> None:

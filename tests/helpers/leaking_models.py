@@ -182,6 +182,8 @@ MODELS = (sklearn_model("NAME", trees, features=features, settings=()),)
 ''',
 }
 
+KEPT_FIT = 'return {"w": np.array(minimised(x[train], trials.y[train])), "x": x}'
+
 MORE_LEAKS = {
     "next outcome in order of review": (
         "later outcome",
@@ -217,6 +219,12 @@ def fit(trials, train, weights, context):
     return (np.array(w) / scale).tolist()
 """
         ),
+    ),
+    "features kept in the fit": (
+        "fit sees later",
+        _with("np.log1p(after(trials, trials.history_delta_t, 0))")
+        .replace("return minimised(x[train], trials.y[train])", KEPT_FIT)
+        .replace("z = features(trials)[index] @ np.array(w)", 'z = w["x"][index] @ w["w"]'),
     ),
     "an error at the end": (
         "needs later",

@@ -22,7 +22,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import with_baselines
-from srs_eval.engine.run import Finished, Prepared, Progress, Run, Stage, Started
+from srs_eval.engine.run import Checking, Finished, Prepared, Progress, Run, Stage, Started
 from srs_eval.models.configurations import in_words, resolve
 from srs_eval.tui.config import EVERYWHERE, SCREENS, Config, Recent, State, load_state, save_state
 from srs_eval.tui.screens.base import AppScreen, TooSmall
@@ -829,3 +829,5 @@ def test_preparing_is_said_and_expected() -> None:
     evaluation.apply(Progress(fsrs, 0.5), 31.0)
     assert not evaluation.preparing
     assert seconds_left(evaluation, 32.0) is not None
+    evaluation.apply(Checking(fsrs), 32.0)
+    assert evaluation.models[fsrs.name].is_checking
