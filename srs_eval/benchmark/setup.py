@@ -284,7 +284,9 @@ def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
             if then.get(key) != now.get(key):
                 say = _training if key == "hyperparameters" else _word
                 what = key if key in flags else key.replace("_", " ")
-                return f"{name} had {what} {say(then.get(key))} and has {say(now.get(key))} now"
+                where = " (the file, or another below its folder)" if key == "model_file" else ""
+                before, value = say(then.get(key)), say(now.get(key))
+                return f"{name} had {what} {before} and has {value} now{where}"
     return ""
 
 

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from srs_eval.benchmark.setup import SETUP, as_json, disagreement, joined, read_setup, with_setup_of
 from srs_eval.data.errors import InputError, is_installed
-from srs_eval.data.paths import write_atomically
+from srs_eval.data.paths import JOURNAL, write_atomically
 from srs_eval.models.configurations import NAMES, Names
 from srs_eval.models.published import spelled
 
@@ -35,7 +35,6 @@ _KEPT = {
     "plot": "evaluation/{configuration}/calibration-retention-{user}.png",
 }
 """Where the files lie that a batch keeps of a unit when it is asked to, by kind."""
-JOURNAL = ".journal"
 AUDIT = "audit.json"  # in the folder of an audit
 PUBLISHED, TUNED = _OF_AUDIT = "published", "tuned"  # folders of results within it
 

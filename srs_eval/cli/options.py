@@ -185,19 +185,32 @@ def _context_options(
     seen_users: bool = False,
 ) -> Context:
     """Settings of single models."""
-    from srs_eval.models import load_model_file
     from srs_eval.training.hyperparameters import Context, check_weights
 
     if not 0 < sm2_target < 1:
         raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")
     check_weights(weights)
     for path in model_file or ():
-        load_model_file(path)
+        _load_models(path)
     kind, colon, number = device.lower().partition(":")
     if kind not in ("cpu", "cuda", "mps", "xpu") or (colon and not number.isdecimal()):
         raise InputError(f'--device takes cpu, cuda, mps, xpu, or as in cuda:1, not "{device}".')
     features = features and features.expanduser().absolute()
     return Context(sm2_target, weights, features, seen_users, device.lower())
+
+
+def _load_models(path: Path) -> None:
+    """Load a model file; say so where its figures are not kept. Raises InputError."""
+    from srs_eval.data.model_folder import MOST_BYTES, MOST_ENTRIES
+    from srs_eval.models import load_model_file
+
+    models = load_model_file(path)
+    if not all(model.has_known_code for model in models):
+        say(
+            f'Results of "{path.name}" are not kept for the next run: its folder has more than '
+            f"{MOST_ENTRIES:,} files and folders, or more than {MOST_BYTES // 1_000_000} MB, and "
+            "any of them may have changed. Move it to a folder of its own."
+        )
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,19 @@ MADE_BY = f"Made by srs-eval {VERSION}."
 GENERATOR = f'<meta name="generator" content="srs-eval {VERSION}">'
 """The first line of the head of a page."""
 _LIST = ".srs-eval-files"
+JOURNAL = ".journal"
+"""The folder in which a batch or an audit keeps what it has done."""
+_OF_BATCH = ("setup.json", "result", "timing", "failed", "skipped", "raw", "evaluation")
+_OF_AUDIT = ("audit.json", "ledger.json", "published", "tuned")
+RESULT_NAMES = frozenset((*_OF_BATCH, *_OF_AUDIT))
+"""What else these write, beside their journal."""
 _BEGINS = re.compile(
     rb'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta name="generator" content="srs-eval '
     rb'|\{\s+"layout": \d+,\s+"srs_eval": "'
     rb"|group,place,configuration,words,model,parameters,status,"
 )
 _ENDS = re.compile(rb"\n\nMade by srs-eval [^\n]+\.\n\Z")
+_CLOCK_TICK = 3.0  # seconds, more than any file system's
 _READ = 500  # bytes of either end of a file that are looked at
 _JOURNALS = ("-wal", "-shm", "-journal")  # that SQLite keeps beside a database
 _STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd", "/proc/self/fd")
@@ -112,13 +119,19 @@ def content_digest(folder: Path, files: Iterable[Path]) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of what is in a file; raises OSError."""
+    """SHA-256 of what is in a file, remembered while its date and size stay; raises OSError."""
     about = path.stat()
-    return _file_digest(path, about.st_mtime_ns, about.st_size)
+    if time.time() - about.st_mtime < _CLOCK_TICK:  # it may change again with the same date
+        return _digest_of_file(path)
+    return _remembered_digest(path, about.st_mtime_ns, about.st_size)
 
 
 @cache
-def _file_digest(path: Path, changed_ns: int, size: int) -> str:
+def _remembered_digest(path: Path, changed_ns: int, size: int) -> str:
+    return _digest_of_file(path)
+
+
+def _digest_of_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -187,7 +200,7 @@ def refuse_nested(out: Path, data: Path) -> None:
             )
 
 
-def _is_own(path: Path) -> bool:
+def is_own(path: Path) -> bool:
     """Whether a file is there and says, or its folder's list does, that srs-eval wrote it."""
     if not path.is_file():
         return False
@@ -283,7 +296,7 @@ def _replace(temporary: Path, path: Path) -> None:
 def _refuse_others(path: Path, what: str, real: Path | None = None) -> None:
     """`real` is what would be replaced, if not the path itself, which may be a link."""
     replaced = real or path
-    if os.path.lexists(replaced) and not _is_own(replaced):
+    if os.path.lexists(replaced) and not is_own(replaced):
         raise InputError(
             f'"{path}" is not known as a file that srs-eval wrote, and is not overwritten: '
             f"name another {what}."
@@ -353,7 +366,7 @@ def _listed(folder: Path) -> set[tuple[str, str]]:
 def _own_in(folder: Path) -> Iterator[Path]:
     """The files of a folder's list that are as they were written."""
     names = {name for _, name in _listed(folder)}
-    return (folder / name for name in sorted(names) if _is_own(folder / name))
+    return (folder / name for name in sorted(names) if is_own(folder / name))
 
 
 def _digest(content: bytes) -> str:

@@ -29,7 +29,6 @@ from srs_eval.data.reviews import FloatArray, IntArray, ReadOnly, ReviewLog, Row
 from srs_eval.data.rows import Selection, select_rows
 from srs_eval.data.trials import Trials, prepare_trials, recency_weights, rmse_bin_ids
 from srs_eval.metrics import Metrics, log_losses
-from srs_eval.models import MADE_HERE
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import Interval, mean_interval
 from srs_eval.training.compile import changed, kernels_there, mark_kernels, program_digest
@@ -211,7 +210,7 @@ class Session:
 
             entry = self.selection(configuration.protocol).entry_index
             return of_given(self.log, configuration, trials.derived(_tests), entry)
-        use_cache = use_cache and configuration.model.file != MADE_HERE  # a cell may have changed
+        use_cache = use_cache and configuration.model.has_known_code
         settings = replace(context, tick=Context().tick, hyperparameters={})
         for *known, result in self._of_members:
             if known == [configuration, settings]:
@@ -341,7 +340,7 @@ def seconds_to_compile(configurations: Iterable[Configuration]) -> float:
 
 def mark_compiled(configuration: Configuration) -> None:
     """Remember that its kernels are on disk; for callers that have run all of them."""
-    if configuration.compiles:
+    if configuration.compiles and configuration.model.has_known_code:
         mark_kernels(_kernels(configuration))
 
 

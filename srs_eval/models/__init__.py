@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -21,9 +21,9 @@ from typing import Any, Literal, get_args
 from numpy.typing import NDArray
 
 from srs_eval.data.errors import EXTRAS, InputError, cut, described
+from srs_eval.data.model_folder import read_model_folder
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.training.compile import own_digest
 from srs_eval.training.hyperparameters import Context, Hyperparameter
 
 _Family = Literal["baseline", "online", "sm2", "history", "other", "fsrs", "neural"]
@@ -132,6 +132,11 @@ class Model:
         return self.kernels_of or self.name
 
     @property
+    def has_known_code(self) -> bool:
+        """Whether a change of what it is made of is noticed, so that its figures can be kept."""
+        return self.file is None or self.file.is_whole
+
+    @property
     def trained(self) -> bool:
         return self.fit is not None
 
@@ -151,10 +156,12 @@ class _ModelFile:
     """A file with models of one's own, as it was when it was loaded."""
 
     path: Path
-    digest: str  # of what is in it and in the Python files beside it
+    digest: str  # of what is in it and in the other files of its folder (`data.model_folder`)
+    code: str  # digest of the Python files alone
+    is_whole: bool  # whether the digest tells every change in the folder
 
 
-MADE_HERE = _ModelFile(Path(), "")
+MADE_HERE = _ModelFile(Path(), "", "", is_whole=False)
 """Stands for the file of a model that is an object of this process only."""
 _own_folders: list[str] = []
 
@@ -163,27 +170,46 @@ def _named(name: str, file: _ModelFile | None) -> Model:
     if file is not None and name not in all_models():
         load_model_file(file.path)
     model = all_models()[name]
-    if model.file != file:
+    if _code_of(model.file) != _code_of(file):
         raise InputError(f"{file and file.path} was changed while it was in use: run it again.")
     return model
+
+
+def _code_of(file: _ModelFile | None) -> tuple[Path, str] | None:
+    """What has to be the same in all processes of a run; a log beside it may grow meanwhile."""
+    return None if file is None else (file.path, file.code)
+
+
+def _forget_helpers(code: Iterable[Path]) -> None:
+    """Let a changed model file import what lies beside it anew."""
+    paths = {str(path) for path in code}
+    for name, module in list(sys.modules.items()):
+        if name != "__main__" and getattr(module, "__file__", None) in paths:
+            del sys.modules[name]
 
 
 def load_model_file(path: str | Path) -> tuple[Model, ...]:
     """Adds the models of a Python file of one's own to `all_models()`.
 
     It is written as the files here are, with `MODELS`; docs/adding-a-model.md. Its code is run.
+    Where the file or its folder has changed since, its models take the place of the earlier ones.
     Raises InputError where it cannot be used.
     """
     path = Path(path).expanduser().absolute()
     try:
         content = path.read_bytes()
-        file = _ModelFile(path, own_digest(path))
+        folder = read_model_folder(path)
+        file = _ModelFile(path, folder.digest, folder.code_digest, folder.is_whole)
     except OSError as error:
         raise InputError(f'"{path}" cannot be read ({error.strerror}).') from None
-    known = [model for model in all_models().values() if model.file == file]
-    if known:
-        return tuple(known)
+    loaded = {name: model for name, model in all_models().items() if _lies_at(model, path)}
+    if loaded and file.is_whole and all(model.file == file for model in loaded.values()):
+        return tuple(loaded.values())
     _make_importable(path.parent)
+    if loaded:
+        _forget_helpers(folder.code)
+    for name in loaded:
+        del all_models()[name]
     module = ModuleType(f"srs_eval_model_file_{file.digest[:16]}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # kernels are compiled from a module's source
@@ -196,16 +222,21 @@ def load_model_file(path: str | Path) -> tuple[Model, ...]:
         )
         wrong = next(filter(None, found), "")
     except BaseException as error:
+        all_models().update(loaded)
         if type(error) is KeyboardInterrupt:
             raise
         del sys.modules[module.__name__]
         raise InputError(f'"{path}" is no file of models: {described(error)}.') from error
-    if wrong:
-        raise InputError(f'"{path}": {cut(wrong)}.')
-    if not models:
-        raise InputError(f'"{path}" has no models in MODELS.')
+    if wrong or not models:
+        all_models().update(loaded)
+        said = f": {cut(wrong)}" if wrong else " has no models in MODELS"
+        raise InputError(f'"{path}"{said}.')
     all_models().update({model.name: model for model in models})
     return models
+
+
+def _lies_at(model: Model, path: Path) -> bool:
+    return model.file is not None and model.file.path == path
 
 
 def add_model(model: Model) -> str:

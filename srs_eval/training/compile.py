@@ -7,7 +7,7 @@ of them.
 
 Kernels lie in a folder for this version of srs-eval, numba and Python and for the digest of all
 sources that kernels are made from: after an update all are compiled once. Of functions from
-elsewhere, the Python files beside theirs are part of a kernel's key.
+elsewhere, the files below their file's folder are part of a kernel's key (`data.model_folder`).
 
 NamedTuples of arrays and numbers are handed to a kernel as one table of addresses. numba takes
 them as they are, too, but describes each array by seven values, and a kernel with thirty arrays
@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import ctypes
 import dis
+import errno
 import hashlib
 import os
 import secrets
@@ -43,6 +44,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from srs_eval.data.model_folder import read_model_folder
 from srs_eval.data.paths import VERSION, cache_dir, content_digest
 from srs_eval.data.reviews import FloatArray, IntArray
 
@@ -139,17 +141,8 @@ def _numba() -> tuple[Any, Path | None]:
     return numba, folder
 
 
-def own_digest(path: Path) -> str:
-    """Of a Python file, by its name, and of those beside it, also in folders there, which it may
-    import."""
-    beside = (each for kind in ("*.py", "*/*.py") for each in path.parent.glob(kind))
-    readable = (each for each in beside if each.is_file() and os.access(each, os.R_OK))
-    content = content_digest(path.parent, {path, *readable})
-    return hashlib.sha256(f"{path.name}:{content}".encode()).hexdigest()
-
-
 def _described(value: Any) -> str:
-    """What a kernel is made from, with `_folder_name` its key."""
+    """What a kernel is made from, with `_folder_name` and `_own_digests` its key."""
     if not isinstance(value, FunctionType):
         if isinstance(value, Mapping):
             return f"{{{', '.join(f'{key}: {_described(value[key])}' for key in sorted(value))}}}"
@@ -157,9 +150,39 @@ def _described(value: Any) -> str:
             return f"({', '.join(map(_described, value))})"
         return repr(value)
     code, held = value.__code__, [each.cell_contents for each in value.__closure__ or ()]
-    text = f"{value.__module__}.{value.__qualname__}:{code.co_firstlineno} {_described(held)}"
-    file = Path(code.co_filename)
-    return text if _PACKAGE in file.parents else f"{text} {own_digest(file)}"
+    return f"{value.__module__}.{value.__qualname__}:{code.co_firstlineno} {_described(held)}"
+
+
+def _files_of(value: Any) -> set[Path]:
+    """The files of the functions in what `_described` describes."""
+    if isinstance(value, Mapping):
+        parts = list(value.values())
+    elif isinstance(value, FunctionType):
+        parts = [cell.cell_contents for cell in value.__closure__ or ()]
+    elif isinstance(value, tuple | list):
+        parts = list(value)
+    else:
+        return set()
+    files = set[Path]().union(*map(_files_of, parts))
+    if isinstance(value, FunctionType):
+        files.add(Path(value.__code__.co_filename))
+    return files
+
+
+def _own_digests(value: Any) -> str:
+    """Digests of the folders of somebody's own functions, "" where all are of this package.
+
+    Raises OSError where nobody can tell: for a notebook's code, or a file in a folder too large.
+    """
+    digests = []
+    for file in sorted(_files_of(value)):
+        if _PACKAGE in file.parents:
+            continue
+        content = read_model_folder(file)
+        if not content.is_whole:
+            raise OSError(errno.EFBIG, "too many files beside it", str(file))
+        digests.append(content.digest)
+    return " ".join(digests)
 
 
 def _copy(function: FunctionType, name: str, names: Mapping[str, Any]) -> FunctionType:
@@ -175,8 +198,8 @@ def _dispatcher(function: FunctionType, name: str, names: Mapping[str, Any], mad
     """What numba makes of the function, kept on disk where its files can be read."""
     numba, folder = _numba()
     try:
-        text = _described((function, made_of))
-    except OSError:  # from a notebook, say
+        text = f"{_described((function, made_of))}{_own_digests((function, made_of))}"
+    except OSError:
         text, folder = "", None
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     made = _copy(function, f"{name}_{digest}", names)

@@ -17,7 +17,7 @@ from srs_eval.cli.main import main
 from srs_eval.cli.options import Outputs
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import _LIST, _is_own, check_outputs, write_file, write_folder
+from srs_eval.data.paths import _LIST, check_outputs, is_own, write_file, write_folder
 from srs_eval.models.configurations import resolve
 from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table
 from tests.benchmark.test_store import SETUP, unit
@@ -228,11 +228,11 @@ def test_every_document_is_known_again(
         target = here / "out"
         target.unlink(missing_ok=True)
         assert main([*arguments, str(target)]) == 0, capsys.readouterr().err
-        assert _is_own(target)
+        assert is_own(target)
         assert main([*arguments, str(target)]) == 0
     for form in ("html", "md", "json"):
         Outputs(**{form: form}).write(a_document("a"))
-        assert _is_own(Path(form))
+        assert is_own(Path(form))
 
 
 FORMS = ("html", "md", "csv", "png", "json")
@@ -243,7 +243,7 @@ def test_ours_of_another_kind_are_no_reports(here: Path, dataset: Path) -> None:
     out = here / "results"
     list(run_batch(open_dataset(dataset), resolve("AVG"), out, jobs=1))
     (here / "app.json").write_text(json.dumps({"recent": []}))
-    assert not [path for path in here.rglob("*") if path.is_file() and _is_own(path)]
+    assert not [path for path in here.rglob("*") if path.is_file() and is_own(path)]
 
 
 # --- two outputs of one name

@@ -22,6 +22,7 @@ from srs_eval import models
 from srs_eval.batch import _evaluate_user
 from srs_eval.benchmark.store import Unit
 from srs_eval.benchmark.tuning import PastSession
+from srs_eval.data import model_folder
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import evaluate
@@ -364,6 +365,121 @@ def test_a_changed_copy_beside_a_model_has_its_own_figures(write: Write, log: Re
         finally:
             del models.all_models()["SLIP"]
     assert found == [0.9, 0.7]
+
+
+READS = """
+import json
+from pathlib import Path
+
+W = json.loads((Path(__file__).parent / "data" / "w.json").read_text())
+"""
+
+
+def in_a_folder(write: Write, content: str, predict: str, above: str) -> Path:
+    """A model file in a folder of its own, with a file two folders down."""
+    path = write(predict=predict, above=above)
+    folder = path.parent / "project"
+    (folder / "data" / "more").mkdir(parents=True, exist_ok=True)
+    (folder / "data" / "w.json").write_text(content)
+    (folder / "data" / "more" / "of_slip.py").write_text(f"W = {content}\n")
+    return path.rename(folder / path.name)
+
+
+@pytest.mark.parametrize(
+    ("changed", "above"),
+    [
+        ("data/w.json", READS),
+        ("data/more/of_slip.py", "from data.more.of_slip import W"),
+    ],
+)
+def test_a_changed_file_below_the_folder_has_new_figures(
+    changed: str,
+    above: str,
+    write: Write,
+    log: ReviewLog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also in the same process, and the earlier ones are found again."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(models, "_own_folders", [])
+    file = in_a_folder(write, "0.8", "return np.full(len(index), W)", above)
+    found = []
+    for content in ("0.8", "0.7", "0.8"):
+        written = content if changed.endswith("json") else f"W = {content}  # is {content}\n"
+        (file.parent / changed).write_text(written)
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        models.load_model_file(file)
+        result = results(log, resolve("SLIP"), jobs=0)["SLIP"]
+        found.append((result.p[0], result.cached))
+    del models.all_models()["SLIP"]
+    for name in ("data", "data.more", "data.more.of_slip"):
+        sys.modules.pop(name, None)
+    assert found == [(0.8, False), (0.7, False), (0.8, True)]
+
+
+def test_a_model_in_a_large_folder_keeps_no_figures(
+    write: Write, collection: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_folder, "MOST_ENTRIES", 3)
+    file = in_a_folder(write, "0.8", "return np.full(len(index), W)", READS)
+    run = ("run", collection, "--models", "SLIP,HLR", "--model-file", file, "--jobs", 0, "--json")
+    said = []
+    for content in ("0.8", "0.7"):
+        (file.parent / "data" / "w.json").write_text(content)
+        done = main_here(*run)
+        found = {each["configuration"]: each for each in json.loads(done.stdout)["results"]}
+        said.append((found["SLIP"]["metrics"]["LogLoss"], found["SLIP"]["cached"]))
+        assert done.stderr.count('Results of "slip.py" are not kept') == 1
+        assert done.stderr.count("its folder has more than 3 files") == 1
+    assert found["HLR"]["cached"]
+    assert said[0][0] != said[1][0]
+    assert not said[1][1]
+
+
+@pytest.mark.parametrize("out", ["results", "."])
+def test_a_batch_goes_on_with_its_results_beside_the_model(
+    out: str, write: Write, dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = in_a_folder(write, "0.8", "return np.full(len(index), W)", READS)
+    monkeypatch.chdir(file.parent)
+    common = ("--dataset", dataset, "--models", "SLIP,AVG", "--model-file", "slip.py")
+    batch = ("batch", *common, "--out", out, "--file", "--plot", "--users")
+    assert main_here(*batch, "1").returncode == 0
+    if out != ".":  # reports lie in no folder that they read
+        report = ("report", out, "--html", "report.html", "--csv", "tables")
+        assert main_here(*report).returncode == 0
+    (file.parent / "batch.log").write_text("what a shell has noted")
+    done = main_here(*batch, "1-2")
+    assert done.returncode == 0, done.stderr
+    assert set(read_results(Path(out), "SLIP")) == {1, 2}
+    (file.parent / "data" / "w.json").write_text("0.7")
+    refused = main_here(*batch, "1-2")
+    assert refused.returncode == 2
+    assert "SLIP had model file " in refused.stderr
+
+
+def test_a_growing_log_beside_a_model_does_not_stop_a_run(write: Write, collection: Path) -> None:
+    """Workers are certain of its code, not of all that lies there."""
+    notes = "(Path(__file__).parent / 'notes.txt').open('a').write('fitted')"
+    file = in_a_folder(write, "0.8", notes, READS)
+    run = ("run", collection, "--models", "SLIP,AVG", "--model-file", file, "--jobs", 2, "--json")
+    for _ in range(2):
+        done = main_here(*run)
+        assert done.returncode == 0, done.stderr
+        assert not json.loads(done.stdout)["failed"]
+
+
+def test_code_that_changes_while_it_is_in_use_is_refused(
+    loaded: Callable[..., Configuration], write: Write
+) -> None:
+    model = loaded().model
+    restored, arguments = model.__reduce__()
+    assert restored(*arguments) is model
+    write(predict="index = index + 0")
+    del models.all_models()["SLIP"]
+    with pytest.raises(InputError, match="was changed while it was in use"):
+        restored(*arguments)
 
 
 def test_two_files_with_equally_named_helpers_are_refused(
