@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from srs_eval.data.errors import InputError, counted, harmless
+from srs_eval.data.paths import settle_places
 from srs_eval.data.protocol import Protocol
 from srs_eval.report.console import console_for, document_text, open_page, say
 
@@ -69,12 +70,26 @@ def command(function: Callable[..., Any], without: Sequence[str] = ()) -> Callab
 
     @functools.wraps(function)
     def with_groups(**values: Any) -> Any:
-        return made(function, values)
+        settle_places()
+        return made(function, {name: _absolute(name, value) for name, value in values.items()})
 
     ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options.values()]
     vars(with_groups)["__signature__"] = inspect.Signature(ordered)
     with_groups.__annotations__ = {each.name: each.annotation for each in ordered}
     return with_groups
+
+
+_WRITTEN = ("html", "md", "csv", "png", "json", "tex", "svg", "pdf", "out")
+
+
+def _absolute(name: str, value: Any) -> Any:
+    """An option's value; what is written is named once and for all.
+
+    The code of a model file may go to another folder.
+    """
+    if name not in _WRITTEN or value is None or str(value) == "-":
+        return value
+    return type(value)(Path(value).expanduser().absolute())
 
 
 @functools.cache

@@ -48,6 +48,7 @@ _ENDS = re.compile(rb"\n\nMade by srs-eval [^\n]+\.\n\Z")
 _CLOCK_TICK = 3.0  # seconds, more than any file system's
 _READ = 500  # bytes of either end of a file that are looked at
 _JOURNALS = ("-wal", "-shm", "-journal")  # that SQLite keeps beside a database
+_VARIABLES = tuple(f"SRS_EVAL_{kind}_DIR" for kind in ("CACHE", "CONFIG", "DATA", "STATE"))
 _STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd", "/proc/self/fd")
 DEMO_FILE = Path(__file__).with_name("demo.anki2.zst")
 """The demo's learner: 20,000 reviews of a year, simulated by `tools/simulated`."""
@@ -71,6 +72,14 @@ def config_dir() -> Path:
 def state_dir() -> Path:
     """What the app remembers: recent files, theme."""
     return _place("SRS_EVAL_STATE_DIR", "user_state_path")
+
+
+def settle_places() -> None:
+    """Make the folders that environment variables name absolute: they stay where they are, also
+    while code of somebody's own works in another folder."""
+    for name in (*_VARIABLES, "NUMBA_CACHE_DIR"):
+        if os.environ.get(name):
+            os.environ[name] = os.path.abspath(os.environ[name])
 
 
 def anki_folders(home: Path) -> Iterator[Path]:

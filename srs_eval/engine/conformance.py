@@ -497,7 +497,7 @@ def _checked(
         Cancelled: The time is up, or a person has cancelled.
     """
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), configuration.model.code_kept_apart():
             warnings.simplefilter("ignore")
             found = list(check(*arguments))
     except BaseException as error:

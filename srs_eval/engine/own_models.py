@@ -226,7 +226,8 @@ def pretrained_on(
     usable = list(digest_of)
     if len(usable) < 2:
         raise InputError(f"{len(usable)} of these users have reviews enough to pretrain on.")
-    arrays = model.pretrain(_Learners(usable, trials_of), context)
+    with model.code_kept_apart():
+        arrays = model.pretrain(_Learners(usable, trials_of), context)
     settings = {each.name: each.of(context) for each in model.hyperparameters}
     if settings and context.record is not None and not context.record.settings:
         context.record.begin(**settings)

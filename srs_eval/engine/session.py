@@ -225,7 +225,8 @@ class Session:
         else:
             p, parameters, notes = fit_and_predict(configuration, trials, context)
         if configuration.model.remarks is not None:
-            notes += configuration.model.remarks(trials, context)
+            with configuration.model.code_kept_apart():
+                notes += configuration.model.remarks(trials, context)
         if configuration.model.file is not None and self.log.features is not None:
             notes += tuple(filter(None, [self.log.features.about]))
         seconds = time.perf_counter() - start
@@ -258,7 +259,9 @@ class Session:
         assert all(same_reviews(results[0], each) for each in results)
         mark_compiled(of)
         notes = (f"{m.words}: {n}" for m, r in zip(members, results, strict=True) for n in r.notes)
-        return combine([each.p for each in results]), None, tuple(notes)
+        with of.model.code_kept_apart():
+            combined = combine([each.p for each in results])
+        return combined, None, tuple(notes)
 
     def _run_own(self, configuration: Configuration, trials: Trials, context: Context) -> Result:
         """Evaluate the parameters of the learner's presets on all held-out reviews."""
@@ -349,6 +352,11 @@ def fit_and_predict(configuration: Configuration, trials: Trials, context: Conte
 
     For other folds than the protocol's: those of `replace(trials, folds=...)`.
     """
+    with configuration.model.code_kept_apart():
+        return _fit_and_predict(configuration, trials, context)
+
+
+def _fit_and_predict(configuration: Configuration, trials: Trials, context: Context) -> _Predicted:
     model = configuration.model
     if model.file is not None:
         trials = _for_own_model(trials)

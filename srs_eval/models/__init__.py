@@ -11,6 +11,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,7 @@ from srs_eval.data.model_folder import read_model_folder
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.training.hyperparameters import Context, Hyperparameter
+from srs_eval.training.own_code import kept_apart
 
 _Family = Literal["baseline", "online", "sm2", "history", "other", "fsrs", "neural"]
 
@@ -136,6 +138,12 @@ class Model:
         """Whether a change of what it is made of is noticed, so that its figures can be kept."""
         return self.file is None or self.file.is_whole
 
+    def code_kept_apart(self) -> AbstractContextManager[None]:
+        """Surround calls of its functions: what it changes of the process is no other model's."""
+        if self.file is None:
+            return nullcontext()
+        return kept_apart(None if self.file == MADE_HERE else self.file.path)
+
     @property
     def trained(self) -> bool:
         return self.fit is not None
@@ -215,7 +223,8 @@ def load_model_file(path: str | Path) -> tuple[Model, ...]:
     sys.modules[module.__name__] = module  # kernels are compiled from a module's source
     try:
         # What was hashed, not what bytecode there may be of it.
-        exec(compile(content, path, "exec"), vars(module))
+        with kept_apart(path):
+            exec(compile(content, path, "exec"), vars(module))
         models = tuple(replace(model, file=file) for model in vars(module).get("MODELS", ()))
         found = (
             _wrong_with(model, [each.name for each in models[:k]]) for k, model in enumerate(models)

@@ -143,7 +143,7 @@ def test_no_option_overwrites_what_somebody_has_written(
     """Before the work, so that none is lost."""
     (here / "mine").write_bytes(PRECIOUS)
     given = [each.format(dataset=dataset) for each in arguments]
-    refused(capsys, *given, "mine", words='"mine" is not known as a file that srs-eval wrote')
+    refused(capsys, *given, "mine", words='mine" is not known as a file that srs-eval wrote')
 
 
 @pytest.mark.parametrize("option", ["--html", "--json", "--csv"])

@@ -501,6 +501,93 @@ def test_two_files_with_equally_named_helpers_are_refused(
         sys.modules.pop("helper_of_two", None)
 
 
+# What it changes of the process
+
+ELSEWHERE = """
+import os
+import random
+
+os.chdir(os.sep)
+np.seterr(all="raise")
+np.random.seed(5)
+random.seed(5)
+"""
+IN_DOUBLE = """
+import numba
+import torch
+
+torch.set_default_dtype(torch.float64)
+torch.set_grad_enabled(False)
+numba.config.DISABLE_JIT = 1
+"""
+
+
+@pytest.mark.parametrize("place", ["above", "fit", "predict"])
+def test_outputs_of_a_run_stay_where_a_person_has_named_them(
+    place: str, write: Write, collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(**{place: ELSEWHERE})
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    common = ("--models", "SLIP,HLR", "--model-file", file, "--jobs", "0")
+    done = main_here("run", collection, *common, "--json", "run.json", "--csv", "run.csv")
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in here.iterdir()} == {"run.json", "run.csv"}
+    assert Path.cwd() == here
+
+
+def test_a_report_stays_where_a_person_has_named_it(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(above=ELSEWHERE)
+    small = tmp_path / "small.anki2"
+    write_collection(simulate_learner(5, 300), small)
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    common = (small, "--models", "SLIP,HLR", "--model-file", file, "--jobs", "0")
+    forms = ("--html", "a.html", "--md", "a.md", "--csv", "tables", "--json", "a")
+    done = main_here("export", *common, *forms)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in here.iterdir()} == {"a.html", "a.md", "tables", "a"}
+
+
+def test_results_of_a_batch_stay_where_a_person_has_named_them(
+    write: Write, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    batch = ("batch", "--dataset", dataset, "--models", "SLIP,AVG", "--model-file")
+    assert main_here(*batch, write(fit=ELSEWHERE, above=ELSEWHERE)).returncode == 0
+    assert set(read_results(here / "results", "SLIP")) == {1, 2}
+
+
+def test_settings_of_a_model_file_change_no_other_model(
+    loaded: Callable[..., Configuration], log: ReviewLog
+) -> None:
+    pytest.importorskip("torch")
+    configurations = resolve("LSTM,FSRS-6,HLR")
+    alone = [Session(log).run(each).p for each in configurations]
+    slip = loaded(above=IN_DOUBLE + ELSEWHERE, fit="assert torch.empty(1).dtype == torch.float64")
+    session = Session(log)
+    for each, before in zip(configurations, alone, strict=True):
+        session.run(slip)
+        assert (session.run(each).p == before).all(), each.name
+
+
+def test_a_model_draws_on_where_its_file_has_begun(
+    loaded: Callable[..., Configuration], log: ReviewLog
+) -> None:
+    """Random numbers of others are not its own."""
+    slip = loaded(above="np.random.seed(5)", predict="return np.random.random(len(index))")
+    np.random.seed(1)  # noqa: NPY002
+    drawn = [Session(log).run(slip).p for _ in range(2)]
+    stream = np.random.RandomState(5)
+    assert (np.concatenate(drawn) == stream.random_sample(2 * len(drawn[0]))).all()
+
+
 # Whatever a model raises
 
 WICKED = """

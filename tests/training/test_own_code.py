@@ -1,0 +1,173 @@
+"""What code of somebody's own changes of the process stays with it."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from srs_eval.training import own_code
+from srs_eval.training.own_code import kept_apart
+
+Setting = tuple[Callable[[], Any], Callable[[], Any]]  # reads it, changes it
+
+
+def _of_numba() -> Setting:
+    from numba.core import config
+
+    return lambda: config.DISABLE_JIT, lambda: setattr(config, "DISABLE_JIT", 1)
+
+
+def _threads_of_numba() -> Setting:
+    import numba
+
+    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    return numba.get_num_threads, lambda: numba.set_num_threads(1)
+
+
+def _of_torch(name: str) -> Setting:
+    torch = pytest.importorskip("torch")
+    settings: dict[str, Setting] = {
+        "dtype": (torch.get_default_dtype, lambda: torch.set_default_dtype(torch.float64)),
+        "device": (torch.get_default_device, lambda: torch.set_default_device("meta")),
+        "gradients": (torch.is_grad_enabled, lambda: torch.set_grad_enabled(False)),
+        "threads": (torch.get_num_threads, lambda: torch.set_num_threads(3)),
+        "random": (lambda: torch.get_rng_state().tolist(), lambda: torch.manual_seed(7)),
+        "deterministic": (
+            torch.are_deterministic_algorithms_enabled,
+            lambda: torch.use_deterministic_algorithms(True),
+        ),
+        "precision": (
+            torch.get_float32_matmul_precision,
+            lambda: torch.set_float32_matmul_precision("medium"),
+        ),
+    }
+    return settings[name]
+
+
+def _of_sklearn() -> Setting:
+    import sklearn
+
+    return sklearn.get_config, lambda: sklearn.set_config(assume_finite=True)
+
+
+def _of_numpy(name: str) -> Setting:
+    settings: dict[str, Setting] = {
+        "errors": (np.geterr, lambda: np.seterr(all="raise")),
+        "printing": (np.get_printoptions, lambda: np.set_printoptions(precision=2)),
+        "random": (lambda: np.random.get_state()[1].tolist(), lambda: np.random.seed(7)),  # noqa: NPY002
+    }
+    return settings[name]
+
+
+SETTINGS: dict[str, Callable[[], Setting]] = {
+    "folder": lambda: (os.getcwd, lambda: os.chdir(os.sep)),
+    "variables": lambda: (
+        lambda: os.environ.get("NUMBA_OPT"),
+        lambda: os.environ.update(NUMBA_OPT="0"),
+    ),
+    "random": lambda: (random.getstate, lambda: random.seed(7)),
+    "numpy errors": lambda: _of_numpy("errors"),
+    "numpy printing": lambda: _of_numpy("printing"),
+    "numpy random": lambda: _of_numpy("random"),
+    "numba": _of_numba,
+    "numba threads": _threads_of_numba,
+    "sklearn": _of_sklearn,
+    "torch dtype": lambda: _of_torch("dtype"),
+    "torch device": lambda: _of_torch("device"),
+    "torch gradients": lambda: _of_torch("gradients"),
+    "torch threads": lambda: _of_torch("threads"),
+    "torch random": lambda: _of_torch("random"),
+    "torch deterministic": lambda: _of_torch("deterministic"),
+    "torch precision": lambda: _of_torch("precision"),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_stays_with_its_owner(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_code, "_left_by", {})
+    read, change = SETTINGS[name]()
+    before = read()
+    with kept_apart("mine"):
+        change()
+        changed = read()
+    assert read() == before
+    assert changed != before
+    with kept_apart("another"):
+        assert read() == before
+    with kept_apart("mine"):
+        assert read() == changed
+        with kept_apart("mine"):
+            assert read() == changed
+        assert read() == changed
+    assert read() == before
+
+
+def test_settings_are_restored_after_an_error() -> None:
+    before = np.geterr()
+
+    def fails() -> None:
+        with kept_apart("mine"):
+            np.seterr(all="raise")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert np.geterr() == before
+
+
+def test_a_notebooks_code_runs_with_the_settings_that_there_are() -> None:
+    before = np.get_printoptions()
+    with kept_apart(None):
+        np.set_printoptions(precision=3)
+    assert np.get_printoptions() == before
+    with kept_apart(None):
+        assert np.get_printoptions() == before
+
+
+def test_a_folder_that_is_gone_is_no_error(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    before = os.getcwd()
+    with kept_apart("mine"):
+        os.chdir(here)
+    here.rmdir()
+    with kept_apart("mine"):
+        assert os.getcwd() == before
+    assert os.getcwd() == before
+
+
+FIRST = """
+import sys
+from srs_eval.training.own_code import kept_apart
+
+assert not {"torch", "numba", "sklearn"} & set(sys.modules)
+with kept_apart("mine"):
+    import numba, sklearn
+    numba.config.DISABLE_JIT = 1
+    sklearn.set_config(assume_finite=True)
+    try:
+        import torch
+        torch.set_default_dtype(torch.float64)
+        torch.set_num_threads(7)
+    except ImportError:
+        torch = None
+assert not numba.config.DISABLE_JIT
+assert not sklearn.get_config()["assume_finite"]
+assert torch is None or torch.get_default_dtype() == torch.float32
+assert torch is None or torch.get_num_threads() != 7
+"""
+
+
+def test_a_library_that_own_code_imports_first_is_as_it_comes() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
