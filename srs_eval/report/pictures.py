@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import re
+import sys
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
+from srs_eval.data.paths import cache_dir
 from srs_eval.data.reviews import FloatArray
 from srs_eval.report.document import Picture
 
@@ -85,13 +88,49 @@ def svg(picture: Picture, inches: Sequence[float] = ()) -> tuple[bytes, float]:
 
 def as_figure(draw: Callable[[], Figure]) -> Figure:
     """A picture for a notebook, which shows figures where pyplot is loaded."""
+    _load_matplotlib()
     from matplotlib import pyplot
 
     with pyplot.rc_context(fname=_STYLE):
         return draw()
 
 
+@cache
+def _load_matplotlib() -> None:
+    """Import matplotlib, which writes a list of the machine's fonts: into srs-eval's own cache.
+
+    Where the person has imported it or set MPLCONFIGDIR, all is as they want it. Their matplotlibrc
+    counts in any case.
+    """
+    if "matplotlib" in sys.modules or os.environ.get("MPLCONFIGDIR"):
+        return
+    places = {"MPLCONFIGDIR": str(cache_dir() / "matplotlib")}
+    settings = _matplotlibrc()
+    if settings.is_file() and not os.environ.get("MATPLOTLIBRC"):
+        places["MATPLOTLIBRC"] = str(settings)
+    os.environ.update(places)
+    try:
+        import matplotlib
+        import matplotlib.font_manager
+
+        matplotlib.get_configdir()  # matplotlib remembers both
+        matplotlib.get_cachedir()
+    finally:
+        for name in places:
+            del os.environ[name]
+
+
+def _matplotlibrc() -> Path:
+    """Where a person's settings of matplotlib are, if there are any."""
+    if sys.platform.startswith(("linux", "freebsd")):
+        folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "matplotlib"
+    else:
+        folder = Path.home() / ".matplotlib"
+    return folder / "matplotlibrc"
+
+
 def _saved(picture: Picture, inches: Sequence[float], **how: Any) -> tuple[bytes, float]:
+    _load_matplotlib()
     import matplotlib
 
     content = io.BytesIO()
@@ -128,6 +167,7 @@ def _resize(drawing: Figure, width: float, height: float | None = None) -> None:
 
 def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
     """An empty drawing of some points with thin axes on two sides."""
+    _load_matplotlib()
     from matplotlib.figure import Figure
 
     size = width / _DOTS_PER_INCH, height / _DOTS_PER_INCH
