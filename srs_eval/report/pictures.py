@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
+from srs_eval.data.errors import InputError
 from srs_eval.data.paths import cache_dir
 from srs_eval.data.reviews import FloatArray
 from srs_eval.report.document import Picture
@@ -52,6 +53,12 @@ _TICKS = 5  # words below an axis
 _FAR_OFF = 3.0  # times the middle's way from the best: what lies beyond that would hide the rest
 _LEAST_CUT = 5  # labels from which an axis leaves out what is far off
 _LEAST_SCALE = 0.7  # of text in a picture that is made smaller
+_ROOM = 30.0  # inches of height in which a picture is measured
+_LEAST_FORM = 0.6  # height of axes by their width
+_LINE_SPACING = 1.25  # height of a row by that of its label
+_MOST_OF_NAMES = 0.4  # share of the width that names of rows may take
+_SPARE_LETTERS = 6  # of a line, so that words of several lengths fill it
+_MOST_COLUMNS = 4  # of a legend
 _UNSURE = "#d5dade"  # what is hatched
 CALIBRATION_BINS = 20  # of a learner
 _FEWEST_IN_BIN = 10  # reviews of a point of a calibration graph
@@ -68,7 +75,10 @@ def _drawn(draw: Callable[_Given, Figure]) -> Callable[_Given, Callable[[], Figu
 
 
 def drawn_as(form: str, picture: Picture, inches: Sequence[float] = ()) -> bytes:
-    """A picture as "png", "svg" or "pdf"; `inches` are its width and perhaps its height."""
+    """A picture as "png", "svg" or "pdf"; `inches` are its width and perhaps its height.
+
+    Raises InputError where it has no room in them.
+    """
     if form == "svg":
         return svg(picture, inches)[0]
     how: dict[str, Any] = {"metadata": dict.fromkeys(("Creator", "Producer", "CreationDate"))}
@@ -145,24 +155,121 @@ def _saved(picture: Picture, inches: Sequence[float], **how: Any) -> tuple[bytes
 def _resize(drawing: Figure, width: float, height: float | None = None) -> None:
     """Give a drawing a size in inches; its text shrinks with it as far as it stays readable.
 
-    That of squares shrinks with them.
+    Without a height it gets one that all has room in. Squares keep their form, and their text
+    shrinks with them. Raises InputError where nothing could be seen in the height.
     """
+    axes = drawing.axes[0]
+    before, tall = drawing.get_size_inches()
+    in_proportion = tall * width / before
+    if axes.get_aspect() != "auto":
+        height = height or in_proportion
+        drawing.set_size_inches(width, height)
+        _shrink(drawing, min(width / before, height / tall, 1))
+        return
+    drawing.draw_without_rendering()
+    _, tall_axes = _axes_inches(drawing)
+    shrunk_by = width / before if height is None else min(width / before, height / tall)
+    scale = max(min(shrunk_by, 1), _LEAST_SCALE)
+    _shrink(drawing, scale)
+    drawing.set_size_inches(width, _ROOM)
+    _wrap_labels(drawing)
+    if drawing.legends:
+        _put_legend_below(drawing)
+    drawing.draw_without_rendering()
+    axes_width, axes_height = _axes_inches(drawing)
+    besides = _ROOM - axes_height
+    if _has_rows(axes):
+        least = _rows_inches(drawing)
+        wanted = max(tall_axes * scale, least)
+    else:
+        least = _LEAST_FORM * axes_width
+        wanted = max(in_proportion - besides, least)
+    if height is not None and height < besides + least / 2:
+        raise InputError(
+            f"--inches {width:g}x{height:g}: a picture needs a height of {besides + least:.1f} at "
+            "this width; leave the height out, and each gets what it needs."
+        )
+    drawing.set_size_inches(width, height or besides + wanted)
+
+
+def _axes_inches(drawing: Figure) -> tuple[float, float]:
+    """Width and height of what is within the axes, as last drawn."""
+    box = drawing.axes[0].get_window_extent()
+    return box.width / drawing.dpi, box.height / drawing.dpi
+
+
+def _shrink(drawing: Figure, scale: float) -> None:
+    """Make text, markers and lines smaller."""
+    from matplotlib.collections import LineCollection
     from matplotlib.text import Text
 
-    before, tall = drawing.get_size_inches()
-    height = height or tall * width / before
-    axes = drawing.axes[0]
-    least = _LEAST_SCALE if axes.get_aspect() == "auto" else 0
-    scale = max(min(width / before, height / tall, 1), least)
-    drawing.set_size_inches(width, height)
-    if drawing.legends:
-        drawing.legends.clear()
-        _legend(axes, 2)
+    axes: Any = drawing.axes[0]
     ticks = axes.get_xticklabels()[0].get_fontsize(), axes.get_yticklabels()[0].get_fontsize()
+    text: Any
     for text in drawing.findobj(Text):
         text.set_fontsize(text.get_fontsize() * scale)
     axes.tick_params(axis="x", labelsize=ticks[0] * scale)
     axes.tick_params(axis="y", labelsize=ticks[1] * scale)
+    for line in axes.get_lines():
+        line.set_markersize(line.get_markersize() * scale)
+        line.set_linewidth(line.get_linewidth() * scale)
+    for collection in axes.collections:
+        if isinstance(collection, LineCollection):
+            collection.set_linewidth(np.multiply(collection.get_linewidth(), scale).tolist())
+
+
+def _has_rows(axes: Axes) -> bool:
+    """Whether it has a row for each label, in place of a scale from top to bottom."""
+    from matplotlib.ticker import FixedLocator
+
+    return isinstance(axes.yaxis.get_major_locator(), FixedLocator)
+
+
+def _rows_inches(drawing: Figure) -> float:
+    """What rows need so that their labels do not touch."""
+    heights = [text.get_window_extent().height for text in drawing.axes[0].get_yticklabels()]
+    return len(heights) * max(heights) * _LINE_SPACING / drawing.dpi
+
+
+def _wrap_labels(drawing: Figure) -> None:
+    """Break the names of rows and the words below an axis into lines, where they are too long."""
+    axes = drawing.axes[0]
+    if _has_rows(axes):
+        drawing.draw_without_rendering()
+        names = [text.get_text() for text in axes.get_yticklabels()]
+        widest = max(text.get_window_extent().width for text in axes.get_yticklabels())
+        room = _MOST_OF_NAMES * drawing.bbox.width
+        if widest > room:
+            letters = int(max(map(len, names)) * room / widest)
+            axes.set_yticks(axes.get_yticks(), [fill(name, letters) for name in names])
+    drawing.draw_without_rendering()
+    room = axes.get_window_extent().width
+    label = axes.xaxis.label
+    lines = math.ceil(label.get_window_extent().width / room)
+    if lines > 1:
+        text = label.get_text()
+        label.set_text(fill(text, len(text) // lines + _SPARE_LETTERS))
+
+
+def _put_legend_below(drawing: Figure) -> None:
+    """The legend of a drawing again, at its foot, in as many columns as there is room for."""
+    (legend,) = drawing.legends
+    fontsize = legend.get_texts()[0].get_fontsize()
+    handles, names = drawing.axes[0].get_legend_handles_labels()
+    for columns in range(min(_MOST_COLUMNS, len(names)), 0, -1):
+        drawing.legends.clear()
+        legend = drawing.legend(
+            handles,
+            names,
+            loc="outside lower center",
+            ncols=columns,
+            frameon=False,
+            fontsize=fontsize,
+            labelcolor=_INK,
+        )
+        drawing.draw_without_rendering()
+        if legend.get_window_extent().width <= drawing.bbox.width:
+            return
 
 
 def _canvas(width: float, height: float) -> tuple[Figure, Axes]:

@@ -5,9 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+
+from srs_eval.data.errors import InputError
+from srs_eval.report import pictures
+from srs_eval.report.document import Picture
 
 DRAWS = """
 import numpy as np
@@ -73,3 +82,118 @@ def test_a_persons_settings_of_matplotlib_count(home: Path, tmp_path: Path) -> N
     (folder / "matplotlibrc").write_text("font.style: italic\n")
     assert drawn_at_home(home, SRS_EVAL_CACHE_DIR=str(tmp_path / "cache")) == "italic"
     assert [path.name for path in folder.iterdir()] == ["matplotlibrc"]
+
+
+# Sizes for papers
+
+NAMES = (
+    *("GRU-P", "FSRS-6 recency", "FSRS-6", "average", "HLR", "SM2"),
+    *("FSRS-5 S0 only", "FSRS-4.5", "FSRS-6 two buttons, on later days", "DASH", "FSRSv4", "Ebisu"),
+)
+SIZES = (1_500.0, 3_200.0, 4_600.0, 7_100.0, 9_600.0, 14_000.0, 22_000.0, 33_000.0, 124_000.0)
+
+
+def means(count: int) -> Callable[[], Any]:
+    middle = np.linspace(0.3, 0.6, count)
+    rows = np.column_stack([middle, middle - 0.02, middle + 0.02])
+    series = [("by users", rows.tolist()), ("by reviews", (rows - 0.04).tolist())]
+    return pictures.intervals(NAMES[:count], series, "log loss", [0.36, 0.4])
+
+
+def distribution(count: int) -> Callable[[], Any]:
+    middle = np.linspace(0.3, 0.6, count)
+    percentiles = np.outer([0.1, 0.3, 0.6, 1.0, 1.4, 2.2, 3.3], middle)
+    return pictures.spreads(NAMES[:count], percentiles, "log loss")
+
+
+def by_size(count: int) -> Callable[[], Any]:
+    height = np.linspace(0.9, 0.4, len(SIZES))
+    series = [(name, (height + 0.02 * k).tolist()) for k, name in enumerate(NAMES[:count])]
+    words = "evaluated reviews of a user (median of each group)"
+    return pictures.lines(SIZES, series, words, "mean log loss", logarithmic=True)
+
+
+KINDS = {"means": means, "distribution": distribution, "by size": by_size}
+
+
+def resized(draw: Callable[[], Any], *inches: float) -> Any:
+    """A drawing of a size, laid out."""
+    import matplotlib
+
+    with matplotlib.rc_context(fname=pictures._STYLE), warnings.catch_warnings():
+        warnings.simplefilter("error")  # as where axes have no room
+        drawing = draw()
+        pictures._resize(drawing, *inches)
+        drawing.draw_without_rendering()
+    return drawing
+
+
+def boxes(drawing: Any) -> Iterator[tuple[str, Any]]:
+    """What must not touch anything else, by name: words, and what is within the axes."""
+    axes = drawing.axes[0]
+    texts = [*axes.get_yticklabels(), axes.xaxis.label, axes.yaxis.label]
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    ticks = [tick for tick in axes.xaxis.get_major_ticks() if left <= tick.get_loc() <= right]
+    texts += [tick.label1 for tick in ticks]
+    if not pictures._has_rows(axes):
+        texts = [text for text in texts if text not in axes.get_yticklabels()]
+        texts += [t.label1 for t in axes.yaxis.get_major_ticks() if low <= t.get_loc() <= high]
+    for legend in drawing.legends:
+        texts += legend.get_texts()
+    for text in texts:
+        if text.get_text():
+            yield text.get_text(), text.get_window_extent()
+    yield "axes", axes.get_window_extent()
+
+
+@pytest.mark.parametrize("width", [2.5, 3.3, 6.5, 14.0])
+@pytest.mark.parametrize("count", [1, 2, 3, 6, 8, 12])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_overlaps_whatever_the_width(kind: str, count: int, width: float) -> None:
+    drawing = resized(KINDS[kind](min(count, 8) if kind == "by size" else count), width)
+    assert drawing.get_size_inches()[0] == width
+    found = list(boxes(drawing))
+    for (one, box), (other, another) in combinations(found, 2):
+        apart = (
+            box.x1 <= another.x0
+            or another.x1 <= box.x0
+            or box.y1 <= another.y0
+            or another.y1 <= box.y0
+        )
+        assert apart, (one, other)
+    for name, box in found:
+        assert min(box.x0, box.y0) >= 0, name
+        assert box.x1 <= drawing.bbox.x1, name
+        assert box.y1 <= drawing.bbox.y1, name
+
+
+@pytest.mark.parametrize("width", [3.3, 6.5])
+@pytest.mark.parametrize("count", [1, 6])
+@pytest.mark.parametrize("kind", KINDS)
+def test_axes_have_room_for_every_model(kind: str, count: int, width: float) -> None:
+    drawing = resized(KINDS[kind](count), width)
+    across, up = pictures._axes_inches(drawing)
+    assert across > 0.55 * width
+    if kind == "by size":
+        assert 0.59 < up / across < 1
+    else:
+        assert up > 0.15 * count
+    smallest = min(text.get_fontsize() for text in drawing.axes[0].get_yticklabels())
+    assert smallest > 7
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_legend_stands_below(kind: str) -> None:
+    drawing = resized(KINDS[kind](6), 3.3)
+    bottom = drawing.axes[0].xaxis.label.get_window_extent().y0
+    assert all(legend.get_window_extent().y1 <= bottom for legend in drawing.legends)
+    assert len(drawing.legends) == (kind != "distribution")
+
+
+def test_a_height_that_somebody_wants_is_kept() -> None:
+    assert resized(means(4), 6.5, 4.0).get_size_inches().tolist() == [6.5, 4.0]
+
+
+def test_a_height_with_no_room_is_refused() -> None:
+    with pytest.raises(InputError, match=r"^--inches 3\.3x1: a picture needs a height of [12]\.\d"):
+        pictures.drawn_as("pdf", Picture("means", "means", means(6)), (3.3, 1.0))
