@@ -31,6 +31,7 @@ from srs_eval.cli.options import (
     json_and_console,
 )
 from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.memory import prepare_for_evaluating, short_memory_in_words
 from srs_eval.report.console import model_stories, models_table, say, show
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ for _command in (
     command(learner.export, without=_FOR_PAPERS),
     command(report, without=("short",)),
     command(research.audit, without=("png", "short", *_FOR_PAPERS)),
-    command(learner.inspect),
+    command(learner.inspect, evaluates=False),
     command(learner.compare),
     command(learner.workload),
     command(learner.state),
@@ -144,13 +145,8 @@ def _end_of(given: list[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a name that the terminal cannot show
     try:
-        group = typer.main.get_group(app)
-        command = _with_command(given, group)
-        if command[:2] == ["models", "check"] and {"-h", "--help"} & set(command):
-            print(_CHECK_HELP, end="")
-            return FINE
-        settled = _settled(command[0])
-        code = group(args=command, prog_name="srs-eval", standalone_mode=False, default_map=settled)
+        with short_memory_in_words():
+            code = _run(given)
         sys.stdout.flush()
         return code if isinstance(code, int) else FINE
     except InputError as error:
@@ -180,6 +176,17 @@ def _end_of(given: list[str]) -> int:
                 f"{said}{one_of}{', '.join(map(repr, choices.split('|')))}"  # spelled as in --help
             )
         return _refuse(f"{sentence}. `srs-eval --help` lists what there is.")
+
+
+def _run(given: list[str]) -> Any:
+    """What the command of a command line returns."""
+    group = typer.main.get_group(app)
+    command = _with_command(given, group)
+    if command[:2] == ["models", "check"] and {"-h", "--help"} & set(command):
+        print(_CHECK_HELP, end="")
+        return FINE
+    settled = _settled(command[0])
+    return group(args=command, prog_name="srs-eval", standalone_mode=False, default_map=settled)
 
 
 def _settled(command: str) -> dict[str, dict[str, Any]]:
@@ -289,6 +296,7 @@ def _check_models(words: Sequence[str], features: Path | None) -> int:
     """Checks models by name, or those of a file; the exit code. Raises InputError."""
     from srs_eval.engine.conformance import findings
 
+    prepare_for_evaluating()
     if not words:
         raise InputError("Name a model or a file: srs-eval models check my_model.py.")
     models = list({model.name: model for word in words for model in _meant(word)}.values())
@@ -383,7 +391,8 @@ def models(
     return FINE
 
 
-app.command()(command(models, without=("sm2_target", "weights", "seen_users")))
+_NOT_OF_MODELS = ("sm2_target", "weights", "seen_users")
+app.command()(command(models, without=_NOT_OF_MODELS, evaluates=False))
 
 
 @app.command()

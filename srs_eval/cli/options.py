@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from srs_eval.data.errors import InputError, counted, harmless
+from srs_eval.data.memory import FOR_READING, prepare_for_evaluating, refuse_short_memory
 from srs_eval.data.paths import settle_places
 from srs_eval.data.protocol import Protocol
 from srs_eval.report.console import console_for, document_text, open_page, say
@@ -35,12 +36,14 @@ FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
 
 
-def command(function: Callable[..., Any], without: Sequence[str] = ()) -> Callable[..., Any]:
+def command(
+    function: Callable[..., Any], without: Sequence[str] = (), *, evaluates: bool = True
+) -> Callable[..., Any]:
     """A function as typer takes it: where a parameter is a group, with the group's options.
 
     Groups go by the names of parameters, also in groups (`_GROUPS`). `without` names what of groups
     this command does not have. An option of the command itself stands for the group's of its name,
-    with another default.
+    with another default. One that only reads is not refused where there is little memory.
     """
 
     def is_group(name: str, of: Callable[..., Any]) -> bool:
@@ -71,6 +74,10 @@ def command(function: Callable[..., Any], without: Sequence[str] = ()) -> Callab
     @functools.wraps(function)
     def with_groups(**values: Any) -> Any:
         settle_places()
+        if evaluates:
+            prepare_for_evaluating()
+        else:
+            refuse_short_memory(FOR_READING)
         return made(function, {name: _absolute(name, value) for name, value in values.items()})
 
     ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options.values()]

@@ -24,6 +24,7 @@ from srs_eval.cli.options import (
     say_repeated,
 )
 from srs_eval.data.errors import InputError, counted, require
+from srs_eval.data.memory import prepare_for_evaluating
 from srs_eval.report.console import (
     BatchProgress,
     console_for,
@@ -237,6 +238,7 @@ def pretrain(model: Model, dataset: str, users: str, out: Path, context: Context
     from srs_eval.training.hyperparameters import TrainingRecord
     from srs_eval.training.networks import Origin, save_pretrained
 
+    prepare_for_evaluating()
     opened = open_dataset(dataset)
     chosen = _users_chosen(opened, users)
     check_targets([opened.folder, context.features], str(out))
@@ -484,7 +486,7 @@ for _group, _commands in (
     (dataset, (_info, _verify, _download, _make)),
 ):
     for _command in _commands:
-        _group.command(_command.__name__.lstrip("_"))(command(_command))
+        _group.command(_command.__name__.lstrip("_"))(command(_command, evaluates=False))
 
 
 def _users_chosen(dataset: Dataset, users: str | None, max_user_id: int | None = None) -> list[int]:

@@ -28,6 +28,7 @@ from srs_eval.data.errors import (
     described,
     in_one_line,
 )
+from srs_eval.data.memory import is_short_of_memory
 from srs_eval.data.paths import DEMO_FILE, cache_dir
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.readers.features import with_features
@@ -161,11 +162,11 @@ def in_words(error: BaseException) -> tuple[str, str]:
     """Why something failed: a sentence, and the traceback where it is no person's business."""
     if isinstance(error, InputError | WorkerDied):
         return in_one_line(error), ""
+    if is_short_of_memory(error):
+        return "not enough memory", ""
     detail = "".join(traceback.format_exception(error)).encode("utf-8", "replace").decode()
     if len(detail) > 2 * _MOST_OF_TRACEBACK:
         detail = f"{detail[:_MOST_OF_TRACEBACK]}\n...\n{detail[-_MOST_OF_TRACEBACK:]}"
-    if isinstance(error, MemoryError):
-        return "not enough memory", detail
     said = described(error)
     if (isinstance(error, ValueError) and "read-only" in said) or "readonly array" in said:
         said = (

@@ -23,6 +23,7 @@ import numpy as np
 
 from srs_eval import metrics
 from srs_eval.data.errors import InputError, NotEnoughData, in_one_line, require
+from srs_eval.data.memory import require_memory
 from srs_eval.data.paths import VERSION, cache_dir, write_atomically
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReadOnly, ReviewLog, Rows, read_only
@@ -202,6 +203,7 @@ class Session:
         """
         context = context or Context()
         require(configuration.model.needs, configuration.model.name)
+        require_memory(configuration.model.needs)
         trials = self.trials(configuration.protocol)
         if configuration.fit == "own":
             return self._run_own(configuration, trials, context)

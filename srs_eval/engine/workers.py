@@ -25,7 +25,8 @@ from multiprocessing.process import BaseProcess
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-from srs_eval.data.errors import InputError, described
+from srs_eval.data.errors import InputError, described, in_one_line
+from srs_eval.data.memory import prepare_for_evaluating
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -33,6 +34,7 @@ _T = TypeVar("_T")
 _STARTS = 3  # so many workers may be killed one after the other before one is ready
 _PATIENCE = 1.0  # seconds, before a worker that does not end is killed
 _NO_GUARD = 77  # exit code of a worker whose script starts workers while it is imported
+_NO_MEMORY = 78  # of one that ran out of memory outside its tasks
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -319,6 +321,8 @@ def _in_words(code: int) -> str:
     """How a process has ended that should not have."""
     if code < 0:
         return f"the worker process was killed (signal {-code}); perhaps memory ran out"
+    if code == _NO_MEMORY:
+        return "the worker process had not enough memory"
     return f"the worker process ended unexpectedly (exit code {code})"
 
 
@@ -378,13 +382,16 @@ def _serve(connection: Connection, silent: bool) -> None:
     warnings.simplefilter("ignore")  # a chaotic fit's overflow is no news to a person
     try:
         try:
-            initializer, arguments = pickle.loads(connection.recv_bytes())
+            shared = connection.recv_bytes()
+            prepare_for_evaluating()
+            initializer, arguments = pickle.loads(shared)
             if initializer is not None:
                 initializer(*arguments)
         except (EOFError, OSError):
             raise
         except Exception as error:
-            connection.send(("unable", described(error)))
+            refused = isinstance(error, InputError)
+            connection.send(("unable", in_one_line(error) if refused else described(error)))
             return
         connection.send(("ready", None))
         _channel = connection
@@ -392,6 +399,8 @@ def _serve(connection: Connection, silent: bool) -> None:
             connection.send_bytes(_answer(connection.recv_bytes()))
     except (EOFError, OSError):
         return  # the parent has gone, or does not want it any more
+    except (MemoryError, SystemError):
+        os._exit(_NO_MEMORY)
 
 
 def _answer(call: bytes) -> bytes:

@@ -294,3 +294,24 @@ def test_a_script_without_the_guard_gets_one_sentence(collection: Path, tmp_path
     assert stdout.count("TOLD:") == 1
     assert '`if __name__ == "__main__":`' in stdout
     assert stderr == ""
+
+
+def runs_out_of_memory() -> None:
+    """From now on, the worker cannot receive anything."""
+    from multiprocessing.connection import Connection
+
+    def fails(*_: object) -> bytes:
+        raise MemoryError
+
+    Connection.recv_bytes = fails  # type: ignore[method-assign, assignment]
+
+
+def test_a_worker_without_memory_says_so_and_prints_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with WorkerPool(1) as pool:
+        pool.submit(runs_out_of_memory).result()
+        error = pool.submit(os.getpid).exception()
+    assert isinstance(error, WorkerDied)
+    assert str(error) == "the worker process had not enough memory"
+    assert capfd.readouterr().err == ""

@@ -16,6 +16,7 @@ from textual.widgets.option_list import Option
 from textual.widgets.selection_list import Selection
 
 from srs_eval.data.errors import InputError, NotEnoughData, printable
+from srs_eval.data.memory import is_short_of_memory
 from srs_eval.data.paths import check_outputs, with_ending
 from srs_eval.data.reviews import MISSING
 from srs_eval.report import formats as words
@@ -95,7 +96,7 @@ class Refusal(Question):
     ) -> None:
         if isinstance(error, InputError | NotEnoughData):
             sentence = printable(error, None)
-        elif isinstance(error, MemoryError):
+        elif is_short_of_memory(error):
             sentence = "There is not enough memory for this."
         else:
             what = f"{type(error).__name__}: {printable(error)}"

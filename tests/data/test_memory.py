@@ -1,0 +1,167 @@
+"""Too little memory is one sentence, whatever a library makes of it."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from srs_eval.cli import learner
+from srs_eval.cli.main import main
+from srs_eval.data import memory
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.memory import is_short_of_memory, require_memory, short_memory_in_words
+from srs_eval.data.paths import DEMO_FILE
+from srs_eval.engine.evaluate import in_words
+
+SEGMENT = "libtorch_cpu.so: failed to map segment from shared object"
+
+
+def of(cause: Exception, error: Exception) -> Exception:
+    """An error that was raised while another was dealt with, as llvmlite does."""
+    error.__context__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        ImportError(SEGMENT),
+        of(OSError(SEGMENT), OSError("Could not find/load shared object file 'libllvmlite.so'")),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: not enough memory"
+        ),
+        RuntimeError("std::bad_alloc"),
+        of(MemoryError(), ValueError("of what follows")),
+    ],
+    ids=str,
+)
+def test_errors_of_short_memory_are_known(error: Exception) -> None:
+    assert is_short_of_memory(error)
+    assert in_words(error) == ("not enough memory", "")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("not enough memory of it"),
+        ImportError(f"{SEGMENT}: Operation not permitted"),  # a file system without programs
+        OSError(errno.ENOENT, "No such file or directory"),
+        SystemError("error return without exception set"),
+        RuntimeError("can't start new thread"),
+    ],
+    ids=str,
+)
+def test_other_errors_are_others(error: Exception) -> None:
+    assert not is_short_of_memory(error)
+    assert in_words(error)[0].startswith(type(error).__name__)
+
+
+@pytest.mark.parametrize(
+    "error", [SystemError("error return without exception set"), ImportError("of something")]
+)
+def test_an_error_without_a_reason_is_short_memory_where_little_is_left(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_limit", lambda: 900_000_000)
+    assert not is_short_of_memory(error)
+    monkeypatch.setattr(memory, "_is_left", lambda size: False)
+    assert is_short_of_memory(error)
+
+
+def test_a_circle_of_causes_ends() -> None:
+    one, other = ValueError("one"), ValueError("other")
+    one.__context__, other.__context__ = other, one
+    assert not is_short_of_memory(one)
+
+
+def test_what_a_person_can_mend_stays_as_it_is() -> None:
+    def refused() -> None:
+        with short_memory_in_words():
+            raise of(MemoryError(), InputError("It does not fit."))
+
+    with pytest.raises(InputError, match=r"^It does not fit\.$"):
+        refused()
+
+
+def test_torch_is_not_imported_where_it_would_end_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    require_memory("torch")
+    monkeypatch.setattr(memory, "_limit", lambda: 900_000_000)
+    monkeypatch.setattr(memory, "_is_left", lambda size: size < 500_000_000)
+    require_memory("numpy")
+    with pytest.raises(MemoryError):
+        require_memory("torch")
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), ImportError(SEGMENT), OSError(errno.ENOMEM, "Cannot allocate memory")]
+)
+def test_a_command_that_runs_out_of_memory_says_so(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*given: object, **named: object) -> None:
+        raise error
+
+    monkeypatch.setattr(learner.Source, "load", fails)
+    assert main(["inspect", str(DEMO_FILE)]) == 2
+    assert capsys.readouterr().err == f"srs-eval: {memory.NOT_ENOUGH}\n"
+
+
+def test_too_few_reviews_are_no_lack_of_memory(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*given: object, **named: object) -> None:
+        raise NotEnoughData("two reviews")
+
+    monkeypatch.setattr(learner.Source, "load", fails)
+    assert main(["inspect", str(DEMO_FILE)]) == 2
+    assert capsys.readouterr().err == "srs-eval: Too little data: two reviews.\n"
+
+
+def limited(megabytes: int) -> Callable[[], None]:
+    """What `ulimit -v` does."""
+    import resource
+
+    size = megabytes * 1_000_000
+    return lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux: it limits memory")
+@pytest.mark.parametrize("megabytes", [150, 400, 700])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", DEMO_FILE, "--models", "AVG,HLR", "--jobs", "0"),
+        ("compare", DEMO_FILE),
+        ("export", DEMO_FILE, "--html", "a.html"),
+        ("batch", "--dataset", "nowhere"),
+        ("models", "check", "HLR"),
+    ],
+    ids=lambda arguments: str(arguments[0]),
+)
+def test_a_small_limit_is_refused_before_the_work(
+    arguments: tuple[object, ...], megabytes: int, tmp_path: Path
+) -> None:
+    """Beyond it, OpenBLAS would try for ever, and torch would end the process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "srs_eval", *map(str, arguments)],
+        cwd=tmp_path,
+        preexec_fn=limited(megabytes),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("srs-eval: There is not enough memory")
+    assert not list(tmp_path.iterdir())
