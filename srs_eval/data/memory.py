@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from srs_eval.data.errors import InputError
 
-FOR_READING = 250_000_000
+FOR_READING = 160_000_000
 """Bytes of address space that any command takes."""
 FOR_EVALUATING = 800_000_000
 """The same with the libraries that compute, their threads, and compiled kernels."""
@@ -31,8 +31,8 @@ _WORDS = re.compile(
     re.IGNORECASE,
 )
 NOT_ENOUGH = (
-    "There is not enough memory for this: close other programs, evaluate fewer models at once, "
-    "or use another machine."
+    "There is not enough memory for this: close other programs, raise the limit if there is one "
+    "(`ulimit -v`), or evaluate fewer models at once."
 )
 
 
