@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, in_one_line
 
 FOR_READING = 160_000_000
 """Bytes of address space that any command takes."""
@@ -104,19 +104,15 @@ def _says_so(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
         return True
-    if not isinstance(error, OSError | ImportError | RuntimeError):
-        return False
-    try:
-        return bool(_WORDS.search(str(error)[:10_000]))
-    except Exception:  # code of somebody's own may raise what has no text
-        return False
+    by_a_library = isinstance(error, OSError | ImportError | RuntimeError)
+    return by_a_library and bool(_WORDS.search(in_one_line(error)))
 
 
 def _gives_no_reason(error: BaseException) -> bool:
     """Whether libraries raise this where they get no memory, but for other reasons, too."""
     if isinstance(error, SystemError | ImportError):
         return True
-    return isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    return isinstance(error, RuntimeError) and "can't start new thread" in in_one_line(error)
 
 
 def _limit() -> int | None:

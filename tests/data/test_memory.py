@@ -75,6 +75,15 @@ def test_an_error_without_a_reason_is_short_memory_where_little_is_left(
     assert is_short_of_memory(error)
 
 
+class Mute(RuntimeError):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_an_error_whose_text_cannot_be_read_is_another() -> None:
+    assert not is_short_of_memory(Mute())
+
+
 def test_a_circle_of_causes_ends() -> None:
     one, other = ValueError("one"), ValueError("other")
     one.__context__, other.__context__ = other, one
