@@ -122,7 +122,8 @@ class Configuration:
         None where nobody knows them.
         """
         if self.parameters is None and self.model.count_parameters is not None:
-            return self.model.count_parameters(context, log)
+            with self.model.code_kept_apart():
+                return self.model.count_parameters(context, log)
         return self.parameters
 
     @property
