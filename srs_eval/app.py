@@ -24,7 +24,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.driver import Driver
 from textual.screen import Screen
-from textual.theme import Theme
+from textual.theme import Theme, ThemeProvider
 
 from srs_eval.data.protocol import Protocol
 from srs_eval.tui.config import DARK, EVERYWHERE, LIGHT, bindings
@@ -32,7 +32,7 @@ from srs_eval.tui.screens.base import MINIMUM, AppScreen
 from srs_eval.tui.screens.open import OpenScreen
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme
 from srs_eval.tui.session import Options, Session
-from srs_eval.tui.workarounds import TypedKeys, lasting
+from srs_eval.tui.workarounds import CommandPalette, InputInOrder, lasting
 
 _Kind = TypeVar("_Kind", bound=Screen[Any])
 _WIDTHS = [(0, "-too-narrow"), (MINIMUM[0], "-narrow"), (76, "-normal"), (120, "-wide")]
@@ -63,7 +63,8 @@ class SrsEvalApp(App[int]):
     ) -> None:
         super().__init__()
         self.session = Session(self, options or Options(), monotonic=monotonic, **made_up)
-        self._path, self._keys = path, TypedKeys(self, self._forward, monotonic)
+        self._path = path
+        self._input = InputInOrder(self, self._forward, monotonic)
         config, state = self.session.config, self.session.state
         self.set_keymap(dict(config.keys))
         if config.reduced_motion:
@@ -77,8 +78,8 @@ class SrsEvalApp(App[int]):
     # --- keys
 
     async def on_event(self, event: events.Event) -> None:
-        """As Textual does it, but keys one after another."""
-        await self._keys.take(event)
+        """As Textual does it, but keys and clicks one after another."""
+        await self._input.take(event)
 
     async def _forward(self, event: events.Event) -> None:
         """As Textual does it; where the window is too small for any screen, keys only leave."""
@@ -92,7 +93,16 @@ class SrsEvalApp(App[int]):
     def _leaving(self) -> set[str]:
         """The keys that quit."""
         *_, leave = self.session.config.on_keys(EVERYWHERE)
-        return {"ctrl+c", *map(str.strip, leave.key.split(","))}
+        return {"ctrl+c", "ctrl+q", *map(str.strip, leave.key.split(","))}
+
+    def action_command_palette(self) -> None:
+        """Show the palette of all commands."""
+        if not isinstance(self.screen, CommandPalette):
+            self.push_screen(CommandPalette(id="--command-palette"))
+
+    def search_themes(self) -> None:
+        """Show the palette of themes."""
+        self.push_screen(CommandPalette([ThemeProvider], placeholder="Search for themes…"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The screen's actions as far as they are possible, those of all screens, Textual's own."""

@@ -390,9 +390,10 @@ class WatchedApp(SrsEvalApp):
         for key in keys:
             await super()._press_keys([key])
             taken = asyncio.Event()
-            if self.call_later(taken.set):
-                await taken.wait()
-            while self._keys.waiting and not self._exit:
+            self.call_later(taken.set)
+            while self.is_running and not taken.is_set() and not self._exit:
+                await asyncio.sleep(0.001)
+            while self.is_running and self._input.waiting and not self._exit:
                 await asyncio.sleep(0.01)
 
 
@@ -419,6 +420,8 @@ async def until(pilot: Any, condition: Callable[[], Any], seconds: float = 120.0
     """
     for _ in range(int(seconds / 0.02)):
         await pilot.pause(0.02)
+        if pilot.app._exception is not None:
+            raise pilot.app._exception
         if condition():
             await pilot.pause()
             return
@@ -439,6 +442,27 @@ def text_of(app: SrsEvalApp) -> str:
 
 def type_at_once(app: SrsEvalApp, keys: str) -> None:
     """As a terminal delivers what is typed while the loop is busy: one key right after another."""
-    names = {"/": "slash", "?": "question_mark", "\x1b": "escape", "\r": "enter", "\x10": "ctrl+p"}
+    names = {
+        "/": "slash",
+        "?": "question_mark",
+        " ": "space",
+        "\r": "enter",
+        "\x1b": "escape",
+        "\x0f": "ctrl+o",
+        "\x10": "ctrl+p",
+        "\x14": "ctrl+t",
+    }
     for key in keys:
         app.post_message(events.Key(names.get(key, key), key))
+
+
+def mouse(kind: type[events.MouseEvent], x: int, y: int, button: int = 1) -> events.MouseEvent:
+    """A mouse event at a place of the screen, as a terminal's driver makes it."""
+    return kind(None, x, y, 0, 0, button, False, False, False, x, y)
+
+
+def click_at_once(app: SrsEvalApp, x: int, y: int, times: int = 1) -> None:
+    """Click several times before the app has done anything about the first one."""
+    for _ in range(times):
+        app.post_message(mouse(events.MouseDown, x, y))
+        app.post_message(mouse(events.MouseUp, x, y))

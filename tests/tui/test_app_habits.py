@@ -458,12 +458,12 @@ async def test_a_key_that_never_gets_through_keeps_no_others(tmp_path: Path) -> 
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, on(app, "AnswersScreen"))
-        app._keys.waiting.append(events.Key("x", "x"))
-        app._keys.since = app.session.monotonic() - 1
+        app._input.waiting.append(events.Key("x", "x"))
+        app._input.since = app.session.monotonic() - 1
         type_at_once(app, "m")
         await pilot.pause(0.1)
         assert on(app, "AnswersScreen")()
-        app._keys.since -= 10
+        app._input.since -= 10
         type_at_once(app, "q")
         await until(pilot, lambda: not app.is_running or not on(app, "AnswersScreen")())
 

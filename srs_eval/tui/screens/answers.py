@@ -230,7 +230,8 @@ class AnswersScreen(_Answering, actions="answers"):
         def close(stop: bool | None) -> None:
             if stop:
                 self.session.close_file()
-                self.app.pop_screen()
+                while len(self.app.screen_stack) > 1:  # whatever has opened over this screen, too
+                    self.app.pop_screen()
 
         session = self.session
         answers = session.answers_ended is None and session.overview.waiting

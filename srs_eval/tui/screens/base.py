@@ -22,7 +22,7 @@ from textual.widgets import Static
 from srs_eval.data.errors import harmless
 from srs_eval.report import formats as words
 from srs_eval.tui.config import SCREENS, Action, bindings
-from srs_eval.tui.workarounds import Forgetful
+from srs_eval.tui.workarounds import ClosedOnce, Forgetful, SelectsWhatIsThere
 
 if TYPE_CHECKING:
     from srs_eval.tui.session import Session
@@ -110,7 +110,7 @@ def _session_of(screen: Screen[Any]) -> Session:
     return cast("Session", screen.app.session)  # type: ignore[attr-defined]
 
 
-class AppScreen(Forgetful, Screen[Any]):
+class AppScreen(ClosedOnce, SelectsWhatIsThere, Forgetful, Screen[Any]):
     """A screen of the app; `actions` are its keys, help.md says what it shows."""
 
     BINDINGS: ClassVar[list[Any]] = [
@@ -233,7 +233,7 @@ class AppScreen(Forgetful, Screen[Any]):
         self.update_now()
 
     def action_back(self) -> None:
-        self.app.pop_screen()
+        self.dismiss()
 
     def action_ranking(self) -> None:
         """The ranking of the models asked for; evaluates them unless that is done or under way."""
@@ -260,7 +260,7 @@ class AppScreen(Forgetful, Screen[Any]):
         self.app.push_screen(HelpScreen(self.called, self.actions))
 
 
-class Dialog(Forgetful, ModalScreen[Any]):
+class Dialog(ClosedOnce, SelectsWhatIsThere, Forgetful, ModalScreen[Any]):
     """A box over the current screen; Esc closes it. `title` and `keys` stand in its frame."""
 
     BINDINGS: ClassVar[list[Any]] = [("escape", "close", "Close")]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +15,7 @@ from urllib.parse import unquote
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
-from textual import events, on, work
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
@@ -23,6 +25,7 @@ from textual.widgets.option_list import Option
 from srs_eval.data import paths
 from srs_eval.data.errors import counted, printable
 from srs_eval.report import formats as words
+from srs_eval.tui.background import Background
 from srs_eval.tui.config import Recent
 from srs_eval.tui.screens.base import AppScreen, Harmless
 
@@ -30,6 +33,11 @@ _MOST = 200  # entries listed of one folder
 _MOST_HERE = 8  # files offered of the working folder
 _DEMO, _HERE = "demo", "In this folder"
 _NO_PROFILE = "No Anki profile was found in"
+
+
+def _expanded(path: str) -> Path:
+    """Return a path with the home folder for its ~; as it is where there is no such person."""
+    return Path(os.path.expanduser(path))
 
 
 def _candidates(typed: str) -> list[str]:
@@ -41,7 +49,7 @@ def _candidates(typed: str) -> list[str]:
         folder_path, prefix = Path(), ""
     else:
         prefix = f"{folder}/"
-        folder_path = Path(prefix).expanduser()
+        folder_path = _expanded(prefix)
     from srs_eval.anki_import import ENDINGS
 
     folders, files = [], []
@@ -56,7 +64,7 @@ def _candidates(typed: str) -> list[str]:
                     folders.append(f"{prefix}{entry.name}/")
                 elif entry.name.lower().endswith(ENDINGS):
                     files.append(f"{prefix}{entry.name}")
-    except (OSError, RuntimeError, ValueError):  # unreadable, unknown ~user, null character
+    except (OSError, ValueError):  # unreadable, null character
         return []
     return [*sorted(folders, key=str.lower), *sorted(files, key=str.lower)][:_MOST]
 
@@ -131,13 +139,22 @@ class OpenScreen(AppScreen, actions="open"):
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         self._list()
 
-    @work(thread=True, exit_on_error=False)
     def _look_around(self) -> None:
+        """Look for collections on this machine, in a thread."""
+        self._work = Background(self.session.later)
+        self._work.begin(self._collections, lambda error: None)
+
+    def _collections(self, _: threading.Event) -> Generator[Callable[[], None]]:
+        """Find them, and what each profile's holds, which takes a second or so for a large one."""
         profiles = self.session.find_profiles()
-        self.app.call_from_thread(self._found, profiles, _files_here())
-        for _, path in profiles:  # a second or so for a large collection
-            self._facts[path] = _facts(path, self.session.now())
-            self.app.call_from_thread(self._list)
+        yield partial(self._found, profiles, _files_here())
+        for _name, path in profiles:
+            facts = _facts(path, self.session.now())
+            yield partial(self._told, path, facts)
+
+    def _told(self, path: Path, facts: list[str]) -> None:
+        self._facts[path] = facts
+        self._list()
 
     def _found(self, profiles: list[tuple[str, Path]], here: list[Path]) -> None:
         self._profiles, self._here = profiles, here
@@ -253,7 +270,7 @@ class OpenScreen(AppScreen, actions="open"):
             self._open(name)
 
     def _open(self, path: str) -> None:
-        self.session.open_file(Path(path).expanduser() if path.startswith("~") else Path(path))
+        self.session.open_file(_expanded(path))
 
     def reading(self, words_: str) -> None:
         """Show what is being read; "" when done."""

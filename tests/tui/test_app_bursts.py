@@ -1,0 +1,163 @@
+"""Several events in one burst, as a terminal sends them while the app is busy, do no harm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual import events
+from textual.widgets import OptionList
+from textual.widgets._toast import Toast
+
+from srs_eval.data.errors import InputError
+from srs_eval.tui.screens.dialogs import Question
+from tests.tui.app_world import (
+    MODELS,
+    MadeUpEngine,
+    click_at_once,
+    make_app,
+    mouse,
+    on,
+    text_of,
+    type_at_once,
+    until,
+)
+
+FILE = Path("collection.anki2")
+
+
+async def test_two_clicks_beside_the_palette_close_it_only(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "OpenScreen"))
+        type_at_once(app, "\x10")
+        await until(pilot, on(app, "CommandPalette"))
+        click_at_once(app, 2, 22, times=2)
+        await until(pilot, on(app, "OpenScreen"))
+        assert app.is_running
+
+
+async def test_three_clicks_on_a_command_run_it_once(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: len(app.session.models.run.results()) == len(MODELS))
+        type_at_once(app, "\x10help")
+        await until(pilot, lambda: "What this screen shows" in text_of(app))
+        lines = text_of(app).splitlines()
+        row = next(number for number, line in enumerate(lines) if "Help" in line)
+        click_at_once(app, 30, row, times=3)
+        await until(pilot, on(app, "HelpScreen"))
+        assert app.opened.count("HelpScreen") == 1
+
+
+@pytest.mark.parametrize("key", ["\x10", "?", "x", "P", "i", "m", "w"])
+async def test_a_screen_that_is_closed_twice_closes_no_other(tmp_path: Path, key: str) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        app.push_screen(Question("Sure?", "It is a question.", "Yes", "No"))
+        type_at_once(app, "n" + key)
+        await until(pilot, lambda: len(app.screen_stack) == 3 and not app._input.waiting)
+        screen = app.screen
+        screen.dismiss()
+        screen.dismiss()
+        await until(pilot, on(app, "AnswersScreen"))
+        app.screen_stack[0].dismiss()  # the first screen stays, too
+        await until(pilot, on(app, "AnswersScreen"))
+
+
+async def test_two_clicks_on_a_key_of_the_footer_open_one_screen(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: "m Models" in text_of(app))
+        *_, last = text_of(app).splitlines()
+        click_at_once(app, last.index("Models"), 23, times=2)
+        await until(pilot, lambda: not app._input.waiting and on(app, "RunScreen")())
+        assert app.opened.count("RunScreen") == 1
+
+
+@pytest.mark.parametrize("is_pressed_before", [True, False])
+async def test_a_drag_over_a_toast_that_goes_selects_nothing(
+    tmp_path: Path, is_pressed_before: bool
+) -> None:
+    app = make_app(tmp_path)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, on(app, "OpenScreen"))
+        app.notify("something is said", timeout=600)
+        await until(pilot, lambda: "something is said" in text_of(app))
+        (toast,) = app.screen.query(Toast)
+        x, y = (int(place) for place in toast.region.center)
+        if is_pressed_before:
+            app.post_message(mouse(events.MouseDown, x, y))
+            await until(pilot, lambda: not app._input.waiting)
+        await toast.remove()
+        assert app.get_widget_at(x, y)[0] is toast  # where it was drawn
+        if not is_pressed_before:
+            app.screen._forward_event(mouse(events.MouseDown, x, y))
+        for step in range(5):
+            app.screen._forward_event(mouse(events.MouseMove, x - step, y - step))
+        app.screen._forward_event(mouse(events.MouseUp, x - 4, y - 4))
+        await pilot.pause()
+        assert app.is_running
+
+
+@pytest.mark.parametrize("way", ["", "\x10", "m/a", "md?", "x"])
+async def test_in_a_tiny_window_ctrl_q_leaves(tmp_path: Path, way: str) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: len(app.session.models.run.results()) == len(MODELS))
+        type_at_once(app, way)
+        await until(pilot, lambda: not app._input.waiting)
+        await pilot.resize_terminal(59, 15)
+        await until(pilot, lambda: "larger" in text_of(app))
+        app.post_message(events.Key("ctrl+q", None))
+        await until(pilot, lambda: app._exit)
+    assert app.return_code == 0
+
+
+async def test_closing_a_file_closes_what_has_opened_over_it(tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, engine.holding.is_set)
+        type_at_once(app, "m\x1b\x0f")
+        await until(pilot, on(app, "Question"))
+        question = app.screen
+        question.dismiss(True)
+        app.refuse("Can't answer this", InputError("Something."))
+        await until(pilot, on(app, "OpenScreen"))
+        assert len(app.screen_stack) == 1
+    app.session.shut_down()
+
+
+@pytest.mark.parametrize("key", ["pageup", "pagedown"])
+async def test_a_page_of_a_list_without_lines_is_none(tmp_path: Path, key: str) -> None:
+    """The palette hides its list where nothing matches."""
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        type_at_once(app, "\x10")
+        await until(pilot, on(app, "CommandPalette"))
+        hidden = app.screen.query_one(OptionList)
+        hidden.display = False
+        await until(pilot, lambda: not hidden.region)
+        hidden.set_options(["one", "two"])
+        hidden.highlighted = 0
+        app.post_message(events.Key(key, None))
+        await until(pilot, lambda: not app._input.waiting)
+        assert app.is_running
+
+
+async def test_a_path_in_the_home_of_nobody_is_none(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "OpenScreen"))
+        type_at_once(app, "~nobody-has-this-name/")
+        await until(pilot, lambda: "nothing here begins so" in text_of(app))
+        type_at_once(app, "\r")
+        await until(pilot, lambda: not app._input.waiting)
+        assert app.is_running
