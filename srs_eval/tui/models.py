@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from srs_eval.advice.sentences import Table
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.ranking import Group
-    from srs_eval.engine.run import Event, Run
+    from srs_eval.engine.run import Event, ModelRun, Run
     from srs_eval.engine.session import Result
     from srs_eval.engine.workers import WorkerPool
     from srs_eval.models.configurations import Configuration
@@ -243,13 +243,13 @@ class Models:
 
     # --- one model
 
-    def errors_of(self, name: str) -> list[Table]:
+    def errors_of(self, model: ModelRun) -> list[Table]:
         """Where a model that has finished errs; takes a moment, so call it in a thread."""
         from srs_eval.advice.questions import model_evidence
         from srs_eval.advice.shown.predicted import errors_tables
         from srs_eval.engine.session import Session
 
-        model, log = self.run.models[name], self._session.log
+        log = self._session.log
         if log is None or model.result is None:
             return []
         trials = Session(log).trials(model.configuration.protocol)

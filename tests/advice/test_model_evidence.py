@@ -165,7 +165,7 @@ async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> N
         )
         from srs_eval.tui.screens.details import DetailsScreen
 
-        app.push_screen(DetailsScreen("FSRS-6-dry-run"))
+        app.push_screen(DetailsScreen(app.session.models.run, "FSRS-6-dry-run"))
         await until(pilot, on(app, "DetailsScreen"))
         await pilot.press("e")
         await until(pilot, on(app, "ErrorsScreen"))

@@ -285,5 +285,5 @@ async def test_the_app_ranks_on_shared_reviews(
         await until(pilot, lambda: "reviews that all have, know how today is" in text_of(app))
         assert all(name in text_of(app) for name in ("RWKV-Anki", "FSRS-Anki", "mine"))
         shared = app.session.models.run.results()["FSRS-Anki"].size  # that these two have
-        app.push_screen(CompareScreen("FSRS-Anki", "FSRS-6-dry-run"))
+        app.push_screen(CompareScreen(app.session.models.run, "FSRS-Anki", "FSRS-6-dry-run"))
         await until(pilot, lambda: f"on {shared:,} reviews of" in text_of(app))

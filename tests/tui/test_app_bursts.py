@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,15 @@ from textual import events
 from textual.widgets import OptionList
 from textual.widgets._toast import Toast
 
+from srs_eval.advice.sentences import Table
 from srs_eval.data.errors import InputError
+from srs_eval.engine.run import ModelRun
+from srs_eval.tui.screens.details import DetailsScreen
 from srs_eval.tui.screens.dialogs import Question
+from srs_eval.tui.widgets.ranking import RankingTable
 from tests.tui.app_world import (
     MODELS,
+    MadeUpAnswers,
     MadeUpEngine,
     click_at_once,
     make_app,
@@ -22,6 +28,8 @@ from tests.tui.app_world import (
     type_at_once,
     until,
 )
+from tests.tui.test_app import to_results
+from tests.tui.test_app_habits import screen_of
 
 FILE = Path("collection.anki2")
 
@@ -49,6 +57,60 @@ async def test_three_clicks_on_a_command_run_it_once(tmp_path: Path) -> None:
         click_at_once(app, 30, row, times=3)
         await until(pilot, on(app, "HelpScreen"))
         assert app.opened.count("HelpScreen") == 1
+
+
+@pytest.mark.parametrize(
+    ("way", "screen", "keys"),
+    [
+        ("d", "DetailsScreen", "pnbtt\x14\x14cv"),
+        ("de", "ErrorsScreen", "l\x14\x14l"),
+        ("v", "CompareScreen", "sbtt\x14\x14"),
+        ("", "RunScreen", " ofRR/a\x1b\rdv\x14\x14"),
+    ],
+)
+async def test_a_screen_of_a_ranking_outlives_the_ranking(
+    tmp_path: Path, way: str, screen: str, keys: str
+) -> None:
+    """Models that a person cancels begin anew behind the answers, once these are there."""
+    engine, answers = MadeUpEngine(hold_at=("DASH", 3)), MadeUpAnswers(hold_at="split")
+    app = make_app(tmp_path, FILE, evaluate=engine, answer=answers)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: answers.holding.is_set() and on(app, "AnswersScreen")())
+        type_at_once(app, "m")
+        await until(pilot, lambda: engine.holding.is_set() and on(app, "RunScreen")())
+        before = app.session.models.run
+        await until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
+        type_at_once(app, way)
+        await until(pilot, on(app, screen))
+        await until(pilot, lambda: not app._input.waiting)
+        type_at_once(app, "c")
+        await until(pilot, lambda: not before.running)
+        engine.hold_at = ("AVG", 1)
+        engine.holding.clear()
+        answers.go.set()
+        await until(pilot, engine.holding.is_set)
+        assert not app.session.models.run.results()
+        type_at_once(app, keys)
+        await until(pilot, lambda: not app._input.waiting)
+        assert app.is_running
+        engine.go.set()
+        await until(pilot, lambda: not app.session.models.run.running)
+        type_at_once(app, "\x1b" * 4 + "m")
+        await until(pilot, on(app, "RunScreen"))
+
+
+async def test_details_go_on_with_the_models_they_were_opened_with(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        names = [line.configuration.name for line in app.session.models.run.ranked()]
+        await pilot.press("d")
+        await until(pilot, on(app, "DetailsScreen"))
+        details = screen_of(app, DetailsScreen)
+        app.session.models.start()
+        await pilot.press("n", "n", "p")
+        assert details.configuration == names[1]
+        await until(pilot, lambda: "place 2" in text_of(app))
 
 
 @pytest.mark.parametrize("key", ["\x10", "?", "x", "P", "i", "m", "w"])
@@ -116,6 +178,42 @@ async def test_in_a_tiny_window_ctrl_q_leaves(tmp_path: Path, way: str) -> None:
         app.post_message(events.Key("ctrl+q", None))
         await until(pilot, lambda: app._exit)
     assert app.return_code == 0
+
+
+async def test_leaving_waits_for_no_tables_of_errors(tmp_path: Path) -> None:
+    """Of a thread that is no daemon Python would wait for the end, minutes after the terminal."""
+    app = make_app(tmp_path, FILE)
+    threads: list[threading.Thread] = []
+    go = threading.Event()
+
+    def errors_of(model: ModelRun) -> list[Table]:
+        threads.append(threading.current_thread())
+        go.wait()
+        return []
+
+    app.session.models.errors_of = errors_of  # type: ignore[method-assign]
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        type_at_once(app, "de")
+        await until(pilot, lambda: threads)
+        assert threads[0].daemon
+        type_at_once(app, "q")
+        await until(pilot, lambda: app._exit)
+    go.set()
+
+
+async def test_why_a_model_errs_nowhere_is_said(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+
+    def errors_of(model: ModelRun) -> list[Table]:
+        raise InputError("There is nothing to compare.")
+
+    app.session.models.errors_of = errors_of  # type: ignore[method-assign]
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        type_at_once(app, "de")
+        await until(pilot, on(app, "ErrorsScreen"))
+        await until(pilot, lambda: "There is nothing to compare." in text_of(app))
 
 
 async def test_closing_a_file_closes_what_has_opened_over_it(tmp_path: Path) -> None:

@@ -522,7 +522,7 @@ async def test_a_screen_may_be_left_before_it_is_drawn(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
         for milliseconds in (0, 8, 16, 40, 80):
-            await app.push_screen(CompareScreen("FSRS-6", "DASH"))
+            await app.push_screen(CompareScreen(app.session.models.run, "FSRS-6", "DASH"))
             await asyncio.sleep(milliseconds / 1000)
             await app.pop_screen()
         await until(pilot, on(app, "RunScreen"))

@@ -25,6 +25,7 @@ from srs_eval.tui.config import SCREENS, Action, bindings
 from srs_eval.tui.workarounds import ClosedOnce, Forgetful, SelectsWhatIsThere
 
 if TYPE_CHECKING:
+    from srs_eval.engine.run import Run
     from srs_eval.tui.session import Session
 
 MINIMUM = (60, 16)  # columns and lines
@@ -242,17 +243,16 @@ class AppScreen(ClosedOnce, SelectsWhatIsThere, Forgetful, Screen[Any]):
         self.session.models.rank()
         self.app.push_screen(RunScreen())
 
-    def compare(self, *wanted: str | None) -> None:
-        """Two models side by side: those `wanted` as far as they have figures, else the best."""
+    def compare(self, run: Run, *wanted: str | None) -> None:
+        """Two models of a run: those `wanted` as far as they have figures, else the best."""
         from srs_eval.tui.screens.details import CompareScreen
 
-        run = self.session.models.run
         ranked = (line.configuration.name for line in run.ranked())
         names = [name for name in dict.fromkeys((*wanted, *ranked)) if name in run.results()]
         if len(names) < 2:
             self.notify("Two finished models are needed to compare.", timeout=3)
         else:
-            self.app.push_screen(CompareScreen(str(names[0]), str(names[1])))
+            self.app.push_screen(CompareScreen(run, str(names[0]), str(names[1])))
 
     def action_help(self) -> None:
         from srs_eval.tui.screens.dialogs import HelpScreen

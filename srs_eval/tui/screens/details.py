@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
 
 from rich.markup import escape
 from rich.text import Text
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
@@ -16,13 +18,16 @@ from srs_eval.advice.findings import missing
 from srs_eval.advice.sentences import Table, difference_in_words, lacks, percent
 from srs_eval.advice.shown.predicted import Curves
 from srs_eval.data.errors import counted
+from srs_eval.engine.evaluate import in_words as explained
 from srs_eval.engine.ranking import REFERENCE
+from srs_eval.engine.run import Run
 from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval, same_reviews
 from srs_eval.engine.shared import two_on_shared_reviews
 from srs_eval.metrics import FACTS
 from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
 from srs_eval.stats.intervals import verdict
+from srs_eval.tui.background import Background
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.widgets.calibration import OTHER, CalibrationChart, CurvesChart, axis_limits
 from srs_eval.tui.widgets.facts import (
@@ -38,10 +43,14 @@ _TABLE = 80  # columns of the figures that are compared, at most
 
 
 class DetailsScreen(AppScreen, actions="details"):
-    """Dismissed with the configuration shown last."""
+    """Dismissed with the configuration shown last.
 
-    def __init__(self, configuration: str) -> None:
+    It shows models of one run to its end, also where models are evaluated anew behind it.
+    """
+
+    def __init__(self, run: Run, configuration: str) -> None:
         super().__init__()
+        self._run = run
         self.configuration = configuration
 
     def content(self) -> ComposeResult:
@@ -60,9 +69,8 @@ class DetailsScreen(AppScreen, actions="details"):
 
     def update_now(self) -> None:
         """Show the currently chosen configuration."""
-        evaluation = self.session.models.run
-        result = evaluation.results()[self.configuration]
-        line = evaluation.line(self.configuration)
+        result = self._run.results()[self.configuration]
+        line = self._run.line(self.configuration)
         graph = self.session.models.graph(result)
         self.query_one(CalibrationChart).show(graph)
         box = self.query_one("#graph")
@@ -102,27 +110,28 @@ class DetailsScreen(AppScreen, actions="details"):
         self.query_one("#parameters", Static).update(parameter_table(result, self.session.log))
 
     def move(self, step: int) -> None:
-        names = [line.configuration.name for line in self.session.models.run.ranked()]
+        names = [line.configuration.name for line in self._run.ranked()]
         place = names.index(self.configuration) + step
         if 0 <= place < len(names):
             self.configuration = names[place]
             self.update_now()
 
     def action_compare(self) -> None:
-        self.compare(self.configuration)
+        self.compare(self._run, self.configuration)
 
     def action_errors(self) -> None:
-        self.app.push_screen(ErrorsScreen(self.configuration))
+        self.app.push_screen(ErrorsScreen(self._run, self.configuration))
 
     def action_back(self) -> None:
         self.dismiss(self.configuration)
 
 
 class ErrorsScreen(AppScreen, actions="errors"):
-    """Tables of one result, computed in a thread when the screen opens."""
+    """Tables of one result of a run, computed in a thread when the screen opens."""
 
-    def __init__(self, configuration: str) -> None:
+    def __init__(self, run: Run, configuration: str) -> None:
         super().__init__()
+        self._run = run
         self.configuration = configuration
         self._curves: list[tuple[CurvesChart, Curves]] = []
         self._other: str | None = None  # the model that is drawn over this one
@@ -136,7 +145,7 @@ class ErrorsScreen(AppScreen, actions="errors"):
             chart.draw()
 
     def _title(self) -> str:
-        configuration = self.session.models.run.models[self.configuration].configuration
+        configuration = self._run.models[self.configuration].configuration
         errs = "err" if configuration.fit == "own" else "errs"  # "your parameters"
         return f"Where {configuration.words} {errs}"
 
@@ -144,14 +153,25 @@ class ErrorsScreen(AppScreen, actions="errors"):
         box = self.query_one("#box")
         box.border_title = escape(self._title())
         box.focus()
-        self._compute()
+        self._work = Background(self.session.later)
+        self._work.begin(self._compute, self._computed)
 
-    @work(thread=True, exit_on_error=False)
-    def _compute(self) -> None:
-        tables = self.session.models.errors_of(self.configuration)
-        self.app.call_from_thread(self._show, tables)
+    def on_unmount(self) -> None:
+        self._work.cancel()
+
+    def _compute(self, _: threading.Event) -> Generator[Callable[[], None]]:
+        """Find where the model errs; in a thread."""
+        tables = self.session.models.errors_of(self._run.models[self.configuration])
+        yield partial(self._show, tables)
+
+    def _computed(self, error: Exception | None) -> None:
+        """Say why there are no tables, where that is so."""
+        if error is not None and not self.lacks("#looking"):
+            self.query_one("#looking", Static).update(Text(explained(error)[0]))
 
     def _show(self, tables: list[Table]) -> None:
+        if self.lacks("#looking"):
+            return
         parts: list[Widget] = []
         for table in tables:
             parts.append(Static(Text(table.heading, "bold")))
@@ -169,29 +189,29 @@ class ErrorsScreen(AppScreen, actions="errors"):
             self._overlay({})
         elif self._curves and (other := self._against()) is not None:
             self._other = other
-            self._compute_other(other)
+            self._work.begin(partial(self._compute_other, other), lambda error: None)
         else:
             self.notify("There are no curves of two models of these reviews yet.", timeout=3)
 
     def _against(self) -> str | None:
         """The learner's own scheduler, or else the best other model on the same reviews."""
-        models = self.session.models
-        results = models.run.results()
+        results = self._run.results()
         this = results.pop(self.configuration)
-        names = [models.own_scheduler, *(line.configuration.name for line in models.run.ranked())]
+        ranked = (line.configuration.name for line in self._run.ranked())
+        names = [self.session.models.own_scheduler, *ranked]
         others = (name for name in names if name and name in results)
         return next((name for name in others if same_reviews(this, results[name])), None)
 
-    @work(thread=True, exit_on_error=False)
-    def _compute_other(self, name: str) -> None:
-        tables = self.session.models.errors_of(name)
+    def _compute_other(self, name: str, _: threading.Event) -> Generator[Callable[[], None]]:
+        """Find where another model errs; in a thread."""
+        tables = self.session.models.errors_of(self._run.models[name])
         found = {table.title: table for table in tables if isinstance(table, Curves)}
-        self.app.call_from_thread(self._overlay, found, name)
+        yield partial(self._overlay, found, name)
 
     def _overlay(self, others: Mapping[str, Curves], name: str | None = None) -> None:
-        if name != self._other:
-            return  # it has been taken off again
-        models = self.session.models.run.models
+        if name != self._other or self.lacks("#box"):
+            return  # it has been taken off again, or the screen has been left
+        models = self._run.models
         this = models[self.configuration].configuration.words
         box = self.query_one("#box")
         over = f" · {OTHER} in the curves: {models[name].configuration.words}" if name else ""
@@ -204,16 +224,20 @@ class ErrorsScreen(AppScreen, actions="errors"):
 
 
 class CompareScreen(AppScreen, actions="compare"):
-    """Two calibration graphs on the same axes, and a table of both models' metrics."""
+    """Two calibration graphs on the same axes, and a table of both models' metrics.
+
+    Both models, and those that can be chosen instead, are of one run.
+    """
 
     AUTO_FOCUS = ""  # the first would be a choice of models, whose list would open
 
-    def __init__(self, left: str, right: str) -> None:
+    def __init__(self, run: Run, left: str, right: str) -> None:
         super().__init__()
+        self._run = run
         self.pair = [left, right]
 
     def content(self) -> ComposeResult:
-        configurations = [line.configuration for line in self.session.models.run.ranked()]
+        configurations = [line.configuration for line in self._run.ranked()]
         names = [(Text(each.words), each.name) for each in configurations]
         yield Static(id="verdict")
         with Horizontal(id="pair"):
@@ -233,7 +257,7 @@ class CompareScreen(AppScreen, actions="compare"):
         self.update_soon()
 
     def update_now(self) -> None:
-        results = self.session.models.run.results()
+        results = self._run.results()
         left, right = two_on_shared_reviews(*(results[name] for name in self.pair))
         graphs = [self.session.models.graph(result) for result in (left, right)]
         limits = axis_limits(graphs)

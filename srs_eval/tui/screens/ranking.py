@@ -288,11 +288,11 @@ class RunScreen(AppScreen, actions="run"):
         if model is None or model.result is None:
             self.notify("This model has no figures yet.", timeout=3)
         else:
-            self.app.push_screen(DetailsScreen(model.name), self.table.choose)
+            self.app.push_screen(DetailsScreen(self.evaluation, model.name), self.table.choose)
 
     def action_mark(self) -> None:
         chosen, marked = self.table.chosen, self.table.marked
-        if chosen is None or self.evaluation.models[chosen].result is None:
+        if chosen is None or chosen not in self.evaluation.results():
             self.notify("This model has no figures yet.", timeout=3)
         elif chosen in marked:
             marked.remove(chosen)
@@ -304,7 +304,8 @@ class RunScreen(AppScreen, actions="run"):
         """The marked models; else the learner's own scheduler and the chosen one, at first FSRS."""
         table = self.table
         chosen = REFERENCE if table.follows_best and not table.marked else table.chosen
-        self.compare(*(table.marked or [self.session.models.own_scheduler]), chosen)
+        wanted = table.marked or [self.session.models.own_scheduler]
+        self.compare(self.evaluation, *wanted, chosen)
 
 
 def seconds_left(evaluation: Run, now: float) -> float | None:
