@@ -1,124 +1,344 @@
-"""The app, used by somebody who presses anything, file after file: what breaks, grows or stays.
+"""The app, used by somebody who presses anything: what crashes, hangs, stays or grows.
 
-    python benchmarks/soak.py HISTORY... [--minutes 30] [--seed 1] [--seconds 60]
+    python benchmarks/soak.py [HISTORY OR FOLDER ...] [--sessions 150] [--seconds 12]
+    python benchmarks/soak.py [HISTORY OR FOLDER ...] --replay 17
 
-Opens one history after the other, each for at most `--seconds`, in a copy of its own: presses keys
-at random, writes reports, changes the terminal's size and kills worker processes (Linux). Ends
-with 1 where something is raised, where memory grew by more than 300 MB since the first opening,
-where a history or its folder changed, or where files of the program stay behind.
+Each session is one start of the app, in a process of its own. Its steps are drawn from a seed,
+which is printed: bursts of keys, clicks, drags and turns of the wheel, pasted text, changes of
+the terminal's size, other files that are opened, workers that are killed. Sessions with an even
+seed run in a real pseudo-terminal, those with an odd seed under Textual's pilot. In the end the
+app is left by a key or a signal, or its terminal is closed.
+
+The files are simulated ones, damaged ones, Anki's fixtures where there are any, and those that are
+named: files, or folders of them. Sessions use copies. `--replay` repeats sessions by their seeds,
+and needs the same files and the same `--seconds`.
+
+Ends with 1 where a session raised something, took no more input, did not end within 30 s, left a
+process or a file behind, changed a history, or held more than 1,000 MB.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import gc
 import os
-import random
+import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parents[1]
-MOST_MB = 300
-KEYS = (
-    *"cxytbpnRvlrdwmiPuofeazhjk/?.~12 ",
-    *("escape", "enter", "tab", "shift+tab", "up", "down", "left", "right", "pageup", "pagedown"),
-    *("home", "end", "space", "backspace", "delete", "f1", "ctrl+o", "ctrl+p", "ctrl+t"),
+from _soak_drive import (
+    LEAVING,
+    THREADS,
+    TOKEN,
+    Child,
+    Hangs,
+    Terminal,
+    plan_token,
+    processes_of,
+    run_under_pilot,
 )
+from _soak_plan import DAMAGED, Plan, make_plan
+
+HERE = Path(__file__).resolve().parents[1]
+FIXTURES = HERE.parent / "shared" / "anki" / "fixtures"
+_MOST_S = 30.0  # that the app may take to end, with others at work on the same machine
+_MOST_MB = 1_000
+_FACTOR, _MORE_S = 20, 120.0  # how long a session may take, measured by its pauses
+_FINE = (0, 129, 130, 143)  # exit codes: left, hung up, interrupted, terminated
+_ABORT_S = 5.0  # that an aborted app gets to write where its threads are
+_SHOWN = 6_000  # characters of what a session printed last
+_SEQUENCE = re.compile(r"\x1b(\[[0-9;?<>=$]*[a-zA-Z]|[=>78])")  # of a terminal
 
 
-def resident_mb() -> float:
-    gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+# --- histories ----------------------------------------------------------------------
 
 
-def kill_a_worker(chance: random.Random) -> int:
-    lists = Path("/proc/self/task").glob("*/children")
-    workers = [
-        int(pid)
-        for each in lists
-        for pid in each.read_text().split()
-        if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-    if workers:
-        os.kill(chance.choice(workers), signal.SIGKILL)
-    return bool(workers)
+def collect_histories(named: Iterable[Path], folder: Path) -> list[Path]:
+    """Return copies of all files that sessions open, in an order that is always the same."""
+    from srs_eval.anki_import import ENDINGS
+
+    copies = simulate_histories(folder)
+    for place in (FIXTURES, FIXTURES / "broken", *named):
+        files = [place] if place.exists() else []
+        if place.is_dir():
+            files = sorted(path for path in place.iterdir() if path.is_file())
+        kind = DAMAGED if place.name == "broken" else ""
+        for path in files:
+            if path.name.lower().endswith(ENDINGS) and "bomb" not in path.name:
+                copies.append(folder / f"{len(copies):02} {kind} {path.name}")
+                shutil.copyfile(path, copies[-1])
+    return copies
+
+
+def simulate_histories(folder: Path) -> list[Path]:
+    """Write collections of simulated learners, and two damaged ones."""
+    from tools.simulated import simulate_learner, write_collection
+
+    made = []
+    for number, reviews in enumerate((20, 300, 1_500, 6_000, 15_000)):
+        made.append(folder / f"{number:02} simulated {reviews}.anki2")
+        scheduler = "sm2" if number % 2 else "fsrs"
+        write_collection(simulate_learner(number, reviews, scheduler=scheduler), made[-1])
+    content = made[2].read_bytes()
+    for name, part in (("cut.anki2", content[: len(content) // 2]), ("empty.anki2", b"")):
+        made.append(folder / f"{len(made):02} {DAMAGED} {name}")
+        made[-1].write_bytes(part)
+    return made
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """Return all files of a folder with what they hold."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-async def use(path: Path, seconds: float, chance: random.Random, state: Path) -> tuple[int, int]:
-    """Keys pressed and workers killed until the time is over or the file was closed."""
-    from srs_eval.app import Options, SrsEvalApp
+# --- one session --------------------------------------------------------------------
 
-    app = SrsEvalApp(path, Options(models="fast", use_cache=False), state_folder=state)
-    pressed = killed = closed = 0
-    async with app.run_test(size=(100, 30)) as pilot:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and app.is_running and closed < 30:
-            await pilot.press(chance.choice(KEYS))
-            pressed += 1
-            closed = closed + 1 if type(app.screen).__name__ == "OpenScreen" else 0
-            if chance.random() < 0.03:
-                await pilot.resize_terminal(chance.randint(10, 160), chance.randint(3, 50))
-            if chance.random() < 0.02:
-                killed += kill_a_worker(chance)
-            await asyncio.sleep(chance.choice((0, 0, 0.02, 0.3)))
-    app.session.shut_down()
-    return pressed, killed
+
+@dataclass
+class Outcome:
+    """How a session went."""
+
+    plan: Plan
+    problems: list[str] = field(default_factory=list)
+    output: str = ""  # the last that it printed
+    seconds: float = 0.0  # from its start until it was left
+    ending: float = 0.0  # seconds from there until the app had ended
+    megabytes: float = 0.0  # the most that the app's own process held
+    taken: int = 0  # steps; the app may be left before the last one
+    screens: tuple[str, ...] = ()  # that a pilot has seen
+
+
+def run_session(plan: Plan, folder: Path, arguments: Sequence[str]) -> Outcome:
+    """Run one session in a folder of its own.
+
+    Args:
+        plan: What is done.
+        folder: Where the app has its work, its state and its temporary files.
+        arguments: Those of this script, for the process of a pilot.
+    """
+    for part in ("work", "temporary", "home", "state"):
+        (folder / part).mkdir(parents=True)
+    environment = environment_of(plan, folder)
+    began = time.monotonic()
+    if plan.kind == "terminal":
+        outcome = _in_terminal(plan, folder, environment, began)
+    else:
+        outcome = _under_pilot(plan, folder, environment, [*arguments, str(folder)], began)
+    _find_what_stays(outcome, folder)
+    return outcome
+
+
+def environment_of(plan: Plan, folder: Path) -> dict[str, str]:
+    """Return the variables of a session, in which nothing is a person's own."""
+    environment = {
+        **os.environ,
+        "TERM": "xterm-256color",
+        "COLORTERM": "truecolor",
+        "HOME": str(folder / "home"),
+        "XDG_DATA_HOME": str(folder / "home" / "data"),
+        "TMPDIR": str(folder / "temporary"),
+        "PYTHONFAULTHANDLER": "1",
+        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+        TOKEN: plan_token(plan),
+    }
+    for name in ("CONFIG", "DATA", "STATE"):
+        environment[f"SRS_EVAL_{name}_DIR"] = str(folder / "state" / name.lower())
+    # Figures are kept for later sessions, which see more screens that way.
+    environment["SRS_EVAL_CACHE_DIR"] = str(folder.parent / "cache")
+    for name in ("LINES", "COLUMNS", "SRS_EVAL_RWKV_WEIGHTS"):
+        environment.pop(name, None)
+    return environment
+
+
+def _in_terminal(plan: Plan, folder: Path, environment: Mapping[str, str], began: float) -> Outcome:
+    outcome = Outcome(plan)
+    terminal = Terminal.start(plan, folder, environment)
+    try:
+        terminal.carry_out(plan)
+        outcome.seconds = time.monotonic() - began
+        terminal.leave(plan.end)
+        left = time.monotonic()
+        while not terminal.child.has_ended():
+            terminal.listen(0.05)
+            outcome.ending = time.monotonic() - left
+            if outcome.ending > _MOST_S:
+                outcome.problems.append(f"had not ended {_MOST_S:.0f} s after “{plan.end}”")
+                _abort(terminal)
+        outcome.ending = time.monotonic() - left
+    except Hangs:
+        outcome.problems.append("took no more input")
+        _abort(terminal)
+    terminal.listen(0.2)
+    terminal.close()
+    outcome.output = terminal.output.decode("utf-8", "replace")
+    code = terminal.child.process.returncode
+    if code not in _FINE and not outcome.problems:
+        outcome.problems.append(f"ended with {code}")
+    if "Traceback" in outcome.output:
+        outcome.problems.append("printed a traceback")
+    outcome.megabytes = terminal.child.megabytes
+    outcome.taken = terminal.taken
+    return outcome
+
+
+def _abort(terminal: Terminal) -> None:
+    """Have the app write where all its threads are, and end it."""
+    terminal.child.send_signal(signal.SIGABRT)
+    deadline = time.monotonic() + _ABORT_S
+    while not terminal.child.has_ended():
+        terminal.listen(0.05)
+        if time.monotonic() > deadline:
+            terminal.child.send_signal(signal.SIGKILL)
+
+
+def _under_pilot(
+    plan: Plan, folder: Path, environment: Mapping[str, str], arguments: Sequence[str], began: float
+) -> Outcome:
+    outcome = Outcome(plan)
+    pauses = sum(getattr(step, "seconds", 0.0) for step in plan.steps)
+    process = subprocess.Popen(
+        [sys.executable, __file__, *arguments, "--one", str(plan.seed)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        cwd=folder / "work",
+        start_new_session=True,
+    )
+    printed: list[bytes] = []
+    times: list[float] = []
+
+    def read() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            printed.append(line)
+            if line.startswith(LEAVING.encode()):
+                times.append(time.monotonic())
+                taken, *screens = line.decode().removeprefix(LEAVING).split()
+                outcome.taken, outcome.screens = int(taken), tuple(screens)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    child = Child(process)
+    deadline = began + _FACTOR * pauses + _MORE_S
+    while not child.has_ended():
+        time.sleep(0.02)
+        now = time.monotonic()
+        if times and now - times[0] > _MOST_S:
+            outcome.problems.append(f"had not ended {_MOST_S:.0f} s after “{plan.end}”")
+        elif now > deadline:
+            outcome.problems.append(f"took more than {now - began:.0f} s")
+        if outcome.problems:
+            child.send_signal(signal.SIGABRT)
+            time.sleep(_ABORT_S)
+            child.send_signal(signal.SIGKILL)
+    ended = time.monotonic()
+    reader.join(2)
+    left = times[0] if times else ended
+    outcome.seconds, outcome.ending = left - began, ended - left
+    outcome.output = b"".join(printed).decode("utf-8", "replace")
+    if process.returncode != 0 and not outcome.problems:
+        outcome.problems.append(f"ended with {process.returncode}")
+    outcome.megabytes = child.megabytes
+    return outcome
+
+
+def _find_what_stays(outcome: Outcome, folder: Path) -> None:
+    """Add processes and files that a session left behind."""
+    token = plan_token(outcome.plan)
+    deadline = time.monotonic() + _MOST_S
+    while (left := processes_of(token)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for pid, command in left.items():
+        outcome.problems.append(f"left process {pid} behind: {command[:100]}")
+        os.kill(pid, signal.SIGKILL)
+    files = [str(path.relative_to(folder)) for path in (folder / "temporary").rglob("*")]
+    if files:
+        outcome.problems.append(f"left files behind: {', '.join(sorted(files)[:5])}")
+    if outcome.megabytes > _MOST_MB:
+        outcome.problems.append(f"held {outcome.megabytes:.0f} MB")
+
+
+# --- all of them --------------------------------------------------------------------
+
+
+def line_of(outcome: Outcome) -> str:
+    """Return what is printed of a session."""
+    plan = outcome.plan
+    path = "no file" if plan.path is None else plan.path.name
+    said = "; ".join(outcome.problems) or "fine"
+    if outcome.screens:
+        said += f" ({len(outcome.screens)} screens)"
+    return (
+        f"seed {plan.seed:4} {plan.kind:8} {path[:34]:34} {plan.size[0]:3}x{plan.size[1]:<2} "
+        f"{outcome.taken:3} of {len(plan.steps):3} steps, {outcome.seconds:5.1f} s, {plan.end:23} "
+        f"ended in {outcome.ending:4.1f} s, {outcome.megabytes:4.0f} MB: {said}"
+    )
+
+
+def story_of(outcome: Outcome, folder: Path) -> str:
+    """Return what a session printed last, and where the threads of an aborted one were."""
+    text = _SEQUENCE.sub("", outcome.output)
+    errors = [text.find(word) for word in ("Traceback", "Fatal Python error") if word in text]
+    shown = text[min(errors) :][:_SHOWN] if errors else text[-_SHOWN:]
+    threads = folder / THREADS
+    return f"{shown}\n{threads.read_text()}" if threads.exists() else shown
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("histories", nargs="+", type=Path)
-    parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("histories", nargs="*", type=Path, help="files, or folders of them")
+    parser.add_argument("--sessions", type=int, default=150)
+    parser.add_argument("--seconds", type=float, default=12.0, help="of pauses in each session")
+    parser.add_argument("--seed", type=int, default=1, help="the first one")
+    parser.add_argument("--replay", type=int, nargs="+", default=[], help="only these seeds")
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    histories = [path.resolve() for path in options.histories]
-    chance = random.Random(options.seed)
-    began, baseline, opened = time.monotonic(), 0.0, 0
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        for part in ("temporary", "state", "work", "file"):
-            (root / part).mkdir()
-        os.environ["TMPDIR"] = str(root / "temporary")
-        tempfile.tempdir = None
-        os.chdir(root / "work")  # reports go here
-        while time.monotonic() - began < 60 * options.minutes:
-            original = histories[opened % len(histories)]
-            path = Path(shutil.copy2(original, root / "file"))
-            before = contents(root / "file")
-            left = 60 * options.minutes - (time.monotonic() - began)
-            pressed, killed = asyncio.run(
-                use(path, min(options.seconds, left), chance, root / "state")
-            )
-            opened += 1
-            held = resident_mb()
-            print(
-                f"{opened:4} {original.name:28} {pressed:5} keys, {killed} killed, {held:6.0f} MB",
-                flush=True,
-            )
-            changed = {each for each in contents(root / "file").items() ^ before.items()}
-            if changed:
-                sys.exit(f"Changed or left beside the history: {sorted(p for p, _ in changed)}.")
-            path.unlink()
-            if opened == 1:
-                baseline = held
-            if held - baseline > MOST_MB:
-                sys.exit(f"Memory grew by {held - baseline:.0f} MB.")
-        stay = [str(each) for each in (root / "temporary").rglob("*")]
-        if stay:
-            sys.exit(f"Left behind: {stay}.")
-        os.chdir(HERE)
-    print(f"{opened} openings: nothing raised, nothing left, nothing changed.")
+    if options.one is not None:  # a pilot's process
+        *_, files, folder = options.histories
+        plan = make_plan(options.one, sorted(files.iterdir()), options.seconds)
+        run_under_pilot(plan, folder)
+        return
+    seeds = options.replay or range(options.seed, options.seed + options.sessions)
+    found = []
+    screens: set[str] = set()
+    with tempfile.TemporaryDirectory(prefix="soak-") as name:
+        root = Path(name).resolve()
+        files = root / "files"
+        files.mkdir()
+        histories = collect_histories([path.resolve() for path in options.histories], files)
+        print(f"{len(histories)} files", flush=True)
+        before = contents(files)
+        arguments = ["--seconds", str(options.seconds), str(files)]
+        for seed in seeds:
+            plan = make_plan(seed, histories, options.seconds)
+            folder = root / f"session {seed}"
+            outcome = run_session(plan, folder, arguments)
+            if contents(files) != before:
+                outcome.problems.append("changed a history, or left a file beside one")
+            print(line_of(outcome), flush=True)
+            screens.update(outcome.screens)
+            if outcome.problems:
+                found.append(seed)
+                print(story_of(outcome, folder), flush=True)
+                for path in files.iterdir():
+                    path.unlink()
+                for file_name, content in before.items():
+                    (files / file_name).write_bytes(content)
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"Pilots saw {len(screens)} screens: {', '.join(sorted(screens))}.")
+    if found:
+        sys.exit(f"{len(found)} of {len(seeds)} sessions found something: seeds {found}.")
+    print(f"{len(seeds)} sessions: nothing raised, hung, stayed or changed.")
 
 
 if __name__ == "__main__":

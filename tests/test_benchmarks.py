@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +17,7 @@ from srs_eval.data.datasets import open_dataset
 from srs_eval.engine.session import Session
 from srs_eval.metrics import log_loss
 from srs_eval.models.configurations import resolve
-from tests.conftest import REPOSITORY
+from tests.conftest import PATIENCE, REPOSITORY
 from tools.simulated import simulate_learner, write_dataset
 
 LOOPS = (
@@ -75,6 +77,7 @@ def test_scripts_can_be_imported() -> None:
         "intervals",
         "_peers",
         "scale",
+        "soak",
     )
     for name in scripts:
         assert module(name)
@@ -248,3 +251,42 @@ def test_the_writer_alone_is_measured(tmp_path: Path) -> None:
     assert found.listing_seconds > 0
     assert found.adding_seconds > 0
     assert len((tmp_path / "out" / "result" / "FSRS-6.jsonl").read_text().splitlines()) == 200
+
+
+def test_a_seed_of_soak_gives_the_same_session_again() -> None:
+    plans = module("_soak_plan")
+    histories = [Path("a.anki2"), Path("b.colpkg"), Path("damaged c.anki2")]
+    first, again = ([plans.make_plan(seed, histories, 5.0) for seed in range(20)] for _ in "12")
+    assert first == again
+    assert len({plan.steps for plan in first}) == 20
+    assert [plan.kind for plan in first[:4]] == ["terminal", "pilot", "terminal", "pilot"]
+    kinds = {type(step) for plan in first for step in plan.steps}
+    assert kinds == {*plans.Sent.__args__, plans.Resize, plans.KillWorker, plans.Pause}
+
+
+def test_soak_sends_what_a_terminal_sends() -> None:
+    plans = module("_soak_plan")
+    sent = plans.sent_by_terminal
+    assert sent(plans.Click(2, 27, times=2)) == b"\x1b[<0;3;28M\x1b[<0;3;28m" * 2
+    assert sent(plans.Keys(("m", "slash", "enter", "ctrl+p"))) == b"m/\r\x10"
+    assert sent(plans.Drag(((0, 0), (4, 1)))) == b"\x1b[<0;1;1M\x1b[<32;5;2M\x1b[<0;5;2m"
+    assert sent(plans.Scroll(0, 9, times=1, down=True)) == b"\x1b[<65;1;10M"
+    assert sent(plans.Paste("a\nb")) == b"\x1b[200~a\nb\x1b[201~"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_soak_runs_a_session_of_each_kind(tmp_path: Path) -> None:
+    script = REPOSITORY / "benchmarks" / "soak.py"
+    arguments = ["--sessions", "2", "--seconds", "1"]
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    lines = [line for line in done.stdout.splitlines() if line.startswith("seed")]
+    assert [line.split()[2] for line in lines] == ["pilot", "terminal"]
+    assert "2 sessions: nothing raised, hung, stayed or changed." in done.stdout

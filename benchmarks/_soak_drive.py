@@ -1,0 +1,321 @@
+"""How a session of `soak.py` is carried out: under Textual's pilot, or in a pseudo-terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from _soak_plan import (
+    CHARACTERS,
+    BadBytes,
+    Click,
+    Drag,
+    Keys,
+    KillWorker,
+    Paste,
+    Pause,
+    Plan,
+    Resize,
+    Scroll,
+    Step,
+    sent_by_terminal,
+)
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.pilot import Pilot
+
+    from srs_eval.app import SrsEvalApp
+
+LEAVING = "soak: leaving after"
+"""What a pilot's process prints when it begins to leave the app.
+
+The number of steps and the names of the screens that it has seen follow.
+"""
+
+MODELS = "fast"
+TOKEN = "SRS_EVAL_SOAK"
+"""The variable that all processes of a session have in their environment."""
+
+THREADS = "threads.txt"
+"""The file of a session to which the app writes where its threads are, when it is aborted."""
+
+_START = """
+import faulthandler, sys
+faulthandler.enable(open(sys.argv.pop(1), "w"))
+from srs_eval.cli.main import main
+sys.exit(main())
+"""
+_UNREAD_S = 60.0  # until an app that takes no input counts as hanging
+_MOST_OUTPUT = 400_000  # bytes of a terminal's output that are kept
+
+
+# --- processes of a session ---------------------------------------------------------
+
+
+def processes_of(token: str) -> dict[int, str]:
+    """Return the command lines of all processes of a session, by their ids (Linux)."""
+    found = {}
+    mark = f"{TOKEN}={token}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+                if command:  # else it is a zombie
+                    found[int(folder.name)] = command.decode("utf-8", "replace").strip()
+    return found
+
+
+def kill_worker(token: str) -> None:
+    """Kill the first worker process of a session, if there is one."""
+    workers = [pid for pid, command in processes_of(token).items() if "spawn_main" in command]
+    if workers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(min(workers), signal.SIGKILL)
+
+
+@dataclass
+class Child:
+    """A process that is waited for here only, so that its use of memory becomes known."""
+
+    process: subprocess.Popen[bytes]
+    megabytes: float = 0.0  # that it held at most, once it has ended
+
+    def has_ended(self) -> bool:
+        """Return whether it has ended; its exit code is then known."""
+        if self.process.returncode is None:
+            pid, status, used = os.wait4(self.process.pid, os.WNOHANG)
+            if pid:
+                self.process.returncode = os.waitstatus_to_exitcode(status)
+                self.megabytes = used.ru_maxrss / 1024
+        return self.process.returncode is not None
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if not self.has_ended():
+            os.kill(self.process.pid, number)
+
+
+# --- under the pilot ----------------------------------------------------------------
+
+
+def run_under_pilot(plan: Plan, folder: Path) -> None:
+    """Carry a plan out in this process; what the app raises is raised."""
+    from srs_eval.app import Options, SrsEvalApp
+
+    app = SrsEvalApp(plan.path, Options(models=MODELS), state_folder=folder / "state")
+    try:
+        asyncio.run(_use(app, plan))
+    finally:
+        app.session.shut_down()
+
+
+async def _use(app: SrsEvalApp, plan: Plan) -> None:
+    screens: dict[str, None] = {}
+    async with app.run_test(size=plan.size, notifications=True) as pilot:
+        taken = 0
+        for step in plan.steps:
+            if not app.is_running:
+                break
+            await _take(app, pilot, step)
+            screens[type(app.screen).__name__] = None
+            taken += 1
+        print(LEAVING, taken, *screens, flush=True)
+        if app.is_running:
+            for key in ("escape",) * 6:
+                await pilot.press(key)
+            for event in _events_of(Keys((plan.end,))):
+                app.post_message(event)
+            if plan.end != "q":
+                while app.is_running:
+                    await asyncio.sleep(0.02)
+
+
+async def _take(app: SrsEvalApp, pilot: Pilot[int], step: Step) -> None:
+    if isinstance(step, Pause):
+        await asyncio.sleep(step.seconds)
+    elif isinstance(step, Resize):
+        await pilot.resize_terminal(step.width, step.height)
+    elif isinstance(step, KillWorker):
+        kill_worker(os.environ[TOKEN])
+    elif not isinstance(step, BadBytes):
+        for event in _events_of(step):
+            app.post_message(event)
+
+
+def _events_of(step: Keys | Click | Drag | Scroll | Paste) -> list[events.Event]:
+    """Return what Textual's driver makes of a step."""
+    from textual import events
+
+    def mouse(kind: type[events.MouseEvent], x: int, y: int, button: int = 0) -> events.MouseEvent:
+        return kind(None, x, y, 0, 0, button, False, False, False, x, y)
+
+    if isinstance(step, Keys):
+        return [
+            events.Key(name, CHARACTERS.get(name, name if len(name) == 1 else None))
+            for name in step.names
+        ]
+    if isinstance(step, Click):
+        button = 1 if step.button == "left" else 3
+        kinds = (events.MouseDown, events.MouseUp) * step.times
+        return [mouse(kind, step.x, step.y, button) for kind in kinds]
+    if isinstance(step, Drag):
+        moves = [mouse(events.MouseMove, x, y, 1) for x, y in step.places[1:]]
+        pressed = mouse(events.MouseDown, *step.places[0], 1)
+        released = mouse(events.MouseUp, *step.places[-1], 1)
+        return [pressed, *moves, released]
+    if isinstance(step, Scroll):
+        kind = events.MouseScrollDown if step.down else events.MouseScrollUp
+        return [mouse(kind, step.x, step.y) for _ in range(step.times)]
+    return [events.Paste(step.text)]
+
+
+# --- in a pseudo-terminal -----------------------------------------------------------
+
+
+class Hangs(Exception):
+    """The app takes no more input."""
+
+
+@dataclass
+class Terminal:
+    """A pseudo-terminal with the app in it."""
+
+    child: Child
+    master: int
+    output: bytes = b""
+    closed: bool = False
+    taken: int = 0  # steps
+
+    @classmethod
+    def start(cls, plan: Plan, folder: Path, environment: Mapping[str, str]) -> Terminal:
+        """Start the app as a person does, in a terminal of the plan's size.
+
+        Without a controlling terminal no signal tells the app that its terminal has gone.
+        """
+        master, slave = pty.openpty()
+        _set_size(slave, *plan.size)
+        is_controlling = plan.end != "closed without a signal"
+
+        def take_terminal() -> None:
+            os.setsid()
+            if is_controlling:
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        arguments = ["--models", MODELS]
+        if plan.path is not None:
+            arguments.append(str(plan.path))
+        process = subprocess.Popen(
+            [sys.executable, "-c", _START, str(folder / THREADS), *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment,
+            cwd=folder / "work",
+            preexec_fn=take_terminal,
+        )
+        os.close(slave)
+        os.set_blocking(master, False)
+        return cls(Child(process), master)
+
+    def carry_out(self, plan: Plan) -> None:
+        """Take all steps of a plan, as long as the app runs. Raises Hangs."""
+        self._wait_for(b"\x1b[?1049h")  # the alternate screen: the app is there
+        for step in plan.steps:
+            if self.child.has_ended():
+                return
+            if isinstance(step, Pause):
+                self.listen(step.seconds)
+            elif isinstance(step, Resize):
+                _set_size(self.master, step.width, step.height)
+            elif isinstance(step, KillWorker):
+                kill_worker(plan_token(plan))
+            else:
+                self.send(sent_by_terminal(step))
+            self.taken += 1
+
+    def leave(self, how: str) -> None:
+        """Leave the app, or take its terminal away."""
+        if how in ("closed", "closed without a signal"):
+            self.close()
+        elif how.startswith("SIG"):
+            self.child.send_signal(getattr(signal, how))
+        else:
+            escape = sent_by_terminal(Keys(("escape",)))
+            for _ in range(6):
+                self.send(escape)
+                self.listen(0.2)
+            key = "ctrl+q" if how == "q" else how  # a letter may be typed into a path
+            self.send(sent_by_terminal(Keys((key,))))
+
+    def close(self) -> None:
+        """Close the terminal, as its window is closed."""
+        if not self.closed:
+            self.closed = True
+            os.close(self.master)
+
+    def send(self, data: bytes) -> None:
+        """Send all of it; what the app draws meanwhile is read. Raises Hangs."""
+        deadline = time.monotonic() + _UNREAD_S
+        while data and not self.child.has_ended():
+            readable, writable, _ = select.select([self.master], [self.master], [], 0.1)
+            if readable:
+                self._read()
+            if writable:
+                with contextlib.suppress(BlockingIOError):
+                    data = data[os.write(self.master, data) :]
+                    continue
+            if time.monotonic() > deadline:
+                raise Hangs
+
+    def listen(self, seconds: float) -> None:
+        """Read what the app draws for so long."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if self.closed:
+                time.sleep(min(left, 0.05))
+                return
+            if select.select([self.master], [], [], left)[0] and not self._read():
+                time.sleep(min(left, 0.05))  # nobody has the other end
+                return
+
+    def _read(self) -> bool:
+        """Whether there was something to read."""
+        try:
+            data = os.read(self.master, 65_536)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self.output = (self.output + data)[-_MOST_OUTPUT:]
+        return bool(data)
+
+    def _wait_for(self, data: bytes) -> None:
+        deadline = time.monotonic() + _UNREAD_S
+        while data not in self.output and not self.child.has_ended():
+            if time.monotonic() > deadline:
+                raise Hangs
+            self.listen(0.1)
+
+
+def plan_token(plan: Plan) -> str:
+    """Return what marks the processes of a session."""
+    return f"{os.getpid()}-{plan.seed}"
+
+
+def _set_size(terminal: int, width: int, height: int) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
