@@ -6,6 +6,7 @@ All is done in threads (the engine itself works in processes); the `_View` is to
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 import typing
@@ -191,7 +192,8 @@ class Session:
         def ended(error: Exception | None) -> None:
             self.view.reading("")
             if error is not None:
-                if self.state.recent and not path.exists():
+                # Path.exists raises where a name is too long.
+                if self.state.recent and not os.path.exists(path):
                     self.forget(str(path.absolute()))
                 self.view.refuse("Can't read this file", error)
 

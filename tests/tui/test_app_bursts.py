@@ -13,11 +13,13 @@ from textual.widgets._toast import Toast
 from srs_eval.advice.sentences import Table
 from srs_eval.data.errors import InputError
 from srs_eval.engine.run import ModelRun
+from srs_eval.tui.config import Recent, State, save_state
 from srs_eval.tui.screens.details import DetailsScreen
 from srs_eval.tui.screens.dialogs import Question
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.tui.app_world import (
     MODELS,
+    NOW,
     MadeUpAnswers,
     MadeUpEngine,
     click_at_once,
@@ -259,3 +261,15 @@ async def test_a_path_in_the_home_of_nobody_is_none(tmp_path: Path) -> None:
         type_at_once(app, "\r")
         await until(pilot, lambda: not app._input.waiting)
         assert app.is_running
+
+
+async def test_a_path_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    from srs_eval.anki_import import load_log
+
+    save_state(State(recent=(Recent(str(tmp_path / "mine.anki2"), NOW, 12),)), tmp_path)
+    app = make_app(tmp_path, load=load_log)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "OpenScreen"))
+        app.post_message(events.Paste("x" * 5_000))
+        type_at_once(app, "\r")
+        await until(pilot, on(app, "Refusal"))
