@@ -753,8 +753,8 @@ def test_bare_table_infers_kinds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("1,3,1700000000000,x", "row"),
-        ("1,3.5,1700000000000,1", "row"),
+        ("1,3,1700000000000,x", "line 2: review_duration is 'x', no whole number"),
+        ("1,3.5,1700000000000,1", "line 2: review_rating is '3.5', no whole number"),
         ("1,3", "."),
         ("1,3,1700000000,1", "milliseconds"),
         ("1,3,2024-01-01,1", "."),

@@ -137,6 +137,100 @@ def test_lines_that_contradict_each_other_are_both_named(layout: str, tmp_path: 
     )
 
 
+# Days without times of day
+
+
+def moments(days: Sequence[str]) -> dict[str, list[str]]:
+    """A card's Again and Good on each day, as the two layouts without ids have them."""
+    bare, py_fsrs = (["card_id,review_rating,review_time"], ["card_id,rating,review_datetime"])
+    for day in days:
+        moment = datetime.fromisoformat(day)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        time_ms = round(moment.timestamp() * 1000)
+        bare += [f"7,{rating},{time_ms}" for rating in (1, 3, 3)]
+        py_fsrs += [f"7,{rating},{day}" for rating in (1, 3, 3)]
+    return {"bare": bare, "py-fsrs": py_fsrs}
+
+
+DAYS = {
+    "dates": ["2024-01-01", "2024-01-05", "2024-01-09"],
+    "midnights, with summer time": ["2024-01-05T00:00+01:00", "2024-07-05T00:00+02:00"],
+    "noons": ["2024-01-01T12:00+00:00", "2024-01-09T12:00+00:00"],
+    "one day": ["2024-01-01T00:00+00:00"],
+}
+BY_DAY = "The file has days without times of day: several answers of a card on one day all count, "
+
+
+@pytest.mark.parametrize("days", DAYS)
+@pytest.mark.parametrize("layout", ["bare", "py-fsrs"])
+def test_answers_of_one_day_all_count_in_order_of_the_file(
+    layout: str, days: str, tmp_path: Path
+) -> None:
+    dates = DAYS[days]
+    log = load_log(written(tmp_path / "a.csv", moments(dates)[layout]), timezone="UTC")
+    assert log.entries is not None
+    assert log.entries.rating.tolist() == [1, 3, 3] * len(dates)
+    assert log.import_summary.repeated == 0
+    (note,) = (each for each in log.import_summary.notes if each.startswith(BY_DAY))
+    assert note == f"{BY_DAY}in the order of the file, even where they are alike."
+
+
+def test_days_with_one_answer_of_each_card_need_no_note(tmp_path: Path) -> None:
+    lines = ["card_id,rating,review_datetime", *(f"{card},3,2024-01-01" for card in (1, 2))]
+    log = load_log(written(tmp_path / "a.csv", lines))
+    assert len(log.reviews) == 2
+    assert not [each for each in log.import_summary.notes if each.startswith(BY_DAY)]
+
+
+def test_one_time_of_day_among_dates_leaves_the_rule(tmp_path: Path) -> None:
+    lines = moments(DAYS["noons"])["py-fsrs"]
+    with pytest.raises(InputError, match=r"Lines 2 and 3 of .* have the same card and time"):
+        load_log(written(tmp_path / "a.csv", [*lines, "8,3,2024-01-02T09:30+00:00"]))
+
+
+def test_ids_of_one_time_of_day_are_ids(tmp_path: Path) -> None:
+    lines = raw_lines()[:1]
+    lines += [f"{1_704_067_200_000 + k * DAY_MS},7,-1,3,1,1,2500,4000,1" for k in range(3)]
+    log = load_log(written(tmp_path / "a.csv", [*lines, lines[2]]))
+    assert (len(log.reviews), log.import_summary.repeated) == (3, 1)
+
+
+# Files put together with `cat`
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_repeated_header_is_left_out_and_mentioned(layout: str, end: str, tmp_path: Path) -> None:
+    header, *rows = LAYOUTS[layout]()
+    once = load_log(written(tmp_path / "once.csv", [header, *rows]))
+    middle = len(rows) // 2
+    lines = [header, *rows[:middle], "\ufeff" + header, *rows[middle:], header]
+    twice = tmp_path / "twice.csv"
+    twice.write_bytes(end.join([*lines, ""]).encode())
+    log = load_log(twice)
+    assert same_reviews(log, once)
+    assert log.import_summary.entries_read == once.import_summary.entries_read
+    assert set(log.import_summary.notes) - set(once.import_summary.notes) == {
+        "2 lines repeat the header, as in files put together; they were left out."
+    }
+
+
+def test_lines_are_numbered_with_repeated_headers(tmp_path: Path) -> None:
+    header, *rows = bare_lines()
+    different = rows[4].replace(",1,", ",2,").replace(",3,", ",2,")
+    with pytest.raises(InputError, match="Lines 6 and 13 of"):
+        load_log(written(tmp_path / "a.csv", [header, *rows[:10], header, different]))
+
+
+@pytest.mark.parametrize("bad", ["1,x,1704067200000", "1,3", "1,3.5,1704067200000"])
+def test_bad_line_is_named_by_its_number(bad: str, tmp_path: Path) -> None:
+    header, *rows = bare_lines()
+    lines = [header, rows[0], "", header, rows[1], bad, rows[2]]
+    with pytest.raises(InputError, match=r"not a readable review log \(line 6: .*\); mend it"):
+        load_log(written(tmp_path / "a.csv", lines))
+
+
 def test_cards_answered_in_the_same_millisecond_are_two_reviews(tmp_path: Path) -> None:
     lines = ["card_id,review_rating,review_time", *(f"{card},3,1700000000123" for card in (1, 2))]
     log = load_log(written(tmp_path / "a.csv", lines))

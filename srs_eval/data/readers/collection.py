@@ -22,7 +22,13 @@ import numpy as np
 from srs_eval.data.days import StoredClock
 from srs_eval.data.errors import InputError, printable
 from srs_eval.data.readers import files
-from srs_eval.data.readers.repeats import Contradiction, first_of_each, repeats_in_words
+from srs_eval.data.readers.repeats import (
+    DAYS_ONLY,
+    Contradiction,
+    are_days_only,
+    first_of_each,
+    repeats_in_words,
+)
 from srs_eval.data.readers.settings import (
     ALGORITHM,
     INTEGER,
@@ -307,6 +313,7 @@ class FoundEntries:
     entries: Entries
     unreadable: int  # left out for an impossible time
     repeated: int  # left out because the source holds them twice
+    in_order_of_file: bool = False  # several answers of a card have a day, and no time of day
 
     @property
     def read(self) -> int:
@@ -317,6 +324,8 @@ class FoundEntries:
     def notes(self) -> tuple[str, ...]:
         """Sentences for the import summary about entries that are odd or left out."""
         repeated = [repeats_in_words(self.repeated)] if self.repeated else []
+        if self.in_order_of_file:
+            repeated.append(DAYS_ONLY)
         return (*repeated, *_odd_times(self.entries, self.unreadable))
 
 
@@ -335,7 +344,8 @@ def entries_from_columns(
     """Put raw columns (n,) into order of time, without impossible times and repeated entries.
 
     With ids, as in Anki's revlog, the time is the id of an entry; without, a card and the time of
-    its answer are (`srs_eval.data.readers.repeats`). Raises `contradiction` for two that differ.
+    its answer are (`srs_eval.data.readers.repeats`), unless all times are whole days apart: then
+    no entry repeats another. Raises `contradiction` for two that differ.
     """
     raw = [time_ms, card_id, rating, kind, factor, duration_ms]
     if interval is not None:
@@ -348,7 +358,12 @@ def entries_from_columns(
     def of_source(first: int, second: int) -> InputError:
         return contradiction(int(places[first]), int(places[second]))
 
-    kept = first_of_each(identity, columns[len(identity) :], of_source)
+    in_order_of_file = False
+    if not has_ids and are_days_only(columns[0]):
+        in_order_of_file = not first_of_each(identity).all()
+        kept = np.ones(len(places), np.bool_)
+    else:
+        kept = first_of_each(identity, columns[len(identity) :], of_source)
     time_ms, card_id, rating, kind, factor, duration_ms, *more = (
         np.ascontiguousarray(column[kept], np.int64) for column in columns
     )
@@ -362,7 +377,7 @@ def entries_from_columns(
         np.maximum(duration_ms, 0),
         *more,
     )
-    return FoundEntries(entries, len(raw[0]) - len(places), int((~kept).sum()))
+    return FoundEntries(entries, len(raw[0]) - len(places), int((~kept).sum()), in_order_of_file)
 
 
 def _odd_times(entries: Entries, unreadable: int) -> tuple[str, ...]:

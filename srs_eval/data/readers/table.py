@@ -18,7 +18,8 @@ import csv
 import io
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +43,7 @@ from srs_eval.data.reviews import (
 )
 
 _MAX_BYTES = 256 << 20
+_MARK = b"\xef\xbb\xbf"  # that a file is UTF-8
 _RAW = ("id", "cid", "ease", "type", "factor", "time")
 _BARE = ("review_time", "card_id", "review_rating")
 _PY_FSRS = ("review_datetime", "card_id", "rating")
@@ -79,8 +81,9 @@ def table_in(path: Path, start: bytes, name: str, *, of_dataset: bool = False) -
     """What a table or an export of SuperMemo's holds that begins so; None if it is neither.
 
     A line that repeats another is left out, except where the file is part of a published data set:
-    the rows of that are chosen. Raises InputError, naming what is there and what is needed, for a
-    table with other columns, for a bad line, and for two lines that contradict each other.
+    the rows of that are chosen. So is one that repeats the header. Raises InputError, naming what is
+    there and what is needed, for a table with other columns, for a bad line, and for two lines that
+    contradict each other.
     """
     from srs_eval.data.readers.supermemo import is_history, read_history
 
@@ -90,13 +93,35 @@ def table_in(path: Path, start: bytes, name: str, *, of_dataset: bool = False) -
     header = _header_of(start, name)
     if header is None:
         return None
-    content = as_plain_text(read_whole(path, _MAX_BYTES))
-    return _read_table(content, *header, name, of_dataset=of_dataset)
+    content = as_plain_text(read_whole(path, _MAX_BYTES)).removeprefix(_MARK)
+    content, headers = _without_repeated_headers(content)
+    table = _read_table(content, *header, name, of_dataset=of_dataset)
+    return replace(table, notes=(*_headers_in_words(headers), *table.notes))
+
+
+def _without_repeated_headers(content: bytes) -> tuple[bytes, int]:
+    """Empty each later line that equals the first, so that others keep their numbers.
+
+    With how many these are.
+    """
+    header, _, rows = content.partition(b"\n")
+    repeated = rb"^(?:%s)?%s[ \t]*(?=\r?$)" % (_MARK, re.escape(header.rstrip()))
+    rows, count = re.subn(repeated, b"", rows, flags=re.MULTILINE)
+    return header + b"\n" + rows, count
+
+
+def _headers_in_words(count: int) -> tuple[str, ...]:
+    """A sentence for the import summary about lines that repeat the header; () for none."""
+    if not count:
+        return ()
+    if count == 1:
+        return ("1 line repeats the header, as in files put together; it was left out.",)
+    return (f"{count:,} lines repeat the header, as in files put together; they were left out.",)
 
 
 def _header_of(start: bytes, name: str) -> tuple[list[str], str] | None:
     """Column names (in lower case) and delimiter if `start` opens a review-log table."""
-    line = re.split(rb"[\r\n]", start.removeprefix(b"\xef\xbb\xbf"), maxsplit=1)[0]
+    line = re.split(rb"[\r\n]", start.removeprefix(_MARK), maxsplit=1)[0]
     text = decoded(line)
     if not text.isprintable() and not text.replace("\t", "").isprintable():
         return None
@@ -137,14 +162,11 @@ def _read_table(
     content: bytes, names: list[str], delimiter: str, name: str, *, of_dataset: bool = False
 ) -> Table:
     """Read the rows below a recognised header; InputError naming the bad line."""
-    content = content.removeprefix(b"\xef\xbb\xbf")
     columns = set(names)
     if set(_SUPERMEMO) <= columns:
         from srs_eval.data.readers.supermemo import read_comparison
 
         return read_comparison(_records(content, names, delimiter), name)
-    lines = io.BytesIO(content)
-    lines.readline()
     duration = [_DURATION] if _DURATION in columns else []
 
     def differing(what: str) -> Contradiction:
@@ -160,12 +182,11 @@ def _read_table(
         return contradiction
 
     if set(_RAW) <= columns:
-        raw = _numbers(lines, [names.index(column) for column in _RAW], delimiter, name)
+        raw = _numbers(content, names, _RAW, delimiter, name)
         found = entries_from_columns(*raw, contradiction=differing("id"))
         return _of_entries("Anki revlog table (CSV)", found)
     if set(_BARE) <= columns:
-        places = [names.index(column) for column in (*_BARE, *duration)]
-        time_ms, *rest = _numbers(lines, places, delimiter, name)
+        time_ms, *rest = _numbers(content, names, (*_BARE, *duration), delimiter, name)
         if len(time_ms) and np.median(time_ms) < 1e11:
             raise InputError(
                 f"{name} has review times that are not Unix milliseconds; convert them."
@@ -177,8 +198,7 @@ def _read_table(
         words = "py-fsrs review log (CSV)"
     else:
         wanted = _ANKI_20K if set(_ANKI_20K) <= columns else _OLD_BENCHMARK
-        places = [names.index(column) for column in wanted]
-        table = _numbers(lines, places, delimiter, name)
+        table = _numbers(content, names, wanted, delimiter, name)
         kept = np.ones(len(table[0]), np.bool_)
         if not of_dataset:
             kept = first_of_each(table[:2], table[2:], differing("card_id and review_th"))
@@ -330,7 +350,12 @@ def with_inferred_kinds(entries: Entries, next_day_at_s: int) -> Entries:
     return replace(entries, kind=unsorted.astype(np.int64))
 
 
-def _numbers(lines: io.BytesIO, places: list[int], delimiter: str, name: str) -> list[IntArray]:
+def _numbers(
+    content: bytes, names: list[str], wanted: Sequence[str], delimiter: str, name: str
+) -> list[IntArray]:
+    """Read the wanted columns of whole numbers below the header; InputError naming the line."""
+    lines = io.BytesIO(content)
+    lines.readline()
     start = lines.tell()
 
     def load(dtype: type) -> np.ndarray:
@@ -342,7 +367,7 @@ def _numbers(lines: io.BytesIO, places: list[int], delimiter: str, name: str) ->
                 lines,
                 dtype=dtype,
                 delimiter=delimiter,
-                usecols=places,
+                usecols=[names.index(column) for column in wanted],
                 ndmin=2,
                 quotechar='"',
                 comments=None,
@@ -356,10 +381,33 @@ def _numbers(lines: io.BytesIO, places: list[int], delimiter: str, name: str) ->
             numbers = load(np.float64)  # whole numbers written as 3.0
             whole = (np.abs(numbers) < 2.0**53) & (numbers == np.floor(numbers))
             if not whole.all():
-                row = int(np.argmin(whole.all(axis=1)))
-                raise ValueError(f"no whole number in row {row + 1}") from None
+                raise ValueError("not all are whole numbers") from None
             table = numbers.astype(np.int64)
     except (ValueError, OverflowError, IndexError, MemoryError, UnicodeError) as error:
-        reason = printable(error, 120).split("; use")[0]
+        reason = _fault_of_numbers(content, names, wanted, delimiter)
+        reason = reason or printable(error, 120).split("; use")[0]
         raise InputError(f"{name} is not a readable review log ({reason}); mend it.") from error
-    return [np.ascontiguousarray(column) for column in table.T.reshape(len(places), -1)]
+    return [np.ascontiguousarray(column) for column in table.T.reshape(len(wanted), -1)]
+
+
+def _fault_of_numbers(
+    content: bytes, names: list[str], wanted: Sequence[str], delimiter: str
+) -> str:
+    """The first line without a whole number in a wanted column, in words; "" for none."""
+    with suppress(csv.Error):
+        for number, line in _records(content, names, delimiter):
+            for column in wanted:
+                value = line.get(column)
+                if value is None:
+                    return f"line {number:,}: {column} is missing"
+                if not _is_whole(value):
+                    return f"line {number:,}: {column} is {printable(value, 40)!r}, no whole number"
+    return ""
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a text is a whole number, perhaps written as 3.0."""
+    try:
+        return float(text).is_integer()
+    except ValueError:
+        return False
