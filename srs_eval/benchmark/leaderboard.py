@@ -361,7 +361,7 @@ def averaged(
         users, sizes = comparison.users, comparison.sizes
         predicted = []
         for file in comparison.files:
-            predictions = read_predictions(home_of(file.path), file.spelled)
+            predictions = read_predictions(home_of(file.path), file.name_in_raw)
             if predictions is not None:
                 predicted.append(file)
                 users = predictions.complete(users, sizes[np.isin(comparison.users, users)])
@@ -372,7 +372,9 @@ def averaged(
                         "evaluate again with --raw."
                     )
         # Read again, for those of all files at once need not fit into memory.
-        read = ((file, read_predictions(home_of(file.path), file.spelled)) for file in predicted)
+        read = (
+            (file, read_predictions(home_of(file.path), file.name_in_raw)) for file in predicted
+        )
         found.append(
             [
                 averages(file.label, those.of(users), modes, is_baseline=file.is_baseline)

@@ -89,6 +89,7 @@ class ResultFile:
     shown: Mapping[str, Any] = field(default_factory=dict)
     """Of a model that is not here, what its batch has said of it: words, inputs, parameters."""
     counted_parameters: int | None = None  # by its batch, where the configuration cannot say
+    name_in_raw: str = ""  # of its predictions: a batch keeps them under the canonical name
 
     @property
     def spelled(self) -> str:
@@ -267,6 +268,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         unused=beyond if unused else "",
         others=entry.get("predictions", "?") if lacks else "",
         left_open=left_open(file_name, year) if setup is None else "",
+        name_in_raw=_canonical(file_name, setup),
     )
 
 
@@ -286,7 +288,7 @@ def configuration_of(
     try:
         if setup is None:
             return published(name, names)
-        name, entry = named_by(name, setup) or name, _entry(name, setup)
+        name, entry = _canonical(name, setup), _entry(name, setup)
         label = entry.get("label", "")
         tuned = without_label(name, label)
         (found,) = resolved([OF_FILE if entry.get("model") == OF_FILE else untuned(tuned)])
@@ -301,11 +303,18 @@ def configuration_of(
     return labelled(found, label)
 
 
+def _canonical(file_name: str, setup: Mapping[str, Any] | None) -> str:
+    """The configuration that a batch's set-up has under a file's name; else that name."""
+    if setup is None:
+        return file_name
+    return named_by(file_name, setup) or file_name
+
+
 def _entry(file_name: str, setup: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """What a batch's set-up says of the configuration of a file."""
     found: Mapping[str, Any] = {}
     if setup is not None:
-        found = setup["configurations"].get(named_by(file_name, setup) or file_name, found)
+        found = setup["configurations"].get(_canonical(file_name, setup), found)
     return found
 
 

@@ -113,9 +113,9 @@ app.command(hidden=True, name="open")(command(learner.open_or_run))
 for _command in (
     command(learner.run),
     command(research.batch),
-    command(learner.export, without=_FOR_PAPERS),
-    command(report, without=("short",)),
-    command(research.audit, without=("png", "short", *_FOR_PAPERS)),
+    command(learner.export, without=("short", *_FOR_PAPERS)),
+    command(report, without=("brief",)),
+    command(research.audit, without=("png", "brief", *_FOR_PAPERS)),
     command(learner.inspect, evaluates=False),
     command(learner.compare),
     command(learner.workload),

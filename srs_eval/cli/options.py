@@ -52,7 +52,8 @@ def command(
     def options_of(group: Callable[..., Any]) -> Iterator[inspect.Parameter]:
         for name, each in inspect.signature(group).parameters.items():
             if each.kind is inspect.Parameter.VAR_KEYWORD:
-                yield from (_option(flag, group) for flag in _flags())
+                flags = (flag for flag in _flags() if flag.name not in without)
+                yield from (_option(flag, group) for flag in flags)
             elif is_group(name, group):
                 yield from options_of(_GROUPS[name])
             elif name not in without:
@@ -62,7 +63,8 @@ def command(
         given: dict[str, Any] = {}
         for name, each in inspect.signature(group).parameters.items():
             if each.kind is inspect.Parameter.VAR_KEYWORD:
-                given |= {flag.name: values[flag.name] for flag in _flags()}
+                names = (flag.name for flag in _flags() if flag.name in values)
+                given |= {flag: values[flag] for flag in names}
             elif is_group(name, group):
                 given[name] = made(_GROUPS[name], values)
             elif name in values:
@@ -346,7 +348,7 @@ class Outputs:
     csv: Path | None = None
     png: Path | None = None
     json: str | None = None
-    short: bool = False
+    brief: bool = False  # --short, which is also a flag of the protocol
     open: bool = False
     tex: Path | None = None
     svg: Path | None = None
@@ -361,7 +363,7 @@ class Outputs:
 
     @property
     def _md(self) -> str | None:
-        return self.md or ("-" if self.short else None)
+        return self.md or ("-" if self.brief else None)
 
     def check(self, *read: Path | None) -> None:
         """Refuse what cannot be written; `read` is what the work is on. Raises InputError."""
@@ -385,7 +387,7 @@ class Outputs:
         """A report in the forms that were asked for; in the terminal's where none was."""
         from srs_eval.report.files import as_text, write_as
 
-        md = "short" if self.short else "md"
+        md = "short" if self.brief else "md"
         for form, target in (("html", self.html), (md, self._md), ("json", self.json)):
             if target is not None:
                 write(target, as_text(document, form))

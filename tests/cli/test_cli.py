@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ import typer
 
 from srs_eval.cli.learner import _sensible_jobs
 from srs_eval.cli.main import _with_stdout, app, main
-from srs_eval.cli.options import _declared
+from srs_eval.cli.options import Outputs, _declared, _flags
 from srs_eval.data.paths import VERSION
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
@@ -735,6 +736,25 @@ def test_a_report_is_opened_and_told_in_short(
     assert first.count('class="card"') == 5
     assert "AVG" not in first
     assert "average" in others
+
+
+def test_short_of_export_is_a_form_and_no_flag_of_the_protocol(
+    collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
+    documents = []
+    for number, more in enumerate(([], ["--short"])):
+        path = tmp_path / f"{number}.json"
+        done = main_here("export", collection, "--models", "AVG,SM2", "--json", path, *more)
+        assert done.returncode == 0, done.stderr
+        assert ("**What to do**" in done.stdout) == bool(more)
+        documents.append(json.loads(path.read_text("utf-8")))
+    assert documents[0] == documents[1]
+
+
+def test_forms_of_reports_have_names_that_no_flag_has() -> None:
+    forms = {form.name for form in fields(Outputs)}
+    assert not forms & {flag.name for flag in _flags()}
 
 
 # --- the same review twice

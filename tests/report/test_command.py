@@ -177,6 +177,21 @@ def test_averages_of_a_batch(
     assert "moving average" not in path.read_text(encoding="utf-8")
 
 
+def test_averages_of_a_batch_with_names_of_2026(simulated_dataset: Path, tmp_path: Path) -> None:
+    """Predictions lie under canonical names, result files under those of the year."""
+    models, tables = "AVG,FSRS-6-dry-run,SM2", []
+    for year in ("2025", "2026"):
+        out = tmp_path / year
+        batch = ["batch", "--dataset", simulated_dataset, "--models", models, "--names", year]
+        assert main_here(*batch, "--out", out, "--raw").returncode == 0
+        found = dataset_report([out], average=["global"]).tables()
+        rows = [each.rows for each in found if each.name.endswith("averages-LogLoss")]
+        tables.append(rows)
+    assert (tmp_path / "2026" / "result" / "FSRS-6-default-short.jsonl").is_file()
+    assert sum(map(len, tables[0])) == 3
+    assert tables[1] == tables[0]
+
+
 def test_srs_benchmarks_predictions_are_read(tmp_path: Path) -> None:
     folder = write_results(tmp_path, {"AVG": [line(1, 0.4, 2), line(2, 0.3, 1)]})
     (folder / "raw").mkdir()

@@ -81,9 +81,9 @@ def table_in(path: Path, start: bytes, name: str, *, of_dataset: bool = False) -
     """What a table or an export of SuperMemo's holds that begins so; None if it is neither.
 
     A line that repeats another is left out, except where the file is part of a published data set:
-    the rows of that are chosen. So is one that repeats the header. Raises InputError, naming what is
-    there and what is needed, for a table with other columns, for a bad line, and for two lines that
-    contradict each other.
+    the rows of that are chosen. So is one that repeats the header. Raises InputError, naming what
+    is there and what is needed, for a table with other columns, for a bad line, and for two lines
+    that contradict each other.
     """
     from srs_eval.data.readers.supermemo import is_history, read_history
 
