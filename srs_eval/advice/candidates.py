@@ -29,6 +29,7 @@ from srs_eval.models import all_models, fsrs6, fsrs7
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import (
     as_anki_runs,
+    as_run,
     model_of,
     scheduled_by,
     why_left_out,
@@ -241,9 +242,14 @@ class Learner:
         return () if preset is None or self.is_off else preset.parameters_in_force
 
     def runs_fsrs7(self, group: int) -> bool:
-        """Whether a fork of Anki schedules a preset with FSRS-7; while FSRS is off, none."""
+        """Whether a fork of Anki schedules a preset with FSRS-7, or would once FSRS is on.
+
+        While FSRS is off no stored list counts: a preset begins with its chosen version.
+        """
         preset = self.log.presets.get(group)
-        return preset is not None and preset.runs_fsrs7 and not self.is_off
+        if preset is None:
+            return False
+        return preset.chosen_version == 7 if self.is_off else preset.runs_fsrs7
 
     @cached_property
     def fractional(self) -> _Fractional:
@@ -337,10 +343,12 @@ class Learner:
     def in_force(self, group: int) -> list[float]:
         """The parameters that a preset is scheduled with: 21 of FSRS-6, or 34 of FSRS-7.
 
-        FSRS-6's defaults while FSRS is off, and where nobody knows any.
+        The defaults of its version while FSRS is off, FSRS-6's where nobody knows any.
         """
         preset = self.log.presets.get(group)
-        return as_anki_runs(()) if preset is None or self.is_off else scheduled_by(preset)
+        if preset is None or self.is_off:
+            return as_run(fsrs7.DEFAULT) if self.runs_fsrs7(group) else as_anki_runs(())
+        return scheduled_by(preset)
 
     def _by_fsrs7(self, candidate: str) -> Configuration:
         rows = self.trials.protocol.rows

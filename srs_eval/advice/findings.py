@@ -262,6 +262,7 @@ class Fit(Evidence):
     fsrs_is_off: bool
     now: Against | None = None  # what schedules in place of FSRS
     defaults: Verdict | None = None  # FSRS's defaults against that
+    would_run_fsrs7: bool = False  # a fork of Anki, once FSRS is on
 
     def of(self, kind: str) -> list[Against]:
         """Those of a kind."""
@@ -292,6 +293,7 @@ class Health(Evidence):
     older: Against | None
     check: HealthCheck | None
     runs_fsrs7: bool = False  # so that Anki's check, which is of FSRS-6, is not made
+    fsrs_is_off: bool = False
     says: str = "can't tell"  # with nothing held out
 
 

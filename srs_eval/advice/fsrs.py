@@ -92,7 +92,10 @@ def how_well(learner: Learner) -> f.Finding:
     instead = None if now is None else against[now]
     of_defaults = None if now is None else learner.verdict(minus(f.DEFAULTS, now))
     fsrs, others = log_loss[f.OPTIMIZED], tuple(against.values())
-    evidence = f.Fit(says, by, saved, fsrs, others, learner.is_off, instead, of_defaults)
+    would_run_fsrs7 = learner.is_off and any(map(learner.runs_fsrs7, learner.groups))
+    evidence = f.Fit(
+        says, by, saved, fsrs, others, learner.is_off, instead, of_defaults, would_run_fsrs7
+    )
     lacks = learner.missing(open_[0]) if open_ else None
     finding = f.Finding("fit", f.ALL_REVIEWS, missing=lacks, evidence=evidence)
     finding = replace(finding, interval=difference["average"], reviews=len(index))
@@ -198,7 +201,7 @@ def is_fsrs_right_for_me(learner: Learner, groups: Sequence[int]) -> Iterator[f.
             )
         of_fsrs7 = learner.runs_fsrs7(group)
         check = None if of_fsrs7 else _check_health(learner, learner.positions(group))
-        evidence, name = f.Health(older, check, of_fsrs7), learner.name_of(group)
+        evidence, name = f.Health(older, check, of_fsrs7, learner.is_off), learner.name_of(group)
         found = f.Finding("health", name, reviews=len(here), evidence=evidence)
         yield found if older is None else _with_act(found, older.difference, act)
 

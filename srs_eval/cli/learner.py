@@ -148,6 +148,7 @@ def compare(
     from srs_eval.advice.shown import documents
     from srs_eval.data.reviews import card_rules_in_words
     from srs_eval.engine.shared import with_file
+    from srs_eval.models.own_parameters import why_replaced
     from srs_eval.report.export import to_json
     from srs_eval.report.learner import rows_closing
     from srs_eval.training.hyperparameters import Context, check_weights
@@ -161,6 +162,8 @@ def compare(
             say(f"{each.about}.")
     if log.card_rules:
         say(card_rules_in_words(log.card_rules))
+    for sentence in why_replaced(log).values():
+        say(sentence)
     wanted = questions.questions_for(log, context) if question == "all" else (question,)
     rows = questions.rows_of(log, wanted)
     if question == "all" and knows_presets(log) and not evaluated_by_preset(log):

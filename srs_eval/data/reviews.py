@@ -237,6 +237,14 @@ class Preset:
         return next(filter(_is_usable, lists), ())
 
     @property
+    def replaced_parameters(self) -> tuple[float, ...]:
+        """The list of the chosen version where a fork does not run it; () elsewhere."""
+        if self.chosen_version is None:
+            return ()
+        chosen = self.fsrs_parameters.get(self.chosen_version, ())
+        return () if _is_usable(chosen) else chosen
+
+    @property
     def runs_fsrs7(self) -> bool:
         """Whether a fork of Anki schedules with FSRS-7, whose defaults it takes for nothing."""
         values = self.parameters_in_force

@@ -164,10 +164,15 @@ def left_out(log: ReviewLog) -> dict[int, str]:
     if log.import_summary.fsrs_enabled is False:
         return {}
     faults = {key: fault for key, preset in log.presets.items() if (fault := fault_in(preset))}
-    if not faults or log.entries is None:
+    return _with_reviews(log, faults)
+
+
+def _with_reviews(log: ReviewLog, by_preset: Mapping[int, str]) -> dict[int, str]:
+    """What is said of presets that have reviews, by id."""
+    if not by_preset or log.entries is None:
         return {}
     used = set(log.preset_of(log.deck_of(log.entries.card_id)).tolist())
-    return {key: fault for key, fault in faults.items() if key in used}
+    return {key: words for key, words in by_preset.items() if key in used}
 
 
 def runs_fsrs7(log: ReviewLog) -> set[int]:
@@ -185,6 +190,31 @@ def why_left_out(log: ReviewLog) -> dict[int, str]:
         "preset in Anki."
         for key, fault in left_out(log).items()
     }
+
+
+def why_replaced(log: ReviewLog) -> dict[int, str]:
+    """A sentence for each preset of a fork that runs another list than the chosen one, by id.
+
+    Of presets with reviews; none while FSRS is off.
+    """
+    if log.import_summary.fsrs_enabled is False:
+        return {}
+    sentences = {}
+    for key, preset in log.presets.items():
+        values = preset.replaced_parameters
+        if not values:
+            continue
+        version, in_force = preset.chosen_version, preset.parameters_in_force
+        instead = f"its {version_of(in_force)} parameters" if in_force else "FSRS-7's defaults"
+        fault = f"FSRS-{version} parameters (not all are finite numbers)"
+        if all(map(math.isfinite, values)):
+            needed = FSRS_7_PARAMETERS if version == 7 else "17, 19 or 21"
+            fault = f"{counted(len(values), f'FSRS-{version} parameter')} ({needed} are needed)"
+        sentences[key] = (
+            f"{log.name_of_preset(key)}: your Anki does not run its {fault} and takes {instead} "
+            "in place of them; optimize the preset in Anki."
+        )
+    return _with_reviews(log, sentences)
 
 
 def younger_than_s(log: ReviewLog, preset: Preset) -> int | None:

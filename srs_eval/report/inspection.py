@@ -19,7 +19,7 @@ from srs_eval.data.errors import counted, printable
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import MISSING, Deck, IntArray, Preset, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
-from srs_eval.models.own_parameters import fault_in, version_of, why_left_out
+from srs_eval.models.own_parameters import fault_in, version_of, why_left_out, why_replaced
 from srs_eval.report.document import Block, Column, Section, Table, figure
 from srs_eval.report.formats import shortened
 
@@ -171,7 +171,11 @@ def inspect_log(log: ReviewLog) -> Inspection:
         decks=decks,
         presets=presets,
         card_rules=log.card_rules,
-        notes=(*log.import_summary.notes, *why_left_out(log).values()),
+        notes=(
+            *log.import_summary.notes,
+            *why_left_out(log).values(),
+            *why_replaced(log).values(),
+        ),
     )
 
 

@@ -14,7 +14,10 @@ import pytest
 from srs_eval.advice import findings as f
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
+from srs_eval.advice.fsrs import how_well
 from srs_eval.advice.questions import compare
+from srs_eval.advice.sentences import Line
+from srs_eval.advice.shown.costs import minutes
 from srs_eval.advice.workload.estimate import Question, workload
 from srs_eval.anki_import import load_log
 from srs_eval.data.errors import NotEnoughData
@@ -145,11 +148,42 @@ def test_what_is_fsrs6s_alone_says_so(fork: ReviewLog) -> None:
         assert "this preset runs FSRS-7" in " ".join(shown.sentences(each))
 
 
+def switched_off(log: ReviewLog) -> ReviewLog:
+    return replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
+
+
 def test_while_fsrs_is_off_nothing_is_in_force(fork: ReviewLog) -> None:
-    off = replace(fork, import_summary=replace(fork.import_summary, fsrs_enabled=False))
+    off = switched_off(fork)
     learner = Learner.of(off)
-    assert not any(map(learner.runs_fsrs7, learner.groups))
+    assert [learner.stored(group) for group in learner.groups] == [(), ()]
     assert own_scheduler(off) == "Anki-dry-run"
+
+
+def test_while_fsrs_is_off_the_fork_would_run_fsrs7(anki: ReviewLog, fork: ReviewLog) -> None:
+    learner = Learner.of(switched_off(fork))
+    assert all(map(learner.runs_fsrs7, learner.groups))
+    assert not any(map((of_anki := Learner.of(switched_off(anki))).runs_fsrs7, of_anki.groups))
+    index = learner.trials.test_index
+    defaults = learner.with_parameters(as_run(fsrs7.DEFAULT), index)
+    np.testing.assert_array_equal(learner.held_out(f.NOW), defaults)
+    *findings, _ = compare(learner.log, questions=["parameters"])
+    assert {len(each.parameters) for each in findings if each.parameters} == {34}
+
+
+@pytest.mark.parametrize("is_fork", [True, False])
+def test_answers_while_fsrs_is_off_say_what_is_fsrs6s(
+    is_fork: bool, anki: ReviewLog, fork: ReviewLog
+) -> None:
+    remarks = {
+        "fit": "FSRS here is FSRS-6; once FSRS is on, your Anki runs FSRS-7",
+        "health": "once FSRS is on, this preset runs FSRS-7",
+    }
+    off = switched_off(fork if is_fork else anki)
+    fit = how_well(Learner.of(off))
+    assert f.of(fit, f.Fit).now is not None
+    for finding in (fit, *compare(off, questions=["health"])):
+        said = " ".join(shown.sentences(finding))
+        assert (remarks[finding.question] in said) == is_fork
 
 
 # The ranking
@@ -235,6 +269,17 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def with_cards(file: Path) -> ReviewLog:
+    """Two presets with FSRS-6 parameters, as Anki has them, of a collection with cards."""
+    log = load_log(file)
+    presets = {
+        key: replace(preset, chosen_version=None, fsrs_parameters={6: fsrs6.DEFAULT})
+        for key, preset in log.presets.items()
+    }
+    return replace(log, presets=presets)
+
+
 def test_command_evaluates_what_the_fork_runs(file: Path) -> None:
     line = ", ".join(map(str, SEVEN))
     done = main_here("compare", file, "--question", "parameters", "--params", line, "--json", "-")
@@ -248,22 +293,61 @@ def test_command_evaluates_what_the_fork_runs(file: Path) -> None:
     assert {each["configuration"] for each in results} == {OWN_7, "AVG"}
 
 
-def test_costs_of_today_are_of_fsrs7(file: Path) -> None:
+def test_costs_of_today_are_of_fsrs7(file: Path, with_cards: ReviewLog) -> None:
     log = load_log(file)
-    presets = {
-        key: replace(preset, chosen_version=None, fsrs_parameters={6: fsrs6.DEFAULT})
-        for key, preset in log.presets.items()
-    }
-    by_seven, by_six = (
-        next(workload(each, question=QUICK)) for each in (log, replace(log, presets=presets))
-    )
-    given = next(workload(replace(log, presets=presets), question=QUICK, parameters=SEVEN))
+    by_seven, by_six = (next(workload(each, question=QUICK)) for each in (log, with_cards))
+    given = next(workload(with_cards, question=QUICK, parameters=SEVEN))
     assert by_seven.as_now is not None
     assert by_six.as_now is not None
     assert by_seven.as_now != by_six.as_now
     assert given.as_now == by_seven.as_now
-    remark = "Today's schedule runs FSRS-7; the figures by desired retention are FSRS-6's"
+    of_fsrs6 = "the figures by desired retention are FSRS-6's"
+    remark = f"Today's schedule runs FSRS-7; {of_fsrs6}"
     assert remark in " ".join(shown.sentences(by_seven.finding))
-    assert remark not in " ".join(shown.sentences(by_six.finding))
+    assert "FSRS-7" not in " ".join(shown.sentences(by_six.finding))
+    of_given = " ".join(shown.sentences(given.finding))
+    assert "Today's" not in of_given
+    assert f"The parameters given are FSRS-7's; {of_fsrs6}" in of_given
     of_seven = next(workload(log, question=replace(QUICK, model="FSRS-7")))
     assert remark not in " ".join(shown.sentences(of_seven.finding))
+
+
+def test_costs_say_which_presets_run_fsrs7(with_cards: ReviewLog) -> None:
+    first = used(with_cards)[0]
+    log = of_fork(with_cards, first)
+    found = next(workload(log, question=QUICK))
+    name = log.name_of_preset(first)
+    assert found.by_fsrs7 == (name,)
+    said = " ".join(shown.sentences(found.finding))
+    assert "Today's schedule runs FSRS-7" not in said
+    assert f"1 of your 2 presets runs FSRS-7 today ({name}); the figures by desired" in said
+    given = next(workload(log, question=QUICK, parameters=fsrs6.DEFAULT))
+    assert "FSRS-7" not in " ".join(shown.sentences(given.finding))
+
+
+@pytest.mark.parametrize(
+    ("presets", "is_off", "lead", "line"),
+    [
+        (0, False, "(unchanged: ", ""),
+        (0, True, "(with SM-2: ", ""),
+        (1, False, "(unchanged, partly by FSRS-7: ", "“Unchanged” is FSRS-7's figure for 1 of"),
+        (2, False, "(unchanged, by FSRS-7: ", "“Unchanged” is FSRS-7's figure, the others are"),
+        (2, True, "(with SM-2: ", "FSRS-6's figures. Once FSRS is on, your Anki runs FSRS-7."),
+    ],
+)
+def test_pane_of_costs_says_whose_figures_these_are(
+    with_cards: ReviewLog, presets: int, is_off: bool, lead: str, line: str
+) -> None:
+    log = of_fork(with_cards, *used(with_cards)[:presets]) if presets else with_cards
+    found = next(workload(switched_off(log) if is_off else log, question=QUICK))
+    short, items = minutes(found, is_one_of_several=False)
+    assert lead in short.text
+    said = " ".join(shown.sentences(found.finding))
+    assert ("Once FSRS is on, your Anki runs FSRS-7; the figures by" in said) == (
+        is_off and presets > 0
+    )
+    assert ("once FSRS-6 is" in said) == (presets > 0)
+    lines = [each.text for each in items if isinstance(each, Line) and "FSRS-7" in each.text]
+    remarks = [each for each in lines if each != short.text]
+    assert len(remarks) == bool(line)
+    assert all(line in each for each in remarks)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from rich.console import Console
 from srs_eval.anki_import import load_log
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.models import fsrs7
-from srs_eval.models.own_parameters import fault_in, scheduled_by
+from srs_eval.models.own_parameters import fault_in, scheduled_by, why_replaced
 from srs_eval.report.inspection import inspect_log, render_inspection
 from tests.data.anki_files import PARAMETERS, field, make_collection, plain_history
 
@@ -138,6 +139,51 @@ def test_clanki_runs_fsrs7_only(preset: bytes, in_force: tuple[float, ...], tmp_
     assert found.parameters_in_force == pytest.approx(in_force)
     assert found.runs_fsrs7
     assert scheduled_by(found) == pytest.approx(in_force or fsrs7.DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        (SEVEN[:33], "33 FSRS-7 parameters (34 are needed)"),
+        ((*SEVEN[:33], float("nan")), "FSRS-7 parameters (not all are finite numbers)"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("beside", "config", "instead"),
+    [
+        (SIX, {}, "its FSRS-6 parameters"),
+        (FIVE, {}, "its FSRS-5 parameters"),
+        (b"", {}, "FSRS-7's defaults"),
+        (SIX, {"schedulingAlgorithm": "fsrs7"}, "FSRS-7's defaults"),
+    ],
+)
+def test_unusable_list_of_fsrs7_is_said(
+    values: tuple[float, ...],
+    why: str,
+    beside: bytes,
+    config: dict[str, Any],
+    instead: str,
+    tmp_path: Path,
+) -> None:
+    log = stored(beside + field(52, values), tmp_path, **config)
+    sentence = (
+        f"Own: your Anki does not run its {why} and takes {instead} in place of them; optimize "
+        "the preset in Anki."
+    )
+    assert why_replaced(log) == {5: sentence}
+    assert sentence in inspect_log(log).notes
+    in_force = log.presets[5].parameters_in_force
+    assert len(in_force) in (0, 19, 21)
+    assert in_force != values
+    off = replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
+    assert why_replaced(off) == {}
+
+
+def test_list_that_the_fork_has_not_chosen_is_not_said(tmp_path: Path) -> None:
+    log = stored(SIX + field(52, SEVEN[:33]) + field(53, 1), tmp_path)
+    assert why_replaced(log) == {}
+    (tmp_path / "anki").mkdir()
+    assert why_replaced(stored(SIX, tmp_path / "anki")) == {}
 
 
 def test_clankis_rwkv_is_said(tmp_path: Path) -> None:

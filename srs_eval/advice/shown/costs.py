@@ -11,6 +11,7 @@ from srs_eval.advice.findings import Evidence, Finding, of
 from srs_eval.advice.sentences import Bar, Cell, Heading, Item, Line, Renderer, Table
 from srs_eval.advice.workload.estimate import (
     GLANCED,
+    IN_FORCE,
     KNOWN,
     MINUTES,
     OVER,
@@ -26,12 +27,13 @@ OF_DRAWS = (
     "for habits like those of so far."
 )
 _LEAST = 0.05  # minutes a day that are told
+_MOST_NAMES = 5  # of presets in a sentence
 _MOST_ROWS = 12  # of the table; with more retentions every fifth is shown
 
 
 def _sentences(finding: Finding) -> tuple[str, ...]:
     """What is known so far, the answer in the first three; what is not known yet is left out."""
-    of_all = (_then, _now, _budget, _lately, _cards, _overdue, _covers, _limit, _ranges)
+    of_all = (_then, _now, _budget, _lately, _cards, _overdue, _covers, _limit, _ranges, _versions)
     found = of(finding, Workload)
     return (*(each for says in of_all for each in says(found)), *found.left_out)
 
@@ -39,7 +41,9 @@ def _sentences(finding: Finding) -> tuple[str, ...]:
 def _then(found: Workload) -> Iterator[str]:
     reviews, minutes = (_at_desired(found, figure) for figure in (REVIEWS, MINUTES))
     cards = "All your cards" if len(found.presets) > 1 else f"The cards of {found.preset}"
-    model = "FSRS" if found.question.model == "FSRS-6" else found.question.model
+    model = found.question.model
+    if model == "FSRS-6" and not found.by_fsrs7:
+        model = "FSRS"
     yield (
         f"{cards} take {minutes} minutes and {reviews} reviews a day once {model} is "
         f"{'on and ' * found.is_off}optimized and asked for {100 * found.desired:.0f} of 100."
@@ -142,6 +146,26 @@ def _ranges(found: Workload) -> Iterator[str]:
         yield "For 100 simulated learners 84 held the truth; 15 were too high."
 
 
+def _versions(found: Workload) -> Iterator[str]:
+    """That FSRS-6 is asked about where FSRS-7 schedules."""
+    if not found.by_fsrs7:
+        return
+    count, presets = len(found.by_fsrs7), len(found.presets)
+    if found.is_off:
+        runs = "Once FSRS is on, your Anki runs FSRS-7"
+    elif found.schedule != IN_FORCE:
+        runs = "The parameters given are FSRS-7's"
+    elif count == presets:
+        runs = "Today's schedule runs FSRS-7"
+    else:
+        run = "runs" if count == 1 else "run"
+        names = f" ({say.listed(found.by_fsrs7)})" if count <= _MOST_NAMES else ""
+        runs = f"{count} of your {presets} presets {run} FSRS-7 today{names}"
+    yield (
+        f"{runs}; the figures by desired retention are FSRS-6's, and --model FSRS-7 asks FSRS-7."
+    )
+
+
 # As bars
 
 
@@ -168,7 +192,7 @@ def minutes(found: Workload, *, is_one_of_several: bool) -> tuple[Line, tuple[It
     if now is not None:
         name, said = "with SM-2" if found.is_off else "unchanged", _number(MINUTES, now[MINUTES])
         items.append(Bar(name, (said,), now[MINUTES] / most, level="not yet", spare=1))
-        lead += f" ({name}: {said})"
+        lead += f" ({name}{_by_version(found)}: {said})"
     if lately >= _LEAST:
         name = f"last {counted(found.pace_days, 'day')}"
         items.append(Bar(name, (_number(MINUTES, lately),), 0.0, level="not yet"))
@@ -177,7 +201,25 @@ def minutes(found: Workload, *, is_one_of_several: bool) -> tuple[Line, tuple[It
         cards += f" and {min(found.unseen, found.new_a_day * found.question.days):,} new"
     of_preset = f" of {say.quoted(found.preset)}" if is_one_of_several else ""
     items.append(Line(f"Mean of next year: {cards}{of_preset}.", spare=2))
+    if found.by_fsrs7:
+        items.append(Line(_whose_figures(found)))
     return Line(f"{lead}."), (Line(f"{lead}."), *items)
+
+
+def _by_version(found: Workload) -> str:
+    """ ", by FSRS-7": behind the name of today's schedule, where the other figures are FSRS-6's."""
+    if found.is_off or not found.by_fsrs7:
+        return ""
+    return ", by FSRS-7" if len(found.by_fsrs7) == len(found.presets) else ", partly by FSRS-7"
+
+
+def _whose_figures(found: Workload) -> str:
+    """Which figures are FSRS-7's, where some presets run it and the rest is FSRS-6's."""
+    count, presets = len(found.by_fsrs7), len(found.presets)
+    if found.is_off:
+        return "FSRS-6's figures. Once FSRS is on, your Anki runs FSRS-7."
+    some = "" if count == presets else f" for {count} of {presets} presets"
+    return f"“Unchanged” is FSRS-7's figure{some}, the others are FSRS-6's."
 
 
 # As tables

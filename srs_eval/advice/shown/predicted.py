@@ -95,6 +95,8 @@ def _fit_sentences(finding: f.Finding) -> list[str]:
     ]
     if found.now is not None and found.says in ("no better", "worse"):
         said[0] += " Expect little of it."
+    if found.would_run_fsrs7:
+        said.append("FSRS here is FSRS-6; once FSRS is on, your Anki runs FSRS-7.")
     if finding.missing is not None:
         said.append(say.what_lacks(finding.missing))
     days = found.log_loss.days
@@ -143,7 +145,7 @@ def _health_sentences(finding: f.Finding) -> list[str]:
     """Against the older scheduler, and Anki's own check."""
     found = f.of(finding, f.Health)
     if found.older is None:
-        return [_check(found.check, found.runs_fsrs7)]
+        return [_check(found)]
     few = counted(finding.reviews, "evaluated review")
     said = f"as nearly everybody gained by it; your {few} say too little yet"
     if enough_to_tell(found.older.difference):
@@ -151,12 +153,14 @@ def _health_sentences(finding: f.Finding) -> list[str]:
         said += f"; {say.figures(found.older.difference, 'evaluated review')}"
     if finding.probability is not None:
         said = f"{say.capital(_RIGHT[finding.act])} ({say.of_100(finding.probability)}): {said}"
-    return [f"{said}.", _check(found.check, found.runs_fsrs7)]
+    return [f"{said}.", _check(found)]
 
 
-def _check(found: f.HealthCheck | None, runs_fsrs7: bool) -> str:
-    if runs_fsrs7:
-        return "Anki's health check is of FSRS-6, and this preset runs FSRS-7."
+def _check(evidence: f.Health) -> str:
+    found = evidence.check
+    if evidence.runs_fsrs7:
+        when = " once FSRS is on," if evidence.fsrs_is_off else ""
+        return f"Anki's health check is of FSRS-6, and{when} this preset runs FSRS-7."
     if found is None:
         return (
             "Anki makes no health check here: it needs more than 300 reviews, both outcomes, and "

@@ -41,7 +41,7 @@ from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.rows import only_preset
 from srs_eval.engine.workers import cores
-from srs_eval.models.own_parameters import why_left_out
+from srs_eval.models.own_parameters import why_left_out, why_replaced
 from srs_eval.stats.intervals import FEWEST_REVIEWS
 from srs_eval.training.compile import kernels_there, mark_kernels
 from srs_eval.training.hyperparameters import Context
@@ -49,6 +49,7 @@ from srs_eval.training.hyperparameters import Context
 RETENTIONS = tuple(round(percent / 100, 2) for percent in range(70, 100))
 GLANCED = (0.80, 0.85, 0.90, 0.95)  # desired retentions told beside today's at a glance
 COSTS = "costs"  # the question of a glance
+IN_FORCE = "the parameters in force"  # today's schedule, in words
 ALL_PRESETS = "all presets"  # their name where several are summed
 _ENDS = (0.025, 0.5, 0.975)  # quantiles of the draws: the ends of a range, and its middle
 FIGURES = ("reviews", "minutes", "known", "recalled", "over budget")
@@ -108,7 +109,7 @@ class Workload(Evidence):
     schedule: str  # what today's is, in words; SM2 where FSRS is off
     seen: tuple[float, float] | None  # the least and the most that a month had recalled
     left_out: tuple[str, ...]
-    """Sentences on presets whose parameters Anki does not run, and on those that run FSRS-7."""
+    """Sentences on presets whose parameters Anki does not run."""
     first: tuple[_Figures, ...]  # (r, FIGURES) by the fit to all reviews
     draws: tuple[tuple[_Figures, ...], ...]  # (draws so far, r, FIGURES)
     as_now: _Figures | None = None
@@ -116,6 +117,9 @@ class Workload(Evidence):
     to all reviews. None where that fit is what schedules today."""
     held_back: tuple[float, int] | None = None
     """The least retention at which a preset's limit of reviews a day is about reached, and it."""
+    by_fsrs7: tuple[str, ...] = ()
+    """Presets that FSRS-7 schedules today (by the parameters given, all of them), or would once
+    FSRS is on, where FSRS-6 is asked about: in order of `presets`."""
     says: str = "see figures"
 
     @property
@@ -206,6 +210,7 @@ def workload(
     refuse_without_presets(log)
     is_off = log.import_summary.fsrs_enabled is False and parameters is None
     log = log if preset is None else only_preset(log, preset)
+    replaced = why_replaced(log) if parameters is None else {}
     if is_off or parameters is not None:  # whatever is stored
         bare = {key: replace(each, fsrs_parameters={}) for key, each in log.presets.items()}
         log = replace(log, presets=bare)
@@ -243,7 +248,7 @@ def workload(
         replace(each, settings=replace(each.settings, new_a_day=some))
         for each, some in zip(presets, _shared_out(new, weights), strict=True)
     ]
-    schedule = f"the parameters {'in force' if parameters is None else 'given'}"
+    schedule = IN_FORCE if parameters is None else "the parameters given"
     overdue = habits.overdue_cards(learner.log, {each.group for each in presets}, question.after)
     assert overdue is not None
     counts = [len(each.index) for each in presets]
@@ -264,9 +269,10 @@ def workload(
         minutes_a_day=sum(pace[2] for pace in paces),
         schedule=SM2 if is_off else schedule,
         seen=habits.seen_retentions(learner, np.concatenate([each.index for each in presets])),
-        left_out=(*why_left_out(log).values(), *_of_other_version(presets, question)),
+        left_out=(*why_left_out(log).values(), *replaced.values()),
         first=(),
         draws=(),
+        by_fsrs7=_scheduled_by_fsrs7(learner, presets, question, is_off=is_off),
     )
     return _refine(learner, presets, found)
 
@@ -289,15 +295,20 @@ def _counted_elsewhere(log: ReviewLog, context: Context | None) -> str:
     return ""
 
 
-def _of_other_version(presets: Sequence[played.PresetCards], question: Question) -> list[str]:
-    """That FSRS-6 is asked about where a preset runs FSRS-7."""
-    versions = {each.scheduler.model for each in presets}
-    if question.model == "FSRS-7" or "FSRS-7" not in versions:
-        return []
-    return [
-        "Today's schedule runs FSRS-7; the figures by desired retention are FSRS-6's, and --model "
-        "FSRS-7 asks FSRS-7."
-    ]
+def _scheduled_by_fsrs7(
+    learner: Learner, presets: Sequence[played.PresetCards], question: Question, *, is_off: bool
+) -> tuple[str, ...]:
+    """`Workload.by_fsrs7`."""
+    if question.model == "FSRS-7":
+        return ()
+    names = []
+    for preset in presets:
+        runs_fsrs7 = preset.scheduler.model == "FSRS-7"
+        if is_off:
+            runs_fsrs7 = learner.runs_fsrs7(preset.group)
+        if runs_fsrs7:
+            names.append(learner.name_of(preset.group))
+    return tuple(names)
 
 
 def _shared_out(count: int, weights: Sequence[float]) -> list[int]:
