@@ -120,7 +120,7 @@ def test_a_command_that_runs_out_of_memory_says_so(
     def fails(*given: object, **named: object) -> None:
         raise error
 
-    monkeypatch.setattr(learner.Source, "load", fails)
+    monkeypatch.setattr(learner.Source, "read", fails)
     assert main(["inspect", str(DEMO_FILE)]) == 2
     assert capsys.readouterr().err == f"srs-eval: {memory.NOT_ENOUGH}\n"
 
@@ -131,7 +131,7 @@ def test_too_few_reviews_are_no_lack_of_memory(
     def fails(*given: object, **named: object) -> None:
         raise NotEnoughData("two reviews")
 
-    monkeypatch.setattr(learner.Source, "load", fails)
+    monkeypatch.setattr(learner.Source, "read", fails)
     assert main(["inspect", str(DEMO_FILE)]) == 2
     assert capsys.readouterr().err == "srs-eval: Too little data: two reviews.\n"
 
