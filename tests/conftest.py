@@ -1,8 +1,8 @@
 """Shared data and simulated learners for all tests.
 
-Golden files and fixtures lie in `../shared`; without them their tests are skipped
-and the simulated learners still exercise the whole way. Where they are present,
-`SRS_EVAL_REQUIRE_SHARED=1` turns a missing one into a failure.
+Fixtures lie in `../shared`, or in the folder that `SRS_EVAL_SHARED` names; without them their
+tests are skipped, and the golden figures of four learners are those in `tests/golden`.
+`SRS_EVAL_REQUIRE_SHARED=1` turns a missing file into a failure.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PATIENCE = 300.0
 """Seconds that a test waits for what must come; a busy machine takes its time."""
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-SHARED = REPOSITORY.parent / "shared"
+SHARED = Path(os.environ.get("SRS_EVAL_SHARED", REPOSITORY.parent / "shared"))
 SHARED_REQUIRED = os.environ.get("SRS_EVAL_REQUIRE_SHARED") == "1"
 
 # Compiled kernels are kept between runs, by what they come from, and shared by workers;

@@ -26,7 +26,8 @@ from srs_eval.data.dataset_hub import _digest, _hub_digest, _impossible, check, 
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, is_installed
 from tests.cli.program import program
-from tests.conftest import PATIENCE, shared_or_skip
+from tests.conftest import PATIENCE
+from tests.helpers.golden import golden_dataset
 from tools.simulated import simulate_learner, write_dataset
 
 REPO = "open-spaced-repetition/anki-revlogs-10k"
@@ -445,8 +446,8 @@ def test_values_that_cannot_be(there: Path) -> None:
 
 
 def test_golden_is_whole() -> None:
-    dataset = open_dataset(shared_or_skip("golden", "dataset"))
-    assert [each.findings for each in check(dataset, dataset.users)] == [[]] * 12
+    dataset = golden_dataset()
+    assert [each.findings for each in check(dataset, dataset.users)] == [[]] * len(dataset.users)
 
 
 def test_options_that_do_not_go_together(there: Path) -> None:

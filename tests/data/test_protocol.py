@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from dataclasses import replace
 from typing import Any
@@ -12,16 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Cards, Deck, ImportSummary, ReviewLog, Rows, arrays_in
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Fold, Trials, _time_series_folds, prepare_trials, recency_weights
-from tests.conftest import shared_or_skip
+from tests.helpers.golden import golden_dataset, golden_file, golden_lines, golden_log
 from tools.simulated import simulate_learner
 
-GOLDEN_USERS = range(101, 113)
 FEATURES = {
     "script": Protocol(short=True),
     "other": Protocol(),
@@ -69,10 +66,10 @@ def make_log(
 def test_rows_and_histories_equal_the_reference(name: str) -> None:
     import pyarrow.parquet as parquet
 
-    features = parquet.read_table(shared_or_skip("golden", "features", f"{name}.parquet"))
+    features = parquet.read_table(golden_file("features", f"{name}.parquet"))
     golden = {column: features[column].to_numpy() for column in features.column_names}
-    dataset = open_dataset(shared_or_skip("golden", "dataset"))
-    for user in GOLDEN_USERS:
+    dataset = golden_dataset()
+    for user in dataset.users:
         log = dataset.load(user)
         mine = golden["user_id"] == user
         if not mine.sum():
@@ -100,11 +97,10 @@ def test_rows_and_histories_equal_the_reference(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["SM2", "SM2-short", "Ebisu-v2"])
 def test_reviews_of_missing_cards_vanish_where_upstream_loses_them(name: str) -> None:
-    lines = shared_or_skip("golden", "expected", f"{name}.jsonl").read_text().splitlines()
-    size = {line["user"]: line["size"] for line in map(json.loads, lines)}
-    log = open_dataset(shared_or_skip("golden", "dataset")).load(111)
+    size = golden_lines(name)[111]["size"]
+    log = golden_log(111)
     protocol = Protocol(known_decks_only=True, short=name.endswith("short"))
-    assert len(trials_of(log, protocol).test_index) == size[111] == 445
+    assert len(trials_of(log, protocol).test_index) == size == 445
 
 
 @given(n=st.integers(0, 400), n_splits=st.integers(2, 9))
@@ -188,7 +184,7 @@ def test_partitions_of_missing_cards_and_decks() -> None:
 
 
 def test_equalized_trials_are_evaluated_on_the_rows_of_the_others() -> None:
-    log = open_dataset(shared_or_skip("golden", "dataset")).load(106)
+    log = golden_log(106)
     plain = trials_of(log, Protocol(short=True))
     equal = trials_of(log, Protocol(short=True, secs=True, equalize_test_with_non_secs=True))
     assert equal.review_th[equal.test_index].tolist() == plain.review_th[plain.test_index].tolist()
@@ -202,7 +198,7 @@ def test_equalized_trials_are_evaluated_on_the_rows_of_the_others() -> None:
 
 
 def test_same_day_reviews_with_seconds() -> None:
-    log = open_dataset(shared_or_skip("golden", "dataset")).load(106)
+    log = golden_log(106)
     every = trials_of(log, Protocol(short=True, secs=True))
     later = trials_of(log, Protocol(short=True, secs=True, no_test_same_day=True))
     assert (every.elapsed_days[every.test_index] == 0).any()

@@ -39,7 +39,7 @@ from srs_eval.metrics import summary
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.report import formats as words
 from srs_eval.tui.widgets.ranking import RankingTable
-from tests.conftest import shared_or_skip
+from tests.helpers.golden import golden_log
 from tests.tui.app_world import (
     MODELS,
     WatchedApp,
@@ -472,10 +472,9 @@ def test_users_evaluated_on_other_reviews_are_not_compared() -> None:
 
 def test_one_user_has_the_same_groups_as_a_run() -> None:
     names = "SM2,SM2-short,Memrise,AVG,AVG-known_decks,MOVING-AVG,90%,RMSE-BINS-EXPLOIT"
-    dataset = open_dataset(str(shared_or_skip("golden", "dataset")))
     apart = []
-    for user in (101, 111):
-        found = srs_eval.evaluate(dataset.load(user), names, jobs=0, use_cache=False)
+    for user in (102, 111):
+        found = srs_eval.evaluate(golden_log(user), names, jobs=0, use_cache=False)
         sizes = [
             (each, rows_of(each), {user: found[each.name].size})
             for each in resolve(names)
@@ -494,7 +493,7 @@ def test_one_user_has_the_same_groups_as_a_run() -> None:
 
 
 def test_the_baseline_without_deleted_cards_is_evaluated_on_the_reviews_of_sm2() -> None:
-    log = open_dataset(str(shared_or_skip("golden", "dataset"))).load(111)
+    log = golden_log(111)
     found = srs_eval.evaluate(log, "SM2,Ebisu-v2,FSRS-6-dry-run", jobs=0, use_cache=False)
     (group,) = (each for each in found.groups if "known" in each.title)
     names = {line.configuration.name for line in group.lines}

@@ -13,7 +13,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.models import all_models
 from srs_eval.models.configurations import GROUPS, NAMES, in_words, listed_names, resolve
 from srs_eval.models.published import left_open, published, spelled
-from tests.conftest import shared_or_skip
+from tests.helpers.golden import golden_folder
 
 
 def names(words: str, protocol: Protocol | None = None, fit: str = "trained") -> set[str]:
@@ -310,7 +310,7 @@ def test_the_published_rust_model_is_an_older_one() -> None:
 
 
 def test_every_golden_file_has_its_configuration() -> None:
-    files = [file.stem for file in shared_or_skip("golden", "expected").glob("*.jsonl")]
+    files = [file.stem for file in (golden_folder() / "expected").glob("*.jsonl")]
     found = {file: published(file) for file in files}
     assert [file for file, configuration in found.items() if configuration is None] == ["FSRS-rs"]
     known = [configuration.name for configuration in found.values() if configuration is not None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.trials import Trials
@@ -20,7 +18,7 @@ from srs_eval.models.configurations import resolve
 from srs_eval.training.compile import packed
 from srs_eval.training.recurrent import _kernel_of, _new_descent, _scratch
 from srs_eval.training.trie import history_trie, trie_batches
-from tests.conftest import shared_or_skip
+from tests.helpers.golden import golden_dataset, golden_lines
 from tests.training.derived import gradient_of
 from tools.simulated import simulate_learner
 
@@ -255,14 +253,13 @@ GOLDEN = {
 
 @pytest.fixture(scope="module")
 def golden_sessions() -> dict[int, Session]:
-    dataset = open_dataset(shared_or_skip("golden", "dataset"))
-    return {user: Session(dataset.load(user)) for user in range(101, 113)}
+    dataset = golden_dataset()
+    return {user: Session(dataset.load(user)) for user in dataset.users}
 
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_figures_are_the_references(name: str, golden_sessions: dict[int, Session]) -> None:
-    file = shared_or_skip("golden", "expected", f"{name}.jsonl")
-    expected = {line["user"]: line for line in map(json.loads, file.read_text().splitlines())}
+    expected = golden_lines(name)
     (configuration,) = resolve(name)
     for user, session in golden_sessions.items():
         if user not in expected:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol, _Clock
 from srs_eval.data.trials import Trials
@@ -21,7 +20,7 @@ from srs_eval.models.published import spelled
 from srs_eval.training.compile import packed
 from srs_eval.training.recurrent import SummedLoss, _kernel_of, _new_descent, _scratch
 from srs_eval.training.trie import history_trie, trie_batches
-from tests.conftest import shared_or_skip
+from tests.helpers.golden import golden_log
 from tests.models.test_models_untrained import make_log
 from tools.simulated import simulate_learner
 
@@ -477,7 +476,7 @@ FITTED = {0: 0.216008, 8: 0.021532, 22: 1.098811, 23: 0.179545, 33: 0.24551}  # 
 
 @pytest.mark.parametrize("user", [102, 105, 110])
 def test_figures_are_the_references(user: int) -> None:
-    session = Session(open_dataset(shared_or_skip("golden", "dataset")).load(user))
+    session = Session(golden_log(user))
     for name in dict.fromkeys(name for name, _ in FIGURES):
         (configuration,) = resolve(name)
         assert configuration.name == name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Callable
@@ -14,7 +13,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ImportSummary, ReviewLog, Rows
@@ -28,11 +26,10 @@ from srs_eval.training import linear
 from srs_eval.training.compile import compiled
 from srs_eval.training.linear import adam
 from srs_eval.training.optimisers import minimise, quicksort_order
-from tests.conftest import shared_or_skip
+from tests.helpers.golden import golden_dataset, golden_lines, golden_log
 from tools.simulated import simulate_learner
 
 Tensor = torch.Tensor
-GOLDEN_USERS = (101, 102, 103, 104, 105, 106, 107, 108, 110, 111, 112)
 # fmt: off
 SEVENTEEN_EQUAL = [0, 14, 13, 12, 11, 10, 9, 15, 8, 6, 5, 4, 3, 2, 1, 7, 16]
 FORTY_OF_THREE = [
@@ -45,7 +42,7 @@ REPRODUCED = 2e-5  # log loss; what golden/README.md calls within reach with equ
 
 @cache
 def session(user: int) -> Session:
-    return Session(open_dataset(shared_or_skip("golden", "dataset")).load(user))
+    return Session(golden_log(user))
 
 
 @cache
@@ -429,11 +426,13 @@ def test_act_r_shares_equal_beginnings() -> None:
 )
 def test_golden(name: str) -> None:
     file = "FSRS-6-rs" if name == "FSRS-rs" else name
-    lines = shared_or_skip("golden", "expected", f"{file}.jsonl").read_text().splitlines()
-    golden = {line["user"]: line for line in map(json.loads, lines)}
-    assert set(golden) == set(GOLDEN_USERS)
+    golden = golden_lines(file)
     (configuration,) = resolve(name)
-    for user in GOLDEN_USERS:
+    for user in golden_dataset().users:
+        if user not in golden:
+            with pytest.raises(NotEnoughData):
+                session(user).run(configuration)
+            continue
         result = session(user).run(configuration)
         assert result.size == golden[user]["size"]
         expected = golden[user]["metrics"]
@@ -441,8 +440,6 @@ def test_golden(name: str) -> None:
         assert result.metrics.rmse == pytest.approx(expected["RMSE"], abs=REPRODUCED), user
         assert result.parameters is not None
         np.testing.assert_allclose(result.parameters[0], golden[user]["parameters"]["0"], atol=2e-4)
-    with pytest.raises(NotEnoughData):
-        session(109).run(configuration)
 
 
 # Log loss of upstream's code at the commits named in the models' docstrings, run on golden users
@@ -456,7 +453,8 @@ UPSTREAM = {
 @pytest.mark.parametrize("name", UPSTREAM)
 def test_upstream(name: str) -> None:
     (configuration,) = resolve(name)
-    for user, (size, expected) in UPSTREAM[name].items():
+    for user in sorted(UPSTREAM[name].keys() & set(golden_dataset().users)):
+        size, expected = UPSTREAM[name][user]
         result = session(user).run(configuration)
         assert result.size == size
         assert result.metrics.log_loss == pytest.approx(expected, abs=REPRODUCED), user

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.trials import Trials
@@ -22,7 +20,7 @@ from srs_eval.models.configurations import resolve
 from srs_eval.training.compile import packed
 from srs_eval.training.recurrent import RecurrentModel, _kernel_of, _new_descent, _scratch
 from srs_eval.training.trie import history_trie, trie_batches
-from tests.conftest import shared_or_skip
+from tests.helpers.golden import golden_dataset, golden_lines
 from tests.training.derived import gradient_of
 from tools.simulated import simulate_learner
 
@@ -272,14 +270,13 @@ def test_hostile_data(name: str, data: str, secs: bool) -> None:
 
 @pytest.fixture(scope="module")
 def golden_sessions() -> dict[int, Session]:
-    dataset = open_dataset(shared_or_skip("golden", "dataset"))
-    return {user: Session(dataset.load(user)) for user in range(101, 113)}
+    dataset = golden_dataset()
+    return {user: Session(dataset.load(user)) for user in dataset.users}
 
 
 @both
 def test_figures_are_goldens(name: str, golden_sessions: dict[int, Session]) -> None:
-    file = shared_or_skip("golden", "expected", f"{name}.jsonl")
-    expected = {line["user"]: line for line in map(json.loads, file.read_text().splitlines())}
+    expected = golden_lines(name)
     (configuration,) = resolve(name)
     differences = []
     for user, session in golden_sessions.items():
@@ -295,7 +292,7 @@ def test_figures_are_goldens(name: str, golden_sessions: dict[int, Session]) -> 
         differences.append(log_loss - golden["metrics"]["LogLoss"])
         # one fit of SM2-trainable (user 111) is led elsewhere by single precision
         assert abs(differences[-1]) < 1e-4, user
-    assert len(differences) == 11
+    assert len(differences) == len(expected)
     assert sorted(map(abs, differences))[-2] < 2e-6
     assert np.mean(differences) < 1e-6
 

@@ -1,0 +1,53 @@
+"""The golden data: learners and what srs-benchmark prints for them.
+
+Twelve learners lie in the shared folder. Where it is missing, as in a plain clone, the four
+simulated ones in `tests/golden` take their place.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srs_eval.data.datasets import Dataset, open_dataset
+from srs_eval.data.reviews import ReviewLog
+from tests.conftest import REPOSITORY, SHARED, shared_or_skip
+
+BUNDLED = REPOSITORY / "tests" / "golden"
+
+
+def golden_folder() -> Path:
+    """Return the folder of the golden data: the shared one, else the bundled subset."""
+    shared = SHARED / "golden"
+    return shared if shared.exists() else BUNDLED
+
+
+def golden_file(*parts: str) -> Path:
+    """Return the path of a golden file; skip the test where only the shared folder has it."""
+    path = golden_folder().joinpath(*parts)
+    if not path.exists():
+        return shared_or_skip("golden", *parts)
+    return path
+
+
+def golden_dataset() -> Dataset:
+    """Open the golden learners."""
+    return open_dataset(golden_folder() / "dataset")
+
+
+def golden_log(user: int) -> ReviewLog:
+    """Load the log of a golden learner; skip the test where this learner is not bundled."""
+    dataset = golden_dataset()
+    if user not in dataset.users:
+        shared_or_skip("golden", "dataset", "revlogs", f"user_id={user}")
+        pytest.fail(f"the golden data set has no user {user}")
+    return dataset.load(user)
+
+
+def golden_lines(name: str) -> dict[int, dict[str, Any]]:
+    """Read what srs-benchmark prints for configuration `name`: a line for each user."""
+    text = golden_file("expected", f"{name}.jsonl").read_text(encoding="utf-8")
+    return {line["user"]: line for line in map(json.loads, text.splitlines())}
