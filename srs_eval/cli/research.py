@@ -248,11 +248,11 @@ def pretrain(model: Model, dataset: str, users: str, out: Path, context: Context
     record = TrainingRecord(on_change=lambda record: _say_training(model, record))
     with share_done(f"Pretraining {model.name}") as tell:
         told = replace(context, tick=lambda part: tell("", part), record=record)
-        arrays, learners = pretrained_on(model, opened, chosen, told)
-    origin = Origin(users, fingerprint, learners, record.settings, record.epochs)
+        arrays, sketches = pretrained_on(model, opened, chosen, told)
+    origin = Origin(users, fingerprint, sketches, record.settings, record.epochs)
     save_pretrained(out, model.name, origin, arrays)
     say(
-        f"{model.name} was trained on {len(learners):,} of {counted(len(chosen), 'user')} of the "
+        f"{model.name} was trained on {len(sketches):,} of {counted(len(chosen), 'user')} of the "
         f'data set {fingerprint[:8]}. For others: srs-eval batch --weights "{out}"'
     )
     return FINE

@@ -11,7 +11,6 @@ Before that, a log can be narrowed to some decks or presets, or lose their names
 from __future__ import annotations
 
 import difflib
-import hashlib
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -55,7 +54,6 @@ _DELETED = "deleted card"
 SUSPENDED = "suspended card"
 
 _DAY_MS = 86_400_000
-_FIRST_REVIEWS = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,23 +185,6 @@ def _anki_starts(entries: Entries, reasons: _Reasons) -> IntArray:
     reasons.drop(_NO_START, start_of < 0)
     reasons.drop(_BEFORE_START, np.arange(len(start_of)) < start_of)
     return start_of
-
-
-def learner_digest(log: ReviewLog) -> str:
-    """Compute a digest that knows a learner by their reviews, whatever numbers they have.
-
-    16 hexadecimal digits of SHA-256 over the first `_FIRST_REVIEWS` of the benchmark's rows, of
-    each the card (numbered as they appear), the rating, and days and seconds since the card's
-    review before. Ids do not count, nor what comes later: a copy under another number and a
-    later export of the same reviews have the same digest.
-    """
-    rows = select_rows(log, "benchmark").rows
-    first = slice(_FIRST_REVIEWS)
-    _, begins, card = np.unique(rows.card_id[first], return_index=True, return_inverse=True)
-    appears = np.argsort(np.argsort(begins))
-    columns = [appears[card], rows.rating, rows.elapsed_days, rows.elapsed_seconds]
-    content = np.stack([column[first] for column in columns]).astype("<i8")
-    return hashlib.sha256(content.tobytes()).hexdigest()[:16]
 
 
 def _last_of_card(card_id: IntArray, places: IntArray) -> IntArray:

@@ -17,7 +17,7 @@ from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.paths import cache_dir, file_digest, write_atomically
 from srs_eval.data.readers.features import with_features
-from srs_eval.data.rows import learner_digest
+from srs_eval.data.recognition import sketch_of
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Result, Session
 from srs_eval.engine.workers import WorkerDied, WorkerPool
@@ -205,7 +205,7 @@ class _Learners(Sequence[Trials]):
 def pretrained_on(
     model: Model, dataset: Dataset, users: Sequence[int], context: Context
 ) -> tuple[Arrays, tuple[str, ...]]:
-    """The weights that a model gets from users, and digests of those that have reviews enough.
+    """The weights that a model gets from users, and sketches of those that have reviews enough.
 
     `context.record` gets the settings of the training and its losses. Raises InputError where the
     model has no `pretrain`, or fewer than two users have.
@@ -219,11 +219,11 @@ def pretrained_on(
         log = with_features(load_possible(dataset, user), context.features)
         return Session(log).trials(protocol)
 
-    digest_of = dict[int, str]()
+    sketch_of_user = dict[int, str]()
     for user in users:
         with suppress(NotEnoughData):
-            digest_of[user] = learner_digest(trials_of(user).source[0])
-    usable = list(digest_of)
+            sketch_of_user[user] = sketch_of(trials_of(user).source[0])
+    usable = list(sketch_of_user)
     if len(usable) < 2:
         raise InputError(f"{len(usable)} of these users have reviews enough to pretrain on.")
     with model.code_kept_apart():
@@ -231,4 +231,4 @@ def pretrained_on(
     settings = {each.name: each.of(context) for each in model.hyperparameters}
     if settings and context.record is not None and not context.record.settings:
         context.record.begin(**settings)
-    return arrays, tuple(digest_of.values())
+    return arrays, tuple(sketch_of_user.values())

@@ -360,10 +360,10 @@ def fit_and_predict(configuration: Configuration, trials: Trials, context: Conte
 
 def _fit_and_predict(configuration: Configuration, trials: Trials, context: Context) -> _Predicted:
     model = configuration.model
-    if model.file is not None:
-        trials = _for_own_model(trials)
     context = replace(context, hyperparameters=configuration.hyperparameters)
     start = pretrained_for(model.name, trials.source[0], context) if model.pretrain else None
+    if model.file is not None:
+        trials = _for_own_model(trials)
     if start is not None:
         context = replace(context, pretrained=start.arrays())
     if model.online is not None:

@@ -14,7 +14,7 @@ there is none, flags are dropped from the end (GRU-P serves GRU-P-recency too).
 A model of one's own gets weights from other users: `models pretrain` makes them, --weights names
 them. Their file says in its metadata which model it is for, on which users of which data set it was
 trained, and how. These people are not evaluated with it, unless that is asked for
-(`Context.seen_users`). They are known by a digest of their reviews (`data.rows.learner_digest`).
+(`Context.seen_users`). They are recognised by sketches of their reviews (`data.recognition`).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.data.paths import VERSION, file_digest, write_file
 from srs_eval.data.protocol import Protocol
+from srs_eval.data.recognition import Sketches, learner_digest
 from srs_eval.data.reviews import FloatArray, ReviewLog, read_only
-from srs_eval.data.rows import learner_digest
 from srs_eval.training.hyperparameters import Context, Epoch, Value
 
 SHIPPED = Path(__file__).parents[1] / "models" / "weights"
@@ -44,6 +44,10 @@ OF_ADAM = ("adam_mean", "adam_square", "adam_steps")
 """Tensors beside the weights, where training goes on from the optimiser's state."""
 _KEY = "srs-eval"  # of the metadata: one, for the library writes several in any order
 _NUMBERS_ALONE = "the file knows people by their numbers alone, whatever the data set"
+_FIRST_REVIEWS_ALONE = (
+    "the file knows people by their first 1,000 reviews, and does not recognise later exports of "
+    "those who had fewer"
+)
 
 Tensors = Mapping[str, NDArray[np.float32]]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -242,8 +246,7 @@ class Origin:
 
     users: str  # that they were trained on: "1-5000"
     data: str = ""  # fingerprint of these users' data set
-    learners: tuple[str, ...] | None = None
-    """Digest of each of these users (`learner_digest`); None in files that know ids alone."""
+    sketches: tuple[str, ...] = ()  # of each of these users' reviews (`sketch_of`)
     settings: Mapping[str, Value] = field(default_factory=dict)
     epochs: Sequence[Epoch] = ()
 
@@ -254,29 +257,36 @@ class Pretrained(NamedTuple):
     path: Path
     model: str
     users: str  # that it was trained on: "1-5000"
-    learners: frozenset[str] | None = None  # digests of these; None in files that know ids alone
+    sketches: Sketches | None = None  # of these; None in files that were made before
+    learners: frozenset[str] | None = None
+    """Digests of these (`learner_digest`) in files that were made before; None in those that know
+    ids alone, and in those with sketches."""
 
     def __str__(self) -> str:
         """As set-ups and remarks name it."""
         return f"{self.path.name} ({file_digest(self.path)[:16]}), trained on users {self.users}"
 
     def has_seen(self, log: ReviewLog) -> bool:
-        """Whether it was trained on these reviews; of an older file, on a user of this number."""
-        if self.learners is None:
-            return self._names(log.user)
-        return learner_digest(log) in self.learners
+        """Whether it was trained on this person; of the oldest files, on a user of this number."""
+        if self.sketches is not None:
+            return self.sketches.recognise(log)
+        if self.learners is not None:
+            return learner_digest(log) in self.learners
+        return self._names(log.user)
 
     def describe_seen(self, log: ReviewLog) -> str:
-        """Say that it was trained on these reviews, which it `has_seen`."""
+        """Say that it was trained on the person of these reviews, which it `has_seen`."""
         name, users = self.path.name, self.users
-        if self.learners is None or self._names(log.user):
+        if self._names(log.user):
             return f"{name} was trained on users {users}{self.doubt}"
-        return f"{name} was trained on these reviews, under another number among its users {users}"
+        return f"{name} was trained on this person, under another number among its users {users}"
 
     @property
     def doubt(self) -> str:
-        """What belongs behind the users of a file that does not know them by their reviews."""
-        return "" if self.learners is not None else f" ({_NUMBERS_ALONE})"
+        """What belongs behind the users of a file that was made before files had sketches."""
+        if self.sketches is not None:
+            return ""
+        return f" ({_NUMBERS_ALONE if self.learners is None else _FIRST_REVIEWS_ALONE})"
 
     def _names(self, user: int | None) -> bool:
         from srs_eval.data.datasets import id_spans
@@ -358,8 +368,8 @@ def _about_as_of(path: Path, changed_ns: int, size: int) -> Pretrained | None:
     try:
         with safe_open(path, "numpy") as file:
             said = json.loads((file.metadata() or {})[_KEY])
-            learners = said.get("learners")
-            known = None if learners is None else frozenset(learners)
-            return Pretrained(path, said["model"], said["users"], known)
+            sketches = Sketches.of(said["sketches"]) if "sketches" in said else None
+            learners = frozenset(said["learners"]) if "learners" in said else None
+            return Pretrained(path, said["model"], said["users"], sketches, learners)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError):
         return None  # of something else; who wants its weights will say what is wrong

@@ -24,9 +24,8 @@ from srs_eval.data.reviews import (
     ReviewLog,
     Rows,
 )
-from srs_eval.data.rows import learner_digest, select_rows
+from srs_eval.data.rows import select_rows
 from tests.conftest import shared_or_skip
-from tools.simulated import simulate_learner
 
 DAY_S = 86_400
 NEXT_DAY_AT = 1_728_385_200
@@ -346,35 +345,3 @@ def test_study_days_are_as_long_as_the_zone_has_them() -> None:
     expected = [-1, 1 / 25, 23 / 25, 1 / 25 + 11 / 24, (13 * 3600 - 1) / DAY_S]
     assert rows.elapsed_study_days == pytest.approx(expected, abs=1e-9)
     assert select_rows(with_grid(log, end)).rows.elapsed_study_days is None
-
-
-# Learners known by their reviews
-
-
-def _rows_of_learner(seed: int) -> Rows:
-    return select_rows(simulate_learner(seed, 1_800).log()).rows
-
-
-def _digest_of(rows: Rows, user: int = 1) -> str:
-    return learner_digest(ReviewLog(ImportSummary("", "", 0), rows=rows, user=user))
-
-
-def test_learner_digest_ignores_ids_and_what_comes_later() -> None:
-    rows = _rows_of_learner(3)
-    digest = _digest_of(rows)
-    assert learner_digest(simulate_learner(3, 1_800).log()) == digest, "of the collection"
-    renumbered = replace(rows, card_id=rows.card_id.max() + 1 - rows.card_id)
-    assert _digest_of(renumbered, user=99) == digest
-    assert len(rows) > 1_000
-    earlier = {name: column[:1_000] for name, column in vars(rows).items() if column is not None}
-    assert _digest_of(replace(rows, **earlier)) == digest
-
-
-def test_learner_digest_changes_with_one_review() -> None:
-    rows = _rows_of_learner(3)
-    digests = {_digest_of(rows), _digest_of(_rows_of_learner(4))}
-    for name in ("rating", "elapsed_days", "elapsed_seconds", "card_id"):
-        column = getattr(rows, name).copy()
-        column[500] += 1
-        digests.add(_digest_of(replace(rows, **{name: column})))
-    assert len(digests) == 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save
 
 from srs_eval.benchmark.plan import survey
-from srs_eval.data.datasets import open_dataset
-from srs_eval.data.rows import learner_digest
+from srs_eval.data.datasets import open_dataset, write_user
+from srs_eval.data.recognition import Sketches, learner_digest
+from srs_eval.data.reviews import LEARNING, REVIEW, DayGrid, Entries, IntArray, ReviewLog
 from tests.cli.program import main_here, program, read_results
 from tests.test_docs import GUIDE, python_blocks
-from tools.simulated import simulate_learner, write_dataset
+from tools.simulated import simulate_learner, write_collection, write_dataset
 
 MEAN = """
 import numpy as np
@@ -153,7 +155,7 @@ def test_people_are_known_by_their_reviews_and_not_by_numbers(
     done = batch(mean, renumbered, "MEAN", weights, out)
     assert done.returncode == 0, done.stderr
     assert users_of(out, "MEAN") == [1, 8]
-    words = "first.safetensors was trained on these reviews, under another number among its users"
+    words = "first.safetensors was trained on this person, under another number among its users"
     assert f"skipped: 1 x {words} 1-2; --seen-users" in done.stderr
     done = batch(mean, renumbered, "MEAN", weights, tmp_path / "all", "--seen-users")
     assert users_of(tmp_path / "all", "MEAN") == [1, 7, 8]
@@ -182,10 +184,96 @@ def test_weights_say_what_they_were_trained_on(
     found = about(weights)
     assert (found["model"], found["users"]) == ("MEAN", "1-2")
     assert found["data"] == survey(open_dataset(dataset))[0]
-    assert len(found["learners"]) == 2
-    logs = open_dataset(renumbered).load(7), open_dataset(dataset).load(1)
-    assert [learner_digest(log) in found["learners"] for log in logs] == [True, True]
-    assert learner_digest(open_dataset(dataset).load(3)) not in found["learners"]
+    assert len(found["sketches"]) == 2
+    assert all(len(sketch) < 400 for sketch in found["sketches"])
+    sketches = Sketches.of(found["sketches"])
+    assert sketches.recognise(open_dataset(renumbered).load(7))
+    assert sketches.recognise(open_dataset(dataset).load(1))
+    assert not sketches.recognise(open_dataset(dataset).load(3))
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Data sets of the same three people: as they were at first, and with later reviews.
+
+    Later on user 1 has another rollover, and user 2 has reset some cards.
+    """
+    folder = tmp_path_factory.mktemp("exports")
+    later = [simulate_learner(seed, 800).log() for seed in (21, 22, 23)]
+    for user, log in enumerate(later, start=1):
+        write_user(folder / "first", user, first_entries(log, 400))
+    grid = later[0].day_grid
+    assert grid is not None
+    later[0] = replace(later[0], day_grid=DayGrid(grid.next_day_at_s + 12 * 3600, "moved"))
+    later[1] = without_beginning(later[1], np.unique(later[1].reviews.card_id)[:10])
+    for user, log in enumerate((*later, simulate_learner(24, 800).log()), start=1):
+        write_user(folder / "later", user, log)
+    return folder / "first", folder / "later"
+
+
+def first_entries(log: ReviewLog, count: int) -> ReviewLog:
+    """Return an earlier export, of the first `count` entries."""
+    assert log.entries is not None
+    columns = {name: each[:count] for name, each in vars(log.entries).items() if each is not None}
+    return replace(log, entries=Entries(**columns))
+
+
+def without_beginning(log: ReviewLog, cards: IntArray) -> ReviewLog:
+    """Return the log with the last review of some cards as a learning start, as after a reset."""
+    assert log.entries is not None
+    kind, places = log.entries.kind.copy(), np.arange(len(log.entries))
+    for card in cards:
+        of_card = places[log.entries.card_id == card]
+        kind[of_card] = REVIEW
+        kind[of_card[-1]] = LEARNING
+    return replace(log, entries=replace(log.entries, kind=kind))
+
+
+def test_people_are_recognised_in_later_exports(
+    mean: Path, exports: tuple[Path, Path], tmp_path: Path
+) -> None:
+    earlier, later = exports
+    weights = tmp_path / "first.safetensors"
+    pretrain(mean, earlier, "1-3", weights)
+    done = batch(mean, later, "MEAN", weights, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert users_of(tmp_path / "out", "MEAN") == [4]
+    assert "skipped: 3 x first.safetensors was trained on users 1-3; --seen-users" in done.stderr
+
+
+def test_a_collection_with_reset_cards_is_recognised_in_run(mean: Path, tmp_path: Path) -> None:
+    learner = simulate_learner(31, 2_000)
+    folder, weights = tmp_path / "data", tmp_path / "first.safetensors"
+    write_dataset({1: learner, 2: simulate_learner(32, 400)}, folder)
+    pretrain(mean, folder, "1-2", weights)
+    cards = np.unique(learner.entries.card_id)
+    changed = without_beginning(learner.log(), cards[: len(cards) // 4])
+    collection = tmp_path / "collection.anki2"
+    assert changed.entries is not None
+    write_collection(replace(learner, entries=changed.entries), collection)
+    words = ("--model-file", str(mean), "--models", "MEAN,AVG", "--weights", str(weights))
+    done = main_here("run", str(collection), *words, "--jobs", "0")
+    printed = " ".join((done.stdout + done.stderr).split())
+    assert "first.safetensors was trained on this person, under another number" in printed
+
+
+def test_weights_that_know_first_reviews_alone_go_by_these_and_say_so(
+    mean: Path, exports: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """As files were before they had sketches."""
+    earlier, later = exports
+    weights, out = tmp_path / "old.safetensors", tmp_path / "out"
+    digests = [learner_digest(open_dataset(earlier).load(user)) for user in (1, 2, 3)]
+    metadata = {"model": "MEAN", "users": "1-3", "version": "1.0.0", "learners": digests}
+    weights.write_bytes(save({"mean": np.array([0.5])}, {"srs-eval": json.dumps(metadata)}))
+    done = batch(mean, earlier, "MEAN,AVG", weights, tmp_path / "same")
+    doubt = "the file knows people by their first 1,000 reviews, and does not recognise later"
+    assert f"skipped: 3 x old.safetensors was trained on users 1-3 ({doubt}" in done.stderr
+    done = batch(mean, later, "MEAN", weights, out)
+    assert done.returncode == 0, done.stderr
+    assert users_of(out, "MEAN") == [1, 2, 3, 4]
+    timing = (out / "timing" / "MEAN.jsonl").read_text("utf-8").splitlines()
+    assert doubt in json.loads(timing[0])["notes"][0]
 
 
 def test_weights_that_know_numbers_alone_go_by_these_and_say_so(

@@ -1,0 +1,177 @@
+"""Recognise a person by their reviews, under another number and in a later export, too.
+
+Weights that were trained on somebody are not evaluated on them. What the file of weights keeps of a
+person is a sketch: of the hashes of all their reviews the `_SKETCH_SIZE` smallest (Broder 1997, "On
+the resemblance and containment of documents"). Reviews that come later, cards that are reset or
+deleted, another time zone and a part of the decks leave most of the others' hashes as they are.
+
+A hash is 32 bits of SHA-256, for which there are thousands of possible reviews: a sketch
+tells nobody how anybody answered.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srs_eval.data.days import DAY_S
+from srs_eval.data.reviews import FILTERED, Entries, IntArray, ReadOnly, ReviewLog, run_begins
+from srs_eval.data.rows import select_rows
+
+Hashes = NDArray[np.uint32]
+
+_SKETCH_SIZE = 64
+_LEAST_SHARED = 0.5  # of the hashes that one person would have in a sketch
+_FEWEST_SHARED = 4  # two strangers may have a review or two in common
+_SHORTEST_CHAIN = 2  # intervals other than 0; shorter ones are as common as a deck's settings
+_HIGHEST_HASH = np.iinfo(np.uint32).max
+_FIRST_REVIEWS = 1_000
+
+_hashes_of_logs: WeakKeyDictionary[ReviewLog, Hashes] = WeakKeyDictionary()
+"""Each model and each file of weights asks for the same log."""
+
+
+# Hashes of reviews
+
+
+def review_hashes(log: ReviewLog) -> Hashes:
+    """Compute what a person is recognised by: hashes of their reviews, ascending, each once.
+
+    A review counts by the seconds since its card's review before, the rating and the milliseconds
+    that the answer took, so that neither ids nor day numbers matter. Where a source lacks seconds
+    or these milliseconds, reviews alone are too much alike, and all intervals and ratings of the
+    card up to the review count. A card's first review does not. Of entries all answers count, also
+    those before a card was reset, which `select_rows` leaves out.
+    """
+    if log not in _hashes_of_logs:
+        _hashes_of_logs[log] = _compute_hashes(log)
+    return _hashes_of_logs[log]
+
+
+def _compute_hashes(log: ReviewLog) -> Hashes:
+    if log.entries is None:
+        rows = select_rows(log).rows
+        card_id, rating, duration_ms = rows.card_id, rows.rating, rows.duration_ms
+        elapsed_s = rows.elapsed_seconds
+    else:
+        answers = _find_answers(log.entries)
+        card_id, rating = log.entries.card_id[answers], log.entries.rating[answers]
+        duration_ms = log.entries.duration_ms[answers]
+        elapsed_s = _elapsed_seconds(card_id, log.entries.time_ms[answers])
+    has_times = bool((elapsed_s[elapsed_s > 0] % DAY_S).any()) and bool(duration_ms.any())
+    if has_times:
+        later = elapsed_s >= 0
+        reviews = np.stack([elapsed_s[later], rating[later], duration_ms[later]], axis=1)
+        hashes = [_hash(review.tobytes()) for review in reviews.astype("<i8")]
+    else:
+        hashes = _hash_chains(card_id, elapsed_s, rating)
+    return np.unique(np.array(hashes, np.uint32))
+
+
+def _find_answers(entries: Entries) -> IntArray:
+    """Return the places of entries that `select_rows` may count: answers that are no previews."""
+    is_answer = (entries.rating >= 1) & (entries.rating <= 4)
+    is_preview = (entries.kind == FILTERED) & (entries.factor == 0)
+    return np.flatnonzero(is_answer & ~is_preview)
+
+
+def _elapsed_seconds(card_id: IntArray, time_ms: IntArray) -> IntArray:
+    """Compute the seconds since each card's answer before, -1 for its first (shape of both)."""
+    by_card = np.argsort(card_id, kind="stable")
+    elapsed_s = np.diff(time_ms[by_card], prepend=0) // 1000
+    elapsed_s[run_begins(card_id[by_card])] = -1
+    in_order = np.empty_like(elapsed_s)
+    in_order[by_card] = elapsed_s
+    return in_order
+
+
+def _hash_chains(card_id: IntArray, elapsed_s: IntArray, rating: IntArray) -> list[int]:
+    """Hash each review together with all reviews of its card before it."""
+    chain_of = dict[int, bytes]()
+    length_of = dict[int, int]()
+    hashes = []
+    columns = zip(card_id.tolist(), elapsed_s.tolist(), rating.tolist(), strict=True)
+    for card, elapsed, answer in columns:
+        before = chain_of.get(card, b"")
+        chain_of[card] = hashlib.sha256(before + b"%d %d" % (elapsed, answer)).digest()
+        length_of[card] = length_of.get(card, 0) + (1 if elapsed > 0 else 0)
+        if length_of[card] >= _SHORTEST_CHAIN:
+            hashes.append(_hash(chain_of[card]))
+    return hashes
+
+
+def _hash(content: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(content).digest()[:4], "little")
+
+
+# Sketches of people
+
+
+def sketch_of(log: ReviewLog) -> str:
+    """Return the sketch of a person as text, up to 344 letters of base64."""
+    smallest = review_hashes(log)[:_SKETCH_SIZE]
+    return base64.b64encode(smallest.astype("<u4").tobytes()).decode("ascii")
+
+
+@dataclass(frozen=True, eq=False)
+class Sketches(ReadOnly):
+    """The sketches of k people, one behind another."""
+
+    hashes: Hashes  # (n,)
+    person: IntArray  # (n,) whose hash it is: 0 ... k - 1
+    highest: Hashes  # (k,) hashes above this are not in the sketch, even if the person has them
+
+    @staticmethod
+    def of(texts: Iterable[str]) -> Sketches:
+        """Read sketches from their texts (`sketch_of`). Raises ValueError if one is damaged."""
+        sketches = [np.frombuffer(base64.b64decode(text, validate=True), "<u4") for text in texts]
+        sizes = [len(sketch) for sketch in sketches]
+        highest = [
+            sketch.max() if len(sketch) >= _SKETCH_SIZE else _HIGHEST_HASH for sketch in sketches
+        ]
+        return Sketches(
+            hashes=np.concatenate([np.empty(0, np.uint32), *sketches]).astype(np.uint32),
+            person=np.repeat(np.arange(len(sketches)), sizes),
+            highest=np.array(highest, np.uint32),
+        )
+
+    def recognise(self, log: ReviewLog) -> bool:
+        """Return whether the log is of one of these people.
+
+        It is if at least half of the person's sketch occurs in the log, and four hashes at least.
+        If the log has fewer hashes in the sketch's range than the sketch, because it is of a few
+        decks or of an earlier export, half of these must be in the sketch.
+        """
+        hashes = review_hashes(log)
+        is_shared = np.isin(self.hashes, hashes)
+        shared = np.bincount(self.person[is_shared], minlength=len(self.highest))
+        sizes = np.bincount(self.person, minlength=len(self.highest))
+        of_log = np.searchsorted(hashes, self.highest, side="right")
+        needed = np.maximum(_LEAST_SHARED * np.minimum(sizes, of_log), _FEWEST_SHARED)
+        return bool((shared >= needed).any())
+
+
+# As weights were made before
+
+
+def learner_digest(log: ReviewLog) -> str:
+    """Compute the digest by which weights knew a person before they had sketches.
+
+    16 hexadecimal digits of SHA-256 over the first `_FIRST_REVIEWS` of the benchmark's rows, of
+    each the card (numbered as they appear), the rating, and days and seconds since the card's
+    review before. Ids do not count. A later export of the same person has the same digest only if
+    this one had as many reviews, and no card was reset.
+    """
+    rows = select_rows(log, "benchmark").rows
+    first = slice(_FIRST_REVIEWS)
+    _, begins, card = np.unique(rows.card_id[first], return_index=True, return_inverse=True)
+    appears = np.argsort(np.argsort(begins))
+    columns = [appears[card], rows.rating, rows.elapsed_days, rows.elapsed_seconds]
+    content = np.stack([column[first] for column in columns]).astype("<i8")
+    return hashlib.sha256(content.tobytes()).hexdigest()[:16]
