@@ -288,14 +288,68 @@ def test_of_user_whose_rows_are_mixed_up_gets_no_hint(tmp_path: Path) -> None:
     assert "off by one" not in str(refused.value)
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("review_th", "says"),
+    [
+        ([0, 1, 2], "review_th 0 is no review: user 3 has reviews 1 to 8"),
+        ([-1, 1, 2], "review_th -1 is no review: user 3 has reviews 1 to 8"),
+        ([1, 9, 900], "review_th 9 is no review: user 3 has reviews 1 to 8"),
+        ([9, 0], "review_th 9 is no review: user 3 has reviews 1 to 8"),
+        ([900], "review_th 900 is no review: user 3 has reviews 1 to 8"),
+    ],
+)
+def test_of_user_with_numbers_of_no_review_is_refused(
+    review_th: list[object], says: str, ending: str, tmp_path: Path
+) -> None:
+    count = len(review_th)
+    path = tmp_path / f"mine.{ending}"
+    _write(path, user=[3] * count, review_th=review_th, p=[0.5] * count)
+    with pytest.raises(InputError) as refused:
+        predictions.of_user(_log_of_user(), path, "Mine")
+    assert str(refused.value).startswith(f'"mine.{ending}": {says}')
+
+
+def test_of_user_from_0_without_outcomes_says_off_by_one(tmp_path: Path) -> None:
+    columns = {"user": [3] * 8, "p": [0.5] * 8}
+    for first, hinted in ((0, True), (2, False), (-1, False)):
+        path = _write(tmp_path / "mine.csv", review_th=[*range(first, first + 8)], **columns)
+        with pytest.raises(InputError) as refused:
+            predictions.of_user(_log_of_user(), path, "Mine")
+        assert ("off by one" in str(refused.value)) == hinted
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("name", ["review_th", "card_id"])
+def test_whole_floats_count_and_fractions_are_refused(
+    name: str, ending: str, tmp_path: Path
+) -> None:
+    """pandas writes whole numbers as floats where some are missing elsewhere."""
+    whole: dict[str, list[object]] = {"review_th": [1.0, 2.0, 3.0], "card_id": [11.0, 12.0, 13.0]}
+    same: dict[str, list[object]] = {"user": [3] * 3, "p": [0.5, 0.25, 0.75]}
+    path = tmp_path / f"mine.{ending}"
+    given = predictions.of_user(_log_of_user(), _write(path, **same, **whole), "Mine")
+    assert given.p[:3].tolist() == [0.5, 0.25, 0.75]
+    for wrong in (2.5, float("inf")):
+        broken = {**whole, name: [*whole[name][:2], wrong]}
+        with pytest.raises(InputError, match=f"column {name} holds something that is no whole num"):
+            predictions.of_user(_log_of_user(), _write(path, **same, **broken), "Mine")
+
+
+def test_floats_beyond_whole_numbers_are_refused(tmp_path: Path) -> None:
+    path = _write(tmp_path / "mine.csv", user=[3], p=[0.5], review_th=[2.0**53])
+    with pytest.raises(InputError, match="column review_th holds something that is no whole num"):
+        predictions.of_user(_log_of_user(), path, "Mine")
+
+
 def test_of_user_counts_predictions_of_the_file(tmp_path: Path) -> None:
-    """Also those of reviews that the user does not have, and with some outcomes not told."""
+    """Also those of reviews that are not evaluated, and with some outcomes not told."""
     y: list[object] = [1, "", 0, "nan"]
-    columns = {"user": [3, 3, 3, 3], "p": [0.5] * 4, "review_th": [1, 2, 3, 900], "y": y}
+    columns = {"user": [3, 3, 3, 3], "p": [0.5] * 4, "review_th": [1, 2, 3, 8], "y": y}
     path = _write(tmp_path / "mine.csv", **columns)
     given = predictions.of_user(_log_of_user(), path, "Mine")
     assert given.count == 4
-    assert np.isfinite(given.p).sum() == 3
+    assert np.isfinite(given.p).sum() == 4
 
 
 def test_predictions_of_a_collection_are_compared_too(collection: Path, tmp_path: Path) -> None:

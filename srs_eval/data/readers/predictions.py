@@ -197,7 +197,8 @@ def with_predictions(log: ReviewLog, path: Path, known: Callable[[str], str]) ->
     where a source has no times, review_th is the position among its reviews. The columns y and
     card_id are compared with the reviews if they are there. Without `model` the file's name is the
     model's; one that is `known` as a model here gets "(file)" behind it. Raises InputError for what
-    is not there, unreadable, no probability, of no review, of another review, or ambiguous.
+    is not there, unreadable, no probability, of another review, or ambiguous, for a review_th that
+    is no review's, and where no review is covered.
     """
     if path == Path():
         raise InputError("Predictions are read from a file: name one.")
@@ -294,12 +295,14 @@ def _given_by(log: ReviewLog, model: str, predicted: _Predicted) -> Given:
     if not count:
         return Given(np.full(len(log.reviews), np.nan), about)
     row = _rows_of_reviews(log, model, predicted)
+    _refuse_other_reviews(log, predicted, row)
+    if predicted.key == "review_th":
+        _refuse_numbers_of_no_review(log, predicted)
     covered = row >= 0
     if not covered.any():
         raise InputError(
             f'The predictions of "{model}" cover 0 of the {len(log.reviews):,} reviews.'
         )
-    _refuse_other_reviews(log, predicted, row)
     return Given(np.where(covered, predicted.p[row], np.nan), about, count)
 
 
@@ -350,6 +353,22 @@ def _refuse_other_reviews(log: ReviewLog, predicted: _Predicted, row: IntArray) 
     raise InputError(
         f'"{predicted.path.name}" predicts other reviews than those{whose} that it names: '
         f"{sentence}.{_hint_of_shift(log, predicted)}"
+    )
+
+
+def _refuse_numbers_of_no_review(log: ReviewLog, predicted: _Predicted) -> None:
+    """Raise InputError where a review_th is below 1 or above the last review."""
+    last = len(log.reviews)
+    outside = np.flatnonzero((predicted.review < 1) | (predicted.review > last))
+    if not len(outside):
+        return
+    whose = "the source" if log.user is None else f"user {log.user}"
+    hint = ""
+    if predicted.review.min() == 0 and predicted.review.max() < last:
+        hint = " Are the numbers off by one? The first review has review_th 1."
+    raise InputError(
+        f'"{predicted.path.name}": {predicted.name_of(int(outside[0]))} is no review: {whose} has '
+        f"reviews 1 to {last}.{hint}"
     )
 
 
@@ -424,7 +443,7 @@ def _of_users(path: Path, columns: Mapping[str, NDArray[Any]]) -> Mapping[str, N
     for name, column in columns.items():
         match name.lower():
             case "user" | "review_th":
-                kept[name] = np.array(_numbers(path, columns, name, int), np.int64)
+                kept[name] = _whole_numbers(path, columns, name)
             case "p":
                 kept[name] = np.array(_numbers(path, columns, name, float), np.float64)
             case "card_id":
@@ -437,7 +456,19 @@ def _of_users(path: Path, columns: Mapping[str, NDArray[Any]]) -> Mapping[str, N
 
 
 def _whole_numbers(path: Path, columns: Mapping[str, NDArray[Any]], name: str) -> IntArray:
-    return np.array(_numbers(path, columns, name, int), np.int64)
+    """Return a column as integers; floats such as 12.0 count. Raises InputError for others."""
+    return np.array(_numbers(path, columns, name, _whole_number), np.int64)
+
+
+def _whole_number(text: str) -> int:
+    """Read "12" and "12.0". Raises ValueError for others, and for floats that may be rounded."""
+    try:
+        return int(text)
+    except ValueError:
+        value = float(text)
+        if not value.is_integer() or abs(value) >= _MAX_ID:
+            raise
+        return int(value)
 
 
 _TRUTHS = {"true": 1.0, "false": 0.0, "": np.nan, "none": np.nan}
@@ -485,10 +516,11 @@ def _numbers(
         if columns[name].dtype.kind in "mM":
             raise ValueError("a time, which would count as nanoseconds")
         found = [kind(str(value)) for value in columns[name].tolist()]
-        if kind is int:
+        if kind is _whole_number:
             np.array(found, np.int64)
     except (ValueError, OverflowError):
-        raise _no_number(path, name, "whole number" if kind is int else "number") from None
+        what = "whole number" if kind is _whole_number else "number"
+        raise _no_number(path, name, what) from None
     return found
 
 
