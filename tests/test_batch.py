@@ -846,7 +846,7 @@ def test_predictions_that_are_not_used_are_counted(dataset: Path, tmp_path: Path
         ("user,p\n1,0.5\n", "Mine", "has no column review_th"),
         ("user,review_th,p\n\n1,1\n", "Mine", "line 3 has not as many fields"),
         ("user,review_th,p\n", "Mine", "holds no predictions"),
-        ("user,review_th,p\n1,1,0.5\n1.0,2,0.5\n", "Mine", "user holds something that is no whole"),
+        ("user,review_th,p\n1,1,0.5\n1.5,2,0.5\n", "Mine", "user holds something that is no whole"),
         ("user,review_th,p\n1,1,0.5\n", "", "--name NAME"),
         ("user,review_th,p\n1,1,0.5\n", "avg", "AVG is computed here"),
         ("user,review_th,p\n1,1,0.5\n", "a/b", "--name takes letters"),

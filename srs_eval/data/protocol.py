@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args
 
+from srs_eval.data.arguments import check_choice, check_flag, check_number, check_whole_number
+
+_Rows = Literal["benchmark", "anki"]
 _Clock = Literal["seconds", "study-days", "days"]
 """What intervals are with `secs`: seconds / 86,400 (srs-benchmark); study days with fractions, each
 from one local roll-over to the next (ts-fsrs, fsrs-rs); whole days."""
 
 _Partitions = Literal["none", "deck", "preset"]
+
+_CHOICES = {"rows": get_args(_Rows), "clock": get_args(_Clock), "partitions": get_args(_Partitions)}
 
 EQUIVALENT = 0.002
 """Differences in log loss within this are too small to matter, unless a person says otherwise."""
@@ -19,7 +24,7 @@ EQUIVALENT = 0.002
 class Protocol:
     """The evaluation's flags, with upstream's names; the defaults are upstream's."""
 
-    rows: Literal["benchmark", "anki"] = "benchmark"
+    rows: _Rows = "benchmark"
     short: bool = False  # same-day reviews are part of the histories
     secs: bool = False  # intervals in fractions of a day
     clock: _Clock = "seconds"  # FSRS-7
@@ -44,10 +49,19 @@ class Protocol:
     """With `secs`: evaluate and train on reviews of later days only (upstream until 2025)."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a clock or partitions that there are not."""
-        for name, choices in (("clock", get_args(_Clock)), ("partitions", get_args(_Partitions))):
-            if (value := getattr(self, name)) not in choices:
-                raise ValueError(f"{name} is one of {', '.join(choices)}, not {value!r}")
+        """Raises InputError for a value of another type, and for words that there are not."""
+        for flag in fields(self):
+            value = getattr(self, flag.name)
+            if flag.name in _CHOICES:
+                check_choice(flag.name, value, _CHOICES[flag.name])
+            elif isinstance(flag.default, bool):
+                check_flag(flag.name, value)
+            elif isinstance(flag.default, int):
+                check_whole_number(flag.name, value)
+                object.__setattr__(self, flag.name, int(value))  # it may be one of numpy
+            else:
+                check_number(flag.name, value)
+                object.__setattr__(self, flag.name, float(value))
 
     def evaluated_rows(self) -> Protocol:
         """What decides which reviews are evaluated; every other flag at its default.

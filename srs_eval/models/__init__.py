@@ -21,6 +21,15 @@ from typing import Any, Literal, get_args
 
 from numpy.typing import NDArray
 
+from srs_eval.data.arguments import (
+    A_FILE,
+    check_function,
+    check_mapping,
+    check_path,
+    check_texts,
+    check_type,
+    check_whole_number,
+)
 from srs_eval.data.errors import EXTRAS, InputError, cut, described
 from srs_eval.data.model_folder import read_model_folder
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
@@ -203,6 +212,7 @@ def load_model_file(path: str | Path) -> tuple[Model, ...]:
     Where the file or its folder has changed since, its models take the place of the earlier ones.
     Raises InputError where it cannot be used.
     """
+    check_path("path", A_FILE, path)
     path = Path(path).expanduser().absolute()
     try:
         content = path.read_bytes()
@@ -279,8 +289,40 @@ def _make_importable(folder: Path) -> None:
         sys.path.append(str(folder))
 
 
+_FUNCTIONS = (
+    *("predict", "fit", "fit_s0", "online", "combine", "loss", "pretrain", "default_secs"),
+    *("weights", "remarks", "count_parameters"),
+)
+_COLLECTIONS = ("members", "configurations", "flags", "packages")
+
+
+def _check_types(model: Model) -> None:
+    """Raise InputError for a part of a model that is of another type."""
+    name = model.name
+    if not isinstance(name, str):
+        return  # that is said of all texts
+    check_whole_number(f"{name}: parameters", model.parameters, least=0)
+    check_function(f"{name}: default", "a function", model.default)
+    for part in _FUNCTIONS:
+        function = getattr(model, part)
+        if function is not None:
+            check_function(f"{name}: {part}", "a function", function)
+    for part in _COLLECTIONS:
+        check_texts(f"{name}: {part}", "a collection of texts", getattr(model, part))
+    for part, words in (("aliases", "a dictionary of texts"), ("parameters_with", "a dictionary")):
+        check_mapping(f"{name}: {part}", words, getattr(model, part))
+    words = "a tuple of Hyperparameter objects"
+    check_type(f"{name}: hyperparameters", words, model.hyperparameters, tuple, list)
+    for hyperparameter in model.hyperparameters:
+        check_type(f"{name}: hyperparameters", words, hyperparameter, Hyperparameter)
+
+
 def _wrong_with(model: Model, before: Sequence[str]) -> str:
     """Why a model of one's own cannot be used; "" where it can."""
+    try:
+        _check_types(model)
+    except InputError as error:
+        return str(error).removesuffix(".")
     texts: list[object] = [
         *(model.name, model.family, model.inputs, model.source, model.note, model.needs),
         *(model.standard, model.kernels_of, *model.configurations, *model.flags),

@@ -23,7 +23,23 @@ import numpy as np
 from srs_eval.advice.shown import sentences
 from srs_eval.benchmark.leaderboard import compare as in_groups
 from srs_eval.benchmark.result_files import ResultFile, read_folders
-from srs_eval.data.errors import InputError, counted, cut, require
+from srs_eval.data.arguments import (
+    A_FILE,
+    A_FILE_OR_FOLDER,
+    NAMES,
+    check_flag,
+    check_function,
+    check_mapping,
+    check_number,
+    check_path,
+    check_texts,
+    check_type,
+    check_whole_number,
+    is_list_of_numbers,
+    refuse,
+    shown,
+)
+from srs_eval.data.errors import InputError, counted, require
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Given, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
@@ -53,6 +69,7 @@ if TYPE_CHECKING:
 
 _USUAL = ("review_th", "fold", "y", "p", "review_id")  # columns of predictions
 _Models = str | Model | Iterable[str | Model]
+_LISTS = "a dictionary of lists of numbers by name, such as {'mine': [0.2, ...]}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,15 +174,18 @@ class Results(Mapping[str, Result]):
         where the source has times, review_id; if left out: the first four and the last. Ids are -1
         where the source does not tell. Raises InputError for others.
         """
+        wanted = None
+        if columns is not None:
+            wanted = [*columns] if isinstance(columns, Iterator) else columns
+            check_texts("columns", NAMES, wanted)
         require("pandas", "A frame")
         import pandas as pd
 
-        wanted = None if columns is None else [*columns]
         select = cache(select_rows)
         parts = []
         for name, result in self.results.items():
             known = self._columns(name, result, select)
-            kept = [each for each in _USUAL if each in known] if wanted is None else wanted
+            kept = [each for each in _USUAL if each in known] if wanted is None else [*wanted]
             if unknown := [each for each in kept if each not in known]:
                 raise InputError(f'There is no column "{unknown[0]}", only {", ".join(known)}.')
             parts.append(pd.DataFrame({"configuration": name, **{k: known[k] for k in kept}}))
@@ -206,6 +226,13 @@ class _Plots:
 
     def ranking(self, group: int = 0) -> Figure:
         """Log losses with 95 % intervals, the baseline as a line; `group` is one of `groups`."""
+        count = len(self.results.groups)
+        words = "0, the number of the only ranking"
+        if count != 1:
+            words = f"the number of a ranking, from 0 to {count - 1}"
+        check_whole_number("group", group, words, least=0)
+        if group >= count:
+            raise refuse("group", words, group)
         return pictures.as_figure(pictures.ranking(self.results.groups[group]))
 
     def forgetting_curves(self, name: str = REFERENCE) -> Figure:
@@ -283,6 +310,9 @@ def _flat(found: Mapping[str, object], *figures: str) -> dict[str, float]:
 def _files(folders: Sequence[str | Path]) -> list[ResultFile]:
     if not folders:
         raise InputError("Name a folder of results.")
+    for folder in folders:
+        if not isinstance(folder, str | PathLike):
+            raise InputError(f"folders are paths of folders; {shown(folder)} is none.")
     return [file for each in read_folders([*map(Path, folders)]) for file in each.files]
 
 
@@ -293,6 +323,9 @@ def leaderboard(*folders: str | Path, metrics: Sequence[str] = METRICS) -> panda
     `LogLoss_high`), and of the first metric the difference from the best (`to_best`); `group`
     counts the sets of reviews. Raises InputError.
     """
+    check_texts("metrics", NAMES, metrics)
+    if not metrics:
+        raise refuse("metrics", NAMES, metrics)
     require("pandas", "A frame")
     import pandas as pd
 
@@ -329,6 +362,11 @@ def load(
     """
     from srs_eval.anki_import import load_log
 
+    check_path("path", A_FILE_OR_FOLDER, path)
+    check_type("timezone", "the name of a time zone", timezone, str, type(None))
+    for name, number in (("rollover", rollover), ("user", user)):
+        if number is not None:
+            check_whole_number(name, number)
     return load_log(Path(path), timezone=timezone, rollover=rollover, user=user)
 
 
@@ -351,6 +389,14 @@ def compare(
     from srs_eval.advice import questions as presets
 
     _check_types(log, context=context, predictions=predictions)
+    if not isinstance(questions, str):
+        questions = [*questions] if isinstance(questions, Iterator) else questions
+        check_texts("questions", "a question's name or a list of such names", questions)
+    if parameters is not None:
+        check_mapping("parameters", _LISTS, parameters)
+        if not all(map(is_list_of_numbers, parameters.values())):
+            raise refuse("parameters", _LISTS, parameters)
+    check_number("equivalence", equivalence, "a number of 0 or more", least=0)
     if names := _names(models):
         log = replace(
             log, given={**log.given, **_given(log, evaluate(log, names, context=context))}
@@ -388,9 +434,7 @@ def _names(models: _Models) -> list[str]:
     names = []
     for model in listed:
         if not isinstance(model, str | Model):
-            raise InputError(
-                f"The models are names or Model objects; {cut(repr(model))} is neither."
-            )
+            raise InputError(f"The models are names or Model objects; {shown(model)} is neither.")
         names.append(add_model(model) if isinstance(model, Model) else model)
     return names
 
@@ -400,8 +444,8 @@ _TAKEN: Mapping[str, tuple[tuple[type, ...], str]] = {
     "protocol": ((Protocol, type(None)), "a srs_eval.Protocol"),
     "context": ((Context, type(None)), "a srs_eval.Context"),
     "reference": ((str,), "the name of a configuration"),
-    "predictions": ((str, PathLike, type(None)), "the path of a file"),
-    "features": ((str, PathLike, type(None)), "the path of a file"),
+    "predictions": ((str, PathLike, type(None)), A_FILE),
+    "features": ((str, PathLike, type(None)), A_FILE),
 }
 """The types of arguments that are mistaken for others, and what they are in words."""
 
@@ -410,8 +454,7 @@ def _check_types(log: object, **others: object) -> None:
     """Raise InputError where an argument is of another type than _TAKEN says."""
     for name, value in {"log": log, **others}.items():
         kinds, words = _TAKEN[name]
-        if not isinstance(value, kinds):
-            raise InputError(f"{name} is {words}, not {cut(repr(value))}.")
+        check_type(name, words, value, *kinds)
 
 
 def evaluate(
@@ -444,6 +487,10 @@ def evaluate(
         predictions=predictions,
         features=features,
     )
+    check_whole_number("jobs", jobs, "a number of worker processes, 0 for none", least=0)
+    check_flag("use_cache", use_cache)
+    if on_event is not None:
+        check_function("on_event", "a function of an event", on_event)
     configurations = resolve(_names(models), protocol)
     if jobs and any(each.model.file == MADE_HERE for each in configurations):
         raise InputError(

@@ -13,6 +13,18 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from srs_eval.data.arguments import (
+    A_FILE,
+    A_FILE_OR_FOLDER,
+    check_flag,
+    check_function,
+    check_mapping,
+    check_number,
+    check_path,
+    check_type,
+    check_whole_number,
+    refuse,
+)
 from srs_eval.data.errors import InputError
 from srs_eval.data.paths import content_digest, file_digest
 from srs_eval.data.protocol import Protocol
@@ -78,6 +90,23 @@ class Context:
     """Where `Model.pretrain` writes down its settings and losses; None while models are fitted."""
     tick: Callable[[float], None] = _no_tick
     """Call it often with the fraction done of this fit; it may raise Cancelled."""
+
+    def __post_init__(self) -> None:
+        """Take paths as texts, too. Raises InputError for a value of another type."""
+        target = "a number between 0 and 1"
+        check_number("sm2_target", self.sm2_target, target)
+        if not 0 < self.sm2_target < 1:
+            raise refuse("sm2_target", target, self.sm2_target)
+        for name, words in (("weights", A_FILE_OR_FOLDER), ("features", A_FILE)):
+            path = getattr(self, name)
+            if path is not None:
+                check_path(name, words, path)
+                object.__setattr__(self, name, Path(path))
+        check_flag("seen_users", self.seen_users)
+        check_type("device", "a text such as 'cpu' or 'cuda:1'", self.device, str)
+        check_whole_number("user", self.user)
+        check_mapping("hyperparameters", "a dictionary of values by name", self.hyperparameters)
+        check_function("tick", "a function of the fraction done", self.tick)
 
     def settings(self) -> dict[str, float | int | str | None]:
         """All that figures of every configuration may depend on, by name.

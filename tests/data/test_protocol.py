@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Cards, Deck, ImportSummary, ReviewLog, Rows, arrays_in
 from srs_eval.data.rows import select_rows
@@ -299,8 +299,32 @@ def test_what_is_derived_belongs_to_its_columns() -> None:
     assert others._derived is trials._derived
 
 
-@pytest.mark.parametrize("name", ["clock", "partitions"])
-def test_a_flag_takes_its_choices_only(name: str) -> None:
-    flags: dict[str, Any] = {name: "nix"}
-    with pytest.raises(ValueError, match=f"{name} is one of .*, not 'nix'"):
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("rows", "foo", "rows is one of benchmark, anki, not 'foo'."),
+        ("clock", "nix", "clock is one of seconds, study-days, days, not 'nix'."),
+        ("partitions", ["deck"], "partitions is one of none, deck, preset, not ['deck']."),
+        ("short", "yes", "short is True or False, not 'yes'."),
+        ("secs", 1, "secs is True or False, not 1."),
+        ("later_days_only", None, "later_days_only is True or False, not None."),
+        ("n_splits", "a", "n_splits is a whole number, not 'a'."),
+        ("n_splits", 5.5, "n_splits is a whole number, not 5.5."),
+        ("batch_size", True, "batch_size is a whole number, not True."),
+        ("max_seq_len", None, "max_seq_len is a whole number, not None."),
+        ("gamma", "1", "gamma is a number, not '1'."),
+    ],
+)
+def test_a_flag_of_another_type_is_an_input_error(name: str, value: object, says: str) -> None:
+    flags: dict[str, Any] = {name: value}
+    with pytest.raises(InputError) as refused:
         Protocol(**flags)
+    assert str(refused.value) == says
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    numbers: dict[str, Any] = {"n_splits": np.int64(4), "gamma": np.float64(0.5)}
+    protocol = Protocol(**numbers)
+    assert protocol == Protocol(n_splits=4, gamma=0.5)
+    assert [type(protocol.n_splits), type(protocol.gamma)] == [int, float]
+    assert Protocol(gamma=2).gamma == 2.0

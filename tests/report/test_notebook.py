@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from shutil import copyfile
@@ -182,29 +183,169 @@ def test_a_model_file_may_be_named_by_a_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"models": [3]}, "models are names or Model objects; 3 is neither"),
-        ({"models": 3}, "models are names or Model objects; 3 is neither"),
-        ({"models": "AVG", "protocol": "secs"}, "protocol is a srs_eval.Protocol, not 'secs'"),
-        ({"models": "AVG", "context": {"user": 1}}, "context is a srs_eval.Context, not {'user'"),
-        ({"models": "AVG", "reference": 3}, "reference is the name of a configuration, not 3"),
-        ({"models": "AVG", "features": 3}, "features is the path of a file, not 3"),
-        ({"models": "AVG", "predictions": 3}, "predictions is the path of a file, not 3"),
+        ({"models": [3]}, "The models are names or Model objects; 3 is neither."),
+        ({"models": 3}, "The models are names or Model objects; 3 is neither."),
+        ({"protocol": "secs"}, "protocol is a srs_eval.Protocol, not 'secs'."),
+        ({"context": {"user": 1}}, "context is a srs_eval.Context, not {'user': 1}."),
+        ({"reference": 3}, "reference is the name of a configuration, not 3."),
+        ({"features": 3}, "features is the path of a file, not 3."),
+        ({"predictions": 3}, "predictions is the path of a file, not 3."),
+        ({"jobs": "2"}, "jobs is a number of worker processes, 0 for none, not '2'."),
+        ({"jobs": -1}, "jobs is a number of worker processes, 0 for none, not -1."),
+        ({"jobs": True}, "jobs is a number of worker processes, 0 for none, not True."),
+        ({"use_cache": "no"}, "use_cache is True or False, not 'no'."),
+        ({"on_event": 3}, "on_event is a function of an event, not 3."),
     ],
 )
 def test_evaluate_with_something_else_says_what_it_takes(
     options: dict[str, Any], says: str, log: ReviewLog
 ) -> None:
     with pytest.raises(InputError) as refused:
-        srs_eval.evaluate(log, **options)
-    assert says in str(refused.value)
+        srs_eval.evaluate(log, **{"models": "AVG", **options})
+    assert str(refused.value) == says
 
 
-def test_compare_with_something_else_says_what_it_takes(log: ReviewLog) -> None:
-    for function in (srs_eval.evaluate, srs_eval.compare):
-        with pytest.raises(InputError, match=r"log is what srs_eval.load returns, not 'a.anki2'"):
-            function("a.anki2")  # type: ignore[operator]
-    with pytest.raises(InputError, match="3 is neither"):
-        srs_eval.compare(log, models=[3])  # type: ignore[list-item]
+LISTS = "parameters is a dictionary of lists of numbers by name, such as {'mine': [0.2, ...]}"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"models": [3]}, "The models are names or Model objects; 3 is neither."),
+        ({"questions": 3}, "questions is a question's name or a list of such names, not 3."),
+        ({"questions": [3]}, "questions is a question's name or a list of such names, not [3]."),
+        ({"parameters": [0.5, 1.0]}, f"{LISTS}, not [0.5, 1.0]."),
+        ({"parameters": "0.5"}, f"{LISTS}, not '0.5'."),
+        ({"parameters": {"mine": 3}}, f"{LISTS}, not {{'mine': 3}}."),
+        ({"parameters": {"mine": ["a"]}}, f"{LISTS}, not {{'mine': ['a']}}."),
+        ({"parameters": {3: [0.5]}}, f"{LISTS}, not {{3: [0.5]}}."),
+        ({"parameters": {"mine": [0.5]}}, "FSRS does not run these 1 FSRS parameter"),
+        ({"predictions": 3}, "predictions is the path of a file, not 3."),
+        ({"context": 3}, "context is a srs_eval.Context, not 3."),
+        ({"equivalence": "0"}, "equivalence is a number of 0 or more, not '0'."),
+        ({"equivalence": -1.0}, "equivalence is a number of 0 or more, not -1.0."),
+        ({"equivalence": float("nan")}, "equivalence is a number of 0 or more, not nan."),
+    ],
+)
+def test_compare_with_something_else_says_what_it_takes(
+    options: dict[str, Any], says: str, log: ReviewLog
+) -> None:
+    with pytest.raises(InputError) as refused:
+        srs_eval.compare(log, **options)
+    assert str(refused.value).startswith(says)
+
+
+@pytest.mark.parametrize("function", [srs_eval.evaluate, srs_eval.compare, srs_eval.workload])
+@pytest.mark.parametrize("value", ["a.anki2", None])
+def test_another_log_is_refused_at_once(function: Callable[..., object], value: object) -> None:
+    with pytest.raises(InputError, match=r"log is what srs_eval.load returns, not "):
+        function(value)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"preset": 3}, "preset is the name or the number of a preset as text, not 3."),
+        ({"question": 3}, "question is a srs_eval.advice.workload.estimate.Question, not 3."),
+        ({"parameters": 3}, "parameters is a list of numbers, not 3."),
+        ({"parameters": ["a"]}, "parameters is a list of numbers, not ['a']."),
+        ({"context": 3}, "context is a srs_eval.Context, not 3."),
+    ],
+)
+def test_workload_with_something_else_says_what_it_takes(
+    options: dict[str, Any], says: str, log: ReviewLog
+) -> None:
+    with pytest.raises(InputError) as refused:
+        srs_eval.workload(log, **options)
+    assert str(refused.value) == says
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: srs_eval.load(3), "path is the path of a file or folder, not 3."),
+        (lambda: srs_eval.load(None), "path is the path of a file or folder, not None."),
+        (lambda: srs_eval.load("a", timezone=3), "timezone is the name of a time zone, not 3."),
+        (lambda: srs_eval.load("a", rollover="4"), "rollover is a whole number, not '4'."),
+        (lambda: srs_eval.load("a", user=1.5), "user is a whole number, not 1.5."),
+        (lambda: load_model_file(3), "path is the path of a file, not 3."),
+        (lambda: srs_eval.read_results(3), "folders are paths of folders; 3 is none."),
+        (lambda: srs_eval.read_results(["a"]), "folders are paths of folders; ['a'] is none."),
+        (lambda: srs_eval.leaderboard(3), "folders are paths of folders; 3 is none."),
+        (lambda: srs_eval.leaderboard("a", metrics=3), "metrics is a list of names, not 3."),
+        (lambda: srs_eval.leaderboard("a", metrics="RMSE"), "metrics is a list of names, not 'RM"),
+        (lambda: srs_eval.leaderboard("a", metrics=[]), "metrics is a list of names, not []."),
+        (lambda: srs_eval.line(3), "findings is a list of what srs_eval.compare returns, not 3."),
+        (lambda: srs_eval.line([]), "findings is a list of what srs_eval.compare returns, not []"),
+        (lambda: srs_eval.sentences([]), "finding is one of what srs_eval.compare returns, not []"),
+        (lambda: srs_eval.tables(None), "finding is one of what srs_eval.compare returns, not Non"),
+    ],
+)
+def test_what_takes_something_else_says_so(call: Callable[[], object], says: str) -> None:
+    with pytest.raises(InputError) as refused:
+        call()
+    assert str(refused.value).startswith(says)
+
+
+def test_results_with_something_else_say_what_they_take(log: ReviewLog) -> None:
+    results = srs_eval.evaluate(log, "AVG")
+    calls: dict[Callable[[], object], str] = {
+        lambda: results.predictions(columns=3): "columns is a list of names, not 3.",  # type: ignore[arg-type]
+        lambda: results.predictions(columns="y"): "columns is a list of names, not 'y'.",
+        lambda: results.predictions(columns=[3]): "columns is a list of names, not [3].",  # type: ignore[list-item]
+        lambda: results.plot.ranking(1): "group is 0, the number of the only ranking, not 1.",
+        lambda: results.plot.ranking("a"): "group is 0, the number of the only ranking, not 'a'.",  # type: ignore[arg-type]
+    }
+    for call, says in calls.items():
+        with pytest.raises(InputError) as refused:
+            call()
+        assert str(refused.value) == says
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"weights": 3}, "weights is the path of a file or folder, not 3."),
+        ({"features": 3}, "features is the path of a file, not 3."),
+        ({"sm2_target": "a"}, "sm2_target is a number between 0 and 1, not 'a'."),
+        ({"sm2_target": 1.5}, "sm2_target is a number between 0 and 1, not 1.5."),
+        ({"seen_users": "no"}, "seen_users is True or False, not 'no'."),
+        ({"device": 3}, "device is a text such as 'cpu' or 'cuda:1', not 3."),
+        ({"user": "a"}, "user is a whole number, not 'a'."),
+        ({"hyperparameters": 3}, "hyperparameters is a dictionary of values by name, not 3."),
+        ({"tick": 3}, "tick is a function of the fraction done, not 3."),
+    ],
+)
+def test_a_context_of_something_else_says_what_it_takes(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError) as refused:
+        srs_eval.Context(**options)
+    assert str(refused.value) == says
+
+
+def test_a_context_takes_paths_as_texts() -> None:
+    context = srs_eval.Context(weights="a", features="b")  # type: ignore[arg-type]
+    assert (context.weights, context.features) == (Path("a"), Path("b"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"name": 3}, "3 stands where a model has a text"),
+        ({"parameters": "many"}, "CONSTANT: parameters is a whole number, not 'many'."),
+        ({"predict": 3}, "CONSTANT: predict is a function, not 3."),
+        ({"fit": "fit"}, "CONSTANT: fit is a function, not 'fit'."),
+        ({"flags": 3}, "CONSTANT: flags is a collection of texts, not 3."),
+        ({"aliases": ["a"]}, "CONSTANT: aliases is a dictionary of texts, not ['a']."),
+        ({"configurations": "CONSTANT"}, "CONSTANT: configurations is a collection of texts, not "),
+        ({"hyperparameters": 3}, "CONSTANT: hyperparameters is a tuple of Hyperparameter objects"),
+    ],
+)
+def test_a_model_of_something_else_says_what_it_takes(
+    changes: dict[str, Any], says: str, log: ReviewLog
+) -> None:
+    with in_this_process(), pytest.raises(InputError) as refused:
+        srs_eval.evaluate(log, replace(constant(0.9), **changes))
+    assert str(refused.value).startswith(says)
 
 
 def test_a_name_without_a_result_proposes_what_has_one(log: ReviewLog) -> None:

@@ -11,6 +11,7 @@ from srs_eval.advice.findings import Evidence, Finding, Missing
 from srs_eval.advice.sentences import Renderer, Table, by_when
 from srs_eval.advice.shown import costs, habits, memory, parameters, predicted
 from srs_eval.advice.workload.estimate import TooFew
+from srs_eval.data.arguments import check_type, refuse
 from srs_eval.data.paths import VERSION
 from srs_eval.stats.intervals import Interval
 
@@ -32,6 +33,10 @@ _RENDERERS: Mapping[type[Evidence], Renderer] = {
 
 def line(findings: Sequence[Finding]) -> str:
     """The findings on one question in a line, presets of which the same is said together."""
+    words = "a list of what srs_eval.compare returns"
+    check_type("findings", words, findings, Sequence)
+    if not findings:
+        raise refuse("findings", words, findings)
     renderer = _of(findings[0])
     return renderer.line(findings) if renderer.line else renderer.sentences(findings[0])[0]
 
@@ -115,5 +120,6 @@ def _figure(value: float | None) -> float | None:
 
 
 def _of(finding: Finding) -> Renderer:
+    check_type("finding", "one of what srs_eval.compare returns", finding, Finding)
     assert finding.evidence is not None
     return _RENDERERS[type(finding.evidence)]

@@ -36,6 +36,7 @@ from srs_eval.advice.findings import ALL_REVIEWS, OPEN, Evidence, Finding, Missi
 from srs_eval.advice.workload import presets as played
 from srs_eval.advice.workload import today as habits
 from srs_eval.advice.workload.simulator import FITTED, SM2, Memory, Simulated
+from srs_eval.data.arguments import check_numbers, check_type
 from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import FloatArray, ReviewLog
@@ -203,9 +204,29 @@ def workload(
 
     `preset` is a name or an id, by default all of them; `parameters` stand in for those in force
     (17, 19 or 21 numbers, or FSRS-7's 34). Raises InputError for what the log does not tell and for
-    a question that makes no sense, NotEnoughData for too few reviews.
+    a question that makes no sense, NotEnoughData for too few reviews: for an argument of another
+    type at once, for the others where the first item is asked for.
     """
-    question = question or Question()
+    check_type("log", "what srs_eval.load returns", log, ReviewLog)
+    if preset is not None:
+        check_type("preset", "the name or the number of a preset as text", preset, str)
+    if question is not None:
+        words = "a srs_eval.advice.workload.estimate.Question"
+        check_type("question", words, question, Question)
+    if parameters is not None:
+        check_numbers("parameters", "a list of numbers", parameters)
+    if context is not None:
+        check_type("context", "a srs_eval.Context", context, Context)
+    return _estimates(log, preset, question or Question(), parameters, context)
+
+
+def _estimates(
+    log: ReviewLog,
+    preset: str | None,
+    question: Question,
+    parameters: Sequence[float] | None,
+    context: Context | None,
+) -> Generator[Workload]:
     _check(question)
     refuse_without_presets(log)
     is_off = log.import_summary.fsrs_enabled is False and parameters is None
