@@ -857,7 +857,7 @@ def test_predictions_that_cannot_be_used(
 ) -> None:
     csv, parquet = tmp_path / "file.csv", tmp_path / "file.parquet"
     csv.write_text(content)
-    kinds = {"user": str} if "1.0" in content else None
+    kinds = {"user": str} if "1.5" in content else None
     pandas.read_csv(csv, dtype=kinds).to_parquet(parquet)
     for file in (csv,) if "fields" in words else (csv, parquet):
         flags = ("--predictions", file, "--name", name)

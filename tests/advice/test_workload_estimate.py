@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields, replace
-from functools import partial
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -419,13 +418,23 @@ def test_intervals_are_written_as_anki_does(seconds: float, words: str) -> None:
 # The command line
 
 
+def question_with_draws(count: int) -> type[Question]:
+    """The class of questions, with few draws by default."""
+
+    @dataclass(frozen=True)
+    class Quick(Question):
+        draws: int = count
+
+    return Quick
+
+
 def test_the_command_answers(
     simulated_collection: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(estimate, "Question", partial(Question, draws=3))
+    monkeypatch.setattr(estimate, "Question", question_with_draws(3))
     target = tmp_path / "workload.json"
     status = main(
         [
@@ -449,7 +458,7 @@ def test_the_command_answers(
 def test_the_command_answers_where_fsrs_is_off(
     off: ReviewLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(estimate, "Question", partial(Question, draws=2))
+    monkeypatch.setattr(estimate, "Question", question_with_draws(2))
     monkeypatch.setattr("srs_eval.cli.options.Source.load", lambda self: off)
     assert main(["workload", "somebody.anki2", "--retention", "90", "--days", "30"]) == 0
     out = " ".join(capsys.readouterr().out.split())
