@@ -32,7 +32,7 @@ from srs_eval.engine.gradient_check import wrong_gradient, wrong_gradients
 from srs_eval.engine.model_findings import Finding, Findings
 from srs_eval.engine.replay import FoldedSession, Folds, Training, predict_again, train
 from srs_eval.engine.run import Finished
-from srs_eval.engine.session import Result, Session, fit_and_predict, require_array
+from srs_eval.engine.session import Result, Session, fit_and_predict, listed, require_array
 from srs_eval.models import Model
 from srs_eval.models.configurations import Configuration, listed_names, resolve
 from srs_eval.training.hyperparameters import Cancelled, Context, Hyperparameter, Value
@@ -155,7 +155,7 @@ def _few_reviews(configuration: Configuration, reviews: int) -> Findings:
     for fit in filter(None, (model.fit, model.fit_s0)):
         try:
             fitted = fit(trials, train, np.ones(len(train)), CONTEXT)
-            if isinstance(fitted, list) and not np.isfinite(fitted).all():
+            if not np.isfinite(listed(fitted) or [0.0]).all():
                 raise ArithmeticError("parameters that are no finite numbers")
             predicted = model.predict(trials, fitted, test, CONTEXT)
             p = require_array(f"{model.name}: predict", predicted, test)

@@ -19,7 +19,7 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.engine.gradient_check import fit_observed
 from srs_eval.engine.model_findings import Finding, Findings
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import Session, listed
 from srs_eval.metrics import log_losses
 from srs_eval.models.configurations import Configuration
 from srs_eval.training.hyperparameters import Context
@@ -50,7 +50,9 @@ def can_be_continued(configuration: Configuration, session: Session, context: Co
 
 
 def _is_short_list(fitted: object) -> bool:
-    return isinstance(fitted, list) and 0 < len(fitted) <= _MOST_PARAMETERS
+    if not isinstance(fitted, list) or listed(fitted) is None:
+        return False
+    return 0 < len(fitted) <= _MOST_PARAMETERS
 
 
 def find_poor_training(

@@ -19,7 +19,7 @@ from srs_eval.data.paths import cache_dir, file_digest, write_atomically
 from srs_eval.data.readers.features import with_features
 from srs_eval.data.recognition import sketch_of
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Result, Session
+from srs_eval.engine.session import Result, Session, without_today
 from srs_eval.engine.workers import WorkerDied, WorkerPool
 from srs_eval.models import MADE_HERE, Model, all_models
 from srs_eval.models.configurations import resolve
@@ -217,7 +217,9 @@ def pretrained_on(
     @lru_cache(_KEPT)
     def trials_of(user: int) -> Trials:
         log = with_features(load_possible(dataset, user), context.features)
-        return Session(log).trials(protocol)
+        trials = Session(log).trials(protocol)
+        rows = trials.source[1]
+        return replace(trials, log=without_today(log, rows)) if model.file else trials
 
     sketch_of_user = dict[int, str]()
     for user in users:

@@ -26,7 +26,17 @@ from srs_eval.data.errors import InputError, NotEnoughData, in_one_line, require
 from srs_eval.data.memory import require_memory
 from srs_eval.data.paths import VERSION, cache_dir, write_atomically
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import FloatArray, IntArray, ReadOnly, ReviewLog, Rows, read_only
+from srs_eval.data.reviews import (
+    Cards,
+    FloatArray,
+    ImportSummary,
+    IntArray,
+    Preset,
+    ReadOnly,
+    ReviewLog,
+    Rows,
+    read_only,
+)
 from srs_eval.data.rows import Selection, select_rows
 from srs_eval.data.trials import Trials, prepare_trials, recency_weights, rmse_bin_ids
 from srs_eval.metrics import Metrics, log_losses
@@ -363,7 +373,7 @@ def _fit_and_predict(configuration: Configuration, trials: Trials, context: Cont
     context = replace(context, hyperparameters=configuration.hyperparameters)
     start = pretrained_for(model.name, trials.source[0], context) if model.pretrain else None
     if model.file is not None:
-        trials = _for_own_model(trials)
+        trials = for_own_model(trials)
     if start is not None:
         context = replace(context, pretrained=start.arrays())
     if model.online is not None:
@@ -432,57 +442,114 @@ def _fit_and_predict(configuration: Configuration, trials: Trials, context: Cont
     return np.concatenate(parts), shown if lists_parameters else None, tuple(notes)
 
 
-def _for_own_model(trials: Trials) -> Trials:
+def for_own_model(trials: Trials) -> Trials:
     """Return a copy of the trials for a model of the person's own.
 
     It may write to the copy, by torch or compiled code, and finds nothing in its log that comes
-    from after the reviews: where cards stand today, which are suspended, raw entries, and what
-    others have predicted.
+    from after the reviews (`without_today`).
     """
-    if trials.log is not None:
-        nothing_suspended = np.zeros(len(trials.log.cards.card_id), np.bool_)
-        log = replace(
-            trials.log,
-            entries=None,
-            rows=trials.rows,
-            cards=replace(trials.log.cards, suspended=nothing_suspended),
-            schedule=None,
-            predictions={},
-            given={},
-        )
-        trials = replace(trials, log=log)
+    if trials.log is not None and trials.rows is not None:
+        trials = replace(trials, log=without_today(trials.log, trials.rows))
     return deepcopy(trials)
+
+
+def without_today(log: ReviewLog, rows: Rows) -> ReviewLog:
+    """Return a log of these rows, without what a source knows of later than its reviews.
+
+    Gone are raw entries, cards without reviews, where cards stand and which are suspended, the
+    settings of decks and presets, the day of the export, and what others have predicted. Notes,
+    decks and presets of the reviewed cards stay, by number and name.
+    """
+    cards = log.cards
+    is_reviewed = np.isin(cards.card_id, rows.card_id)
+    reviewed = Cards(
+        card_id=cards.card_id[is_reviewed],
+        note_id=cards.note_id[is_reviewed],
+        deck_id=cards.deck_id[is_reviewed],
+        suspended=np.zeros(int(is_reviewed.sum()), np.bool_),
+    )
+    summary = ImportSummary(
+        log.import_summary.path,
+        log.import_summary.format,
+        entries_read=len(rows),
+        app_name=log.import_summary.app_name,
+    )
+    return replace(
+        log,
+        import_summary=summary,
+        entries=None,
+        rows=rows,
+        cards=reviewed,
+        schedule=None,
+        decks={key: replace(deck, desired_retention=None) for key, deck in log.decks.items()},
+        presets={key: Preset(preset.id, preset.name) for key, preset in log.presets.items()},
+        day_grid=None,
+        optimized_before_s=None,
+        predictions={},
+        given={},
+        card_rules=0,
+    )
 
 
 def require_array(function: str, predicted: object, index: IntArray) -> FloatArray:
     """Return what a model's function predicted for the trials `index`, if it is such an array.
 
     Raises:
-        InputError: It is a number, a list, or an array of another shape.
+        InputError: It is a number, a list, an array of another shape, or one of text, objects or
+            complex numbers.
     """
-    if isinstance(predicted, np.ndarray) and predicted.shape == index.shape:
-        return predicted
     kind = type(predicted).__name__
     if isinstance(predicted, np.ndarray):
-        kind = f"array of shape {predicted.shape}"
+        kind = f"array of {predicted.dtype}"
+        if predicted.shape != index.shape:
+            kind = f"array of shape {predicted.shape}"
+        elif predicted.dtype.kind in _REAL:
+            return predicted
     raise InputError(
         f"{function} returns the wrong thing ({kind}): it must return an array of numpy of shape "
         f"{index.shape}, a probability for each trial."
     )
 
 
+_REAL = "fiub"
+"""Kinds of numpy's types that are numbers: floating, whole, whole without a sign, true or false."""
+
+
 def _shown(configuration: Configuration, fitted: Mapping[int, Any]) -> dict[int, list[float]]:
-    """The parameters that can be listed, by partition. Raises ArithmeticError for NaN and inf."""
-    shown = {
-        partition: [float(w) for w in parameters]
-        for partition, parameters in fitted.items()
-        if isinstance(parameters, (list, tuple, np.ndarray))
-    }
+    """Return the parameters that can be listed, by partition.
+
+    Raises:
+        ArithmeticError: A parameter is NaN or infinite.
+    """
+    shown = {}
+    for partition, parameters in fitted.items():
+        values = listed(parameters)
+        if values is not None:
+            shown[partition] = values
     if not all(math.isfinite(w) for parameters in shown.values() for w in parameters):
         raise ArithmeticError(
             f"{configuration.name} was fitted to parameters that are no finite numbers"
         )
     return shown
+
+
+def listed(parameters: object) -> list[float] | None:
+    """Return what a fit returned as numbers; None where it is no list, tuple or array of these."""
+    if isinstance(parameters, np.ndarray):
+        is_row = parameters.ndim == 1 and parameters.dtype.kind in _REAL
+        return parameters.astype(np.float64).tolist() if is_row else None
+    if not isinstance(parameters, list | tuple):
+        return None
+    if any(isinstance(value, str) or _has_axes(value) for value in parameters):
+        return None
+    try:
+        return [float(value) for value in parameters]
+    except (TypeError, ValueError, RuntimeError):  # such as a tensor of several numbers
+        return None
+
+
+def _has_axes(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim > 0
 
 
 def _by_partition(index: IntArray, partition: IntArray) -> Iterator[tuple[int, IntArray]]:

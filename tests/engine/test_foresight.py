@@ -189,8 +189,21 @@ def test_an_own_model_finds_nothing_from_after_the_reviews(
         """    log = trials.log
     assert log.schedule is None
     assert log.entries is None
+    assert log.day_grid is None
+    assert log.optimized_before_s is None
+    assert log.card_rules == 0
     assert not log.cards.suspended.any()
     assert len(log.cards.card_id)
+    assert np.isin(log.cards.card_id, log.rows.card_id).all()
+    assert log.presets
+    for preset in log.presets.values():
+        assert not preset.fsrs_parameters
+        assert preset.modified_s is None
+        assert preset.desired_retention is None
+    assert log.decks
+    assert all(deck.desired_retention is None for deck in log.decks.values())
+    assert log.import_summary.entries_read == len(log.rows)
+    assert not log.import_summary.notes
     trials.columns("deck_id", "note_id", "state", "scheduled_interval")
     before =""",
     )
@@ -209,6 +222,9 @@ def test_an_own_model_finds_nothing_from_after_the_reviews(
         ("0.8", "LEAKING: predict returns the wrong thing (float)"),
         ("[0.8] * len(index)", "LEAKING: predict returns the wrong thing (list)"),
         ("np.full((len(index), 1), 0.8)", "returns the wrong thing (array of shape ("),
+        ("np.full(len(index), '0.8')", "returns the wrong thing (array of <U3)"),
+        ("np.full(len(index), 0.8, object)", "returns the wrong thing (array of object)"),
+        ("np.full(len(index), 0.8 + 0j)", "returns the wrong thing (array of complex128)"),
     ],
 )
 def test_what_is_no_array_of_probabilities_is_refused_alike(
@@ -223,6 +239,20 @@ def test_what_is_no_array_of_probabilities_is_refused_alike(
     for reason in reasons:
         assert said in reason
         assert "it must return an array of numpy of shape" in reason
+
+
+def test_a_fit_may_return_what_no_table_can_list(tmp_path: Path) -> None:
+    for fitted in ("(np.array([1.0, 0.1]), np.array([0.2]))", "[np.array([1.0, 0.1]), 0.2]"):
+        source = (
+            CORRECT["numpy and scipy"]
+            .replace("return minimised(x[train], trials.y[train])", f"return {fitted}")
+            .replace("features(trials)[index] @ np.array(w)", "np.full(len(index), w[0][0])")
+            .replace("[1.0] + [0.0] * 3", "(np.array([1.0]), 0.0)")
+        )
+        with loaded(source, tmp_path) as model:
+            result = srs_eval.evaluate(demo_learner(600), "LEAKING")["LEAKING"]
+            assert result.parameters is None
+            assert {finding.kind for finding in findings([model])} <= {"worse than average"}
 
 
 def test_the_number_of_probabilities_of_an_online_model_is_checked(tmp_path: Path) -> None:
