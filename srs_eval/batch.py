@@ -110,7 +110,7 @@ def run_batch(
     jobs = cores() if jobs is None else max(1, jobs)
     fingerprint, sizes = survey(dataset)
     given = session.digests(configurations) if isinstance(session, _Others) else {}
-    if names_of_models := unchecked((each.model for each in configurations), context.features):
+    if names_of_models := unchecked(configurations, context.features):
         yield CheckingModels(names_of_models)
     setup = {**make_setup(dataset, fingerprint, configurations, context, given), "names": names}
     on_device = _on_device(configurations, context)

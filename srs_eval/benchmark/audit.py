@@ -163,7 +163,7 @@ def run_audit(
             )
     context = context or Context()
     fingerprint, _ = survey(dataset)
-    if names := unchecked((each.model for each in configurations), context.features):
+    if names := unchecked(configurations, context.features):
         yield CheckingModels(names)
     setup = make_setup(dataset, fingerprint, configurations, context, {})
     tries = Tries(out / JOURNAL, configurations, wanted, trials=trials, repeats=repeats, seed=seed)

@@ -45,7 +45,7 @@ def make_setup(
     `predictions` are digests of files that others have made, by names of configurations.
     """
     options = context.settings()
-    found = doubts([each.model for each in configurations], context.features)
+    found = doubts(configurations, context.features)
     del options["user"]  # each unit has its own
     return {
         "srs_eval": VERSION,
@@ -65,7 +65,7 @@ def make_setup(
                 "fit": each.fit,
                 **_more(each, context, predictions),
                 "protocol": asdict(each.protocol),
-                **({"check": found[each.model.name]} if each.model.file else {}),
+                **({"check": found[each.name]} if each.model.file else {}),
             }
             for each in configurations
         },

@@ -13,9 +13,10 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import cache
+from functools import cache, wraps
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +43,8 @@ from srs_eval.training.hyperparameters import Cancelled, Context, Hyperparameter
 _AS_IN_A_RUN = Protocol(rows="anki")
 PROTOCOL = replace(_AS_IN_A_RUN, n_splits=2, batch_size=64)
 """Of the short learner, on which most checks are made."""
+_SAME_DAYS = (replace(PROTOCOL, short=True, secs=True), replace(PROTOCOL, short=True))
+"""Under which models of somebody's own are looked at, too: same-day reviews are in histories."""
 CONTEXT = Context(user=7)
 _SMALL_BATCHES = replace(PROTOCOL, batch_size=48)
 _SAME = 1e-9  # probabilities within this are the same
@@ -51,7 +54,10 @@ _SHORT = 300  # reviews of the learner of most checks
 _MIDDLE = 2_000
 _LONG = 8_000  # for models that do otherwise with long logs: over 5,000 are evaluated or trained on
 _ALL = 1_000_000
-_CUTS = 8  # places where the short learner's log is cut
+_CUTS = 8  # places where the short learner's log is cut, and half as many within days
+_CUTS_OF_SAME_DAYS = 4  # the same, where same-day reviews are in histories
+_ROUNDS_OF_LONG_LOGS = 2  # the same, where cards have more reviews than can be changed
+_ROUNDS = 8  # of answers that are changed, of one review of each card
 _PRETRAINED_ON = 3  # learners
 _PRETRAINING_FAILS = "pretraining fails"
 
@@ -273,6 +279,35 @@ def _poor_training(model: Model) -> Findings:
 # Other learners
 
 
+def _with_same_days(model: Model) -> Findings:
+    """Look for reads of the future where same-day reviews are in histories or evaluated."""
+    if model.file is None:  # the package's have such configurations where they can take the flags
+        return
+    seen = [_configurations_of([model])[0].protocol]
+    for protocol in _SAME_DAYS:
+        (configuration,) = resolve(model.name, protocol)
+        if configuration.protocol in seen:
+            continue
+        seen.append(configuration.protocol)
+        as_benchmark = replace(configuration.protocol, rows="benchmark")
+        training = train(_under(as_benchmark, model), Session(_learner()), CONTEXT)
+        for check in _OF_SAME_DAYS:
+            wrong = list(check(training))
+            if wrong:
+                yield from wrong
+                return
+
+
+def _in_all_kinds_of_reviews(
+    model: Model, context: Context = CONTEXT, protocol: Protocol = _AS_IN_A_RUN
+) -> Findings:
+    """Look for reads of the own answer that are made in some kinds of reviews alone."""
+    session = FoldedSession(_learner(_MIDDLE), foresight.wide_fold)
+    training = train(_under(protocol, model), session, context)
+    yield from foresight.find_own_answers(training, _ROUNDS)
+    yield from foresight.find_own_answers_in_fits(training)
+
+
 def _on_a_middle_log(model: Model) -> Findings:
     """Look for reads of the future under the protocol that a run has."""
     (configuration,) = _configurations_of([model], _AS_IN_A_RUN)[:1]
@@ -280,9 +315,12 @@ def _on_a_middle_log(model: Model) -> Findings:
     yield from foresight.find_future_inputs(training, cuts=3)
 
 
-def _on_a_long_log(model: Model, context: Context = CONTEXT) -> Findings:
+def _on_a_long_log(
+    model: Model, context: Context = CONTEXT, protocol: Protocol = _AS_IN_A_RUN
+) -> Findings:
     """Look for reads of the future by models that do otherwise with long logs."""
-    training = _trained_on_a_long_log(model, foresight.late_fold, context)
+    training = _trained_on_a_long_log(model, foresight.late_fold, context, protocol)
+    yield from foresight.find_own_answers(training, _ROUNDS_OF_LONG_LOGS)
     yield from foresight.find_future_inputs(training, cuts=2)
     yield from foresight.find_future_fits(training)
 
@@ -296,13 +334,18 @@ def _with_a_long_training(model: Model) -> Findings:
 
 
 def _trained_on_a_long_log(
-    model: Model, folds_of: Callable[[Trials], Folds], context: Context
+    model: Model,
+    folds_of: Callable[[Trials], Folds],
+    context: Context,
+    protocol: Protocol = _AS_IN_A_RUN,
 ) -> Training:
-    (configuration,) = _configurations_of([model], _AS_IN_A_RUN)[:1]
+    configuration = _under(protocol, model)
     return train(configuration, FoldedSession(_learner(_LONG), folds_of), context)
 
 
-def _after_pretraining(model: Model, context: Context = CONTEXT) -> Findings:
+def _after_pretraining(
+    model: Model, context: Context = CONTEXT, protocol: Protocol = PROTOCOL
+) -> Findings:
     """Look for reads of the future where a model starts from weights of other learners.
 
     Its predictions without a training of its own are looked at, too.
@@ -313,14 +356,14 @@ def _after_pretraining(model: Model, context: Context = CONTEXT) -> Findings:
         Session(_learner(_SHORT, after=number * _SHORT)) for number in range(1, _PRETRAINED_ON + 1)
     ]
     try:
-        weights = model.pretrain([each.trials(PROTOCOL) for each in others], context)
+        weights = model.pretrain([each.trials(protocol) for each in others], context)
     except (Cancelled, NotInstalled):
         raise
     except Exception as error:
         yield Finding(model.name, _PRETRAINING_FAILS, in_words(error)[0], found=len(others))
         return
     for name in (model.name, f"{model.name}-dry-run"):
-        (configuration,) = resolve(name, PROTOCOL)
+        (configuration,) = resolve(name, protocol)
         of_weights = replace(configuration.model, pretrain=None)  # the context has them already
         training = train(
             replace(configuration, model=of_weights),
@@ -346,6 +389,42 @@ def _configurations_of(
     """Return all that the group `all` means by these models."""
     names = [name for model in models for name in listed_names(model)]
     return [configuration for name in names for configuration in resolve(name, protocol)]
+
+
+def short_protocol(protocol: Protocol) -> Protocol:
+    """Return the protocol of the short learner that has another protocol's flags."""
+    return replace(protocol, n_splits=2, batch_size=64, max_seq_len=64, train_equals_test=False)
+
+
+def _under(protocol: Protocol, model: Model) -> Configuration:
+    """Return the first configuration of a model under a protocol.
+
+    It is prepared with Anki's rows. The model is told which rows the protocol has.
+    """
+    configuration = _configurations_of([model])[0]
+    prepared = replace(protocol, rows="anki", train_equals_test=False)
+    if protocol.rows != prepared.rows:
+        configuration = replace(configuration, model=_told_rows(model, protocol))
+    return replace(configuration, protocol=prepared)
+
+
+def _told_rows(model: Model, protocol: Protocol) -> Model:
+    """Return a model whose functions find a protocol's rows in `trials.protocol`."""
+
+    def telling(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def told(trials: Trials, *arguments: Any) -> Any:
+            seen = replace(trials.protocol, rows=protocol.rows)
+            return function(replace(trials, protocol=seen), *arguments)
+
+        return told
+
+    changed: dict[str, Any] = {}
+    for name in ("fit", "fit_s0", "predict", "online", "loss"):
+        function = getattr(model, name)
+        if function is not None:
+            changed[name] = telling(function)
+    return replace(model, **changed)
 
 
 def findings(models: Iterable[Model], features: Path | None = None) -> Findings:
@@ -409,15 +488,35 @@ _WHAT_IS_KNOWN_WHEN: tuple[Callable[[Training], Findings], ...] = (
     foresight.find_outcome_leaks,
     foresight.find_leaky_fits,
     foresight.find_learning,
+    lambda training: foresight.find_own_answers(training, _ROUNDS),
     _order,
     lambda training: foresight.find_future_inputs(training, _CUTS),
     foresight.find_future_fits,
 )
 
 
+_OF_SAME_DAYS: tuple[Callable[[Training], Findings], ...] = (
+    foresight.find_outcome_leaks,
+    foresight.find_learning,
+    lambda training: foresight.find_own_answers(training, _ROUNDS_OF_LONG_LOGS),
+    lambda training: foresight.find_future_inputs(training, _CUTS_OF_SAME_DAYS),
+    lambda training: foresight.find_future_fits(training, most=1),
+)
+
+
 def _on_other_learners(model: Model, first: Configuration) -> Findings:
-    """Look for reads of the future on longer logs and after a pretraining, until one is found."""
-    for check in (_after_pretraining, _on_a_middle_log, _on_a_long_log, _with_a_long_training):
+    """Look for reads of the future until one is found.
+
+    On longer logs, after a pretraining, and with same-day reviews.
+    """
+    for check in (
+        _after_pretraining,
+        _in_all_kinds_of_reviews,
+        _with_same_days,
+        _on_a_middle_log,
+        _on_a_long_log,
+        _with_a_long_training,
+    ):
         wrong = list(_checked(first, check, model))
         if wrong:
             yield from wrong
@@ -435,21 +534,22 @@ class _Stopped(Cancelled):
 def first_mistake(
     model: Model,
     features: Path | None = None,
+    protocol: Protocol = _AS_IN_A_RUN,
     *,
     seconds: float = math.inf,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Finding | None:
     """Look for what makes figures meaningless: reads of the future, a wrong gradient, NaN.
 
-    Returns what is found first, and a finding of the kind "unfinished" where `seconds` are over
-    before.
+    `protocol` has the flags of the run. Returns what is found first, and a finding of the kind
+    "unfinished" where `seconds` are over before.
 
     Raises:
         NotInstalled: Something that the model needs is missing.
         Cancelled: `is_cancelled` was true.
     """
     _TABLE.set(features)
-    (configuration,) = _configurations_of([model])[:1]
+    configuration = _under(short_protocol(protocol), model)
     end = time.monotonic() + seconds
 
     def tick(fraction: float) -> None:
@@ -458,29 +558,41 @@ def first_mistake(
         if time.monotonic() > end:
             raise _TimeIsUp
 
-    look = _most_important(model, configuration, replace(CONTEXT, tick=tick))
+    look = _most_important(model, configuration, replace(CONTEXT, tick=tick), protocol)
     try:
         return next(_checked(configuration, lambda: islice(look, 1)), None)
     except _TimeIsUp:
         return Finding(configuration.name, "unfinished")
 
 
-def _most_important(model: Model, configuration: Configuration, context: Context) -> Findings:
+def _most_important(
+    model: Model, configuration: Configuration, context: Context, protocol: Protocol
+) -> Findings:
     """Yield what a few trainings tell, what is quick to find first."""
     training = train(configuration, Session(_learner()), context)
+    # What the model keeps of one learner must not be taken for another's.
+    other = Session(_learner(_MIDDLE // 4))
+    fails = list(_checked(configuration, _trained, configuration, other, {}, context))
     yield from _repeats(training, train(configuration, Session(_learner()), context))
     for check in _WHAT_IS_KNOWN_WHEN:
         if check is not _order:  # it makes no figure meaningless
             yield from check(training)
+    yield from fails
+    yield from _in_all_kinds_of_reviews(model, context, protocol)
     yield from _gradients(configuration, context)
-    yield from _on_a_long_log(model, context)
-    for finding in _after_pretraining(model, context):
+    yield from _on_a_long_log(model, context, protocol)
+    for finding in _after_pretraining(model, context, configuration.protocol):
         if finding.kind != _PRETRAINING_FAILS:  # it may be made for more users
             yield finding
 
 
-def _trained(configuration: Configuration, session: Session, into: dict[str, Training]) -> Findings:
-    into[configuration.name] = train(configuration, session, CONTEXT)
+def _trained(
+    configuration: Configuration,
+    session: Session,
+    into: dict[str, Training],
+    context: Context = CONTEXT,
+) -> Findings:
+    into[configuration.name] = train(configuration, session, context)
     yield from ()
 
 

@@ -228,7 +228,7 @@ def demo_learner(reviews: int = 300, after: int = 0) -> ReviewLog:
 
     They have same-day reviews, several decks and all buttons.
     """
-    log = load_log(DEMO_FILE)
+    log = _demo()
     rows = select_rows(log).rows
     card, begins, count = np.unique(rows.card_id, return_index=True, return_counts=True)
     order = np.argsort(begins)
@@ -238,6 +238,14 @@ def demo_learner(reviews: int = 300, after: int = 0) -> ReviewLog:
     kept = np.flatnonzero(np.isin(rows.card_id, chosen))
     columns = {name: column for name, column in vars(rows).items() if column is not None}
     rows = replace(rows, **{name: column[kept] for name, column in columns.items()})
+    return replace(log, rows=rows)
+
+
+@cache
+def _demo() -> ReviewLog:
+    """Return the rows of the demo's collection."""
+    log = load_log(DEMO_FILE)
+    rows = select_rows(log).rows
     return replace(log, entries=None, schedule=None, day_grid=None, rows=rows)
 
 
@@ -362,7 +370,7 @@ def _needs_check(final: Final, context: Context) -> bool:
         return False
     from srs_eval.engine.own_models import is_checked
 
-    return not is_checked(final.configuration.model, context.features)
+    return not is_checked(final.configuration, context.features)
 
 
 def _looked_at(
@@ -377,6 +385,5 @@ def _looked_at(
         return final
     from srs_eval.engine.own_models import with_doubt
 
-    model = final.configuration.model
-    marked = with_doubt(final.result, model, context.features, is_cancelled)
+    marked = with_doubt(final.result, final.configuration, context.features, is_cancelled)
     return replace(final, result=marked)

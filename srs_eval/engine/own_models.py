@@ -16,13 +16,14 @@ from srs_eval.data.dataset_hub import load_possible
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.paths import cache_dir, file_digest, write_atomically
+from srs_eval.data.protocol import Protocol
 from srs_eval.data.readers.features import with_features
 from srs_eval.data.recognition import sketch_of
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Result, Session, without_today
 from srs_eval.engine.workers import WorkerDied, WorkerPool
 from srs_eval.models import MADE_HERE, Model, all_models
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.training.compile import program_digest
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.networks import Arrays
@@ -52,6 +53,7 @@ _OTHERS = {
     "unfinished": "was not checked to the end for reading the future, for it is slow",
 }
 _KEPT = 64  # users in memory
+_USUAL = Protocol()
 _NOTHING = "nothing found"  # as it is kept: a file that a crash has emptied tells nothing
 
 
@@ -75,20 +77,22 @@ def in_words(kind: str | None) -> str:
     return f"{said} (`srs-eval models check` tells more)" if said else ""
 
 
-def is_checked(model: Model, features: Path | None = None) -> bool:
-    """Whether it is known what is wrong with a model, so that `doubt` takes no time."""
-    return model.file is None or _known(model, features) is not None
+def is_checked(configuration: Configuration, features: Path | None = None) -> bool:
+    """Whether it is known what is wrong with a configuration, so that `doubt` takes no time."""
+    model = configuration.model
+    return model.file is None or _known(model, features, configuration.protocol) is not None
 
 
-def unchecked(models: Iterable[Model], features: Path | None) -> tuple[str, ...]:
+def unchecked(configurations: Iterable[Configuration], features: Path | None) -> tuple[str, ...]:
     """Return the names of models that `doubts` has to check."""
-    names = (model.name for model in models if not is_checked(model, features))
+    names = (each.model.name for each in configurations if not is_checked(each, features))
     return tuple(dict.fromkeys(names))
 
 
 def doubt(
     model: Model,
     features: Path | None = None,
+    protocol: Protocol = _USUAL,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
     """Return the kind of what `conformance.first_mistake` finds, "" for nothing; kept on disk.
@@ -98,44 +102,54 @@ def doubt(
     """
     from srs_eval.engine.conformance import first_mistake
 
-    known = _known(model, features)
+    known = _known(model, features, protocol)
     if known is not None:
         return known
     try:
-        found = first_mistake(model, features, seconds=LONGEST_CHECK_S, is_cancelled=is_cancelled)
+        found = first_mistake(
+            model, features, protocol, seconds=LONGEST_CHECK_S, is_cancelled=is_cancelled
+        )
     except BaseException as error:
         if type(error) is KeyboardInterrupt or is_cancelled():  # the person's
             raise
         return "fails"
     kind = found.kind if found else ""
-    _keep(model, features, kind)
+    _keep(model, features, protocol, kind)
     return kind
 
 
-def doubts(models: Iterable[Model], features: Path | None) -> dict[str, str]:
-    """Return those of models from files, by name, each in a process of its own, for it may die."""
-    own = {model.name: model for model in models if model.file is not None}
+def doubts(configurations: Iterable[Configuration], features: Path | None) -> dict[str, str]:
+    """Return `doubt` of those whose models are from files, by the names of configurations.
+
+    Each is looked at in a process of its own, for it may die.
+    """
     kinds = {}
-    for name, model in own.items():
-        kind = _known(model, features)
-        kinds[name] = _doubt_of_process(model, features) if kind is None else kind
+    for configuration in configurations:
+        model = configuration.model
+        if model.file is None:
+            continue
+        kind = _known(model, features, configuration.protocol)
+        if kind is None:
+            kind = _doubt_of_process(model, features, configuration.protocol)
+        kinds[configuration.name] = kind
     return kinds
 
 
-def _doubt_of_process(model: Model, features: Path | None) -> str:
+def _doubt_of_process(model: Model, features: Path | None, protocol: Protocol) -> str:
     with WorkerPool(1, initializer=all_models) as pool:
         try:
-            return pool.submit(doubt, model, features).result(LONGEST_CHECK_S + _GRACE_S)
+            future = pool.submit(doubt, model, features, protocol)
+            return future.result(LONGEST_CHECK_S + _GRACE_S)
         except WorkerDied:
             return "fails"
         except TimeoutError:  # in code that never looks at the time
-            _keep(model, features, "unfinished")
+            _keep(model, features, protocol, "unfinished")
             return "unfinished"
 
 
 def with_doubt(
     result: Result,
-    model: Model,
+    configuration: Configuration,
     features: Path | None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Result:
@@ -144,31 +158,41 @@ def with_doubt(
     Raises:
         Cancelled: `is_cancelled` was true.
     """
-    kind = doubt(model, features, is_cancelled)
+    kind = doubt(configuration.model, features, configuration.protocol, is_cancelled)
     said = in_words(kind)
     if not said:
         return result
     return replace(result, mark=mark(kind), notes=(*result.notes, said))
 
 
-_of_objects: dict[str, tuple[Model, Path | None, str]] = {}
-"""What was found of models that are no file's, by name: a cell may have changed them."""
+def _flags(protocol: Protocol) -> str:
+    """Return what a check depends on: a model may read the future under some flags alone."""
+    from srs_eval.engine.conformance import short_protocol
+
+    return repr(short_protocol(protocol))
 
 
-def _keep(model: Model, features: Path | None, kind: str) -> None:
+_Looked = tuple[Model, Path | None, str]
+_of_objects: dict[tuple[str, str], _Looked] = {}
+"""What was found of models that are no file's, by name and flags: a cell may have changed them."""
+
+
+def _keep(model: Model, features: Path | None, protocol: Protocol, kind: str) -> None:
     if model.file == MADE_HERE:
-        _of_objects[model.name] = model, features, kind
+        _of_objects[model.name, _flags(protocol)] = model, features, kind
     elif kind != "fails":  # perhaps for want of a module: it may not next time
         with suppress(OSError):
-            write_atomically(_kept_at(model, features), (kind or _NOTHING).encode(), lasting=False)
+            content = (kind or _NOTHING).encode()
+            write_atomically(_kept_at(model, features, protocol), content, lasting=False)
 
 
-def _known(model: Model, features: Path | None) -> str | None:
+def _known(model: Model, features: Path | None, protocol: Protocol) -> str | None:
     if model.file == MADE_HERE:
-        seen, table, kind = _of_objects.get(model.name, (None, None, ""))
+        looked = _of_objects.get((model.name, _flags(protocol)))
+        seen, table, kind = looked or (None, None, "")
         return kind if seen is model and table == features else None
     try:
-        kind = _kept_at(model, features).read_text("utf-8")
+        kind = _kept_at(model, features, protocol).read_text("utf-8")
     except (OSError, ValueError):
         return None
     if kind == _NOTHING:
@@ -176,9 +200,9 @@ def _known(model: Model, features: Path | None) -> str | None:
     return kind if in_words(kind) else None
 
 
-def _kept_at(model: Model, features: Path | None) -> Path:
+def _kept_at(model: Model, features: Path | None, protocol: Protocol) -> Path:
     assert model.file is not None
-    key = f"{program_digest()} {model.file.digest} {model.name}"
+    key = f"{program_digest()} {model.file.digest} {model.name} {_flags(protocol)}"
     key += f" {file_digest(features)}" if features else ""
     digest = hashlib.sha256(key.encode()).hexdigest()
     return cache_dir() / "results" / digest[:2] / f"{digest}.txt"

@@ -24,7 +24,16 @@ from srs_eval.engine.session import Session
 from srs_eval.models import Model, all_models, load_model_file
 from srs_eval.models.configurations import resolve
 from srs_eval.training.hyperparameters import Cancelled
-from tests.helpers.leaking_models import CORRECT, INPUT_LEAKS, MORE_LEAKS, OUTCOME_LEAKS
+from tests.helpers.leaking_models import (
+    CORRECT,
+    FLAG_LEAKS,
+    INPUT_LEAKS,
+    MORE_LEAKS,
+    OUTCOME_LEAKS,
+    REMEMBERING_LEAKS,
+    SAME_DAY_LEAKS,
+    STRATIFIED_LEAKS,
+)
 
 KINDS = {
     "own outcome": "own outcome",
@@ -98,6 +107,55 @@ def test_nothing_wrong_is_found_with_a_correct_model(name: str, tmp_path: Path) 
         assert list(findings([model])) == []
 
 
+@pytest.mark.parametrize("name", STRATIFIED_LEAKS)
+def test_an_answer_that_is_read_in_some_reviews_alone_is_found(name: str, tmp_path: Path) -> None:
+    kind, source = STRATIFIED_LEAKS[name]
+    with loaded(source, tmp_path) as model:
+        assert next(findings([model])).kind == kind
+        assert doubt(model) == kind
+
+
+FLAGS = {
+    "rows of the day": Protocol(short=True),
+    "rows of the day where there are any": Protocol(short=True),
+    "rows of the day with fractions": Protocol(short=True, secs=True),
+    "--recency": Protocol(recency=True),
+    "--partitions deck": Protocol(partitions="deck"),
+    "rows of a data set": Protocol(rows="benchmark"),
+}
+
+
+@pytest.mark.parametrize("name", SAME_DAY_LEAKS)
+def test_reading_later_rows_of_the_day_is_found(name: str, tmp_path: Path) -> None:
+    with loaded(SAME_DAY_LEAKS[name], tmp_path) as model:
+        assert mark(next(findings([model])).kind)
+        assert doubt(model) == ""
+        assert mark(doubt(model, protocol=FLAGS[name]))
+        assert doubt(model) == ""  # each is kept with its flags
+
+
+@pytest.mark.parametrize("name", FLAG_LEAKS)
+def test_reading_the_future_under_a_flag_is_found_in_runs_with_it(
+    name: str, tmp_path: Path
+) -> None:
+    with loaded(FLAG_LEAKS[name], tmp_path) as model:
+        assert doubt(model, protocol=PROTOCOL) == ""
+        assert doubt(model, protocol=FLAGS[name]) == "own outcome"
+
+
+def test_a_run_looks_under_its_flags(tmp_path: Path) -> None:
+    with loaded(SAME_DAY_LEAKS["rows of the day"], tmp_path):
+        results = srs_eval.evaluate(demo_learner(600), "LEAKING,LEAKING-short")
+    assert results["LEAKING"].mark == ""
+    assert results["LEAKING-short"].mark
+
+
+@pytest.mark.parametrize("name", REMEMBERING_LEAKS)
+def test_features_that_a_module_remembers_hide_nothing(name: str, tmp_path: Path) -> None:
+    with loaded(REMEMBERING_LEAKS[name], tmp_path) as model:
+        assert mark(doubt(model))
+
+
 def test_a_check_that_takes_too_long_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +175,7 @@ def test_a_process_that_never_looks_at_the_time_is_ended(
     monkeypatch.setattr(own_models, "LONGEST_CHECK_S", 0.0)
     monkeypatch.setattr(own_models, "_GRACE_S", 0.0)
     with loaded(CORRECT["numpy and scipy"], tmp_path) as model:
-        assert doubts([model], None) == {"LEAKING": "unfinished"}
+        assert doubts(resolve(model.name), None) == {"LEAKING": "unfinished"}
 
 
 def test_a_cancelled_check_is_not_kept(tmp_path: Path) -> None:

@@ -348,6 +348,122 @@ def pretrain(learners, context):
     ),
 }
 
+
+def _moved(by: str) -> str:
+    """Return a model whose predictions are moved by a term (n,)."""
+    return _linear(
+        predict=f"""
+def moved(trials):
+    row = trials.history_end
+    return {by}
+
+
+def predict(trials, w, index, context):
+    z = features(trials)[index] @ np.array(w) + moved(trials)[index]
+    return np.clip(1 / (1 + np.exp(-z)), 0.0001, 0.9999)
+"""
+    )
+
+
+SEEN_TODAY = """
+def seen_today(trials):
+    card_day = trials.history_card_id * 100_000 + trials.history_day
+    _, number, count = np.unique(card_day, return_inverse=True, return_counts=True)
+    return count[number][trials.history_end]
+
+
+def features("""
+
+STRATIFIED_LEAKS = {
+    "own outcome of second reviews": (
+        "own outcome",
+        _moved(
+            "(trials.sequence_length == 1) * (trials.history_rating[trials.history_start + 1] > 1)"
+        ),
+    ),
+    "own outcome after two days": ("own outcome", _moved("(trials.delta_t <= 2) * trials.y")),
+    "own outcome of a first grade": (
+        "own outcome",
+        _moved("(trials.first_rating == 1) * trials.y"),
+    ),
+    "own outcome in a deck": (
+        "own outcome",
+        _moved(
+            "(trials.columns('deck_id')[0][row] == trials.columns('deck_id')[0].max()) * trials.y"
+        ),
+    ),
+    "own outcome of long histories": (
+        "own outcome",
+        _moved("(trials.sequence_length >= 7) * trials.y"),
+    ),
+    "own answer time of second reviews": (
+        "own answer time",
+        _moved("(trials.sequence_length == 1) * np.log(1 + trials.history_duration_ms[row])"),
+    ),
+    "own outcome of second reviews, kept in the fit": (
+        "fit sees test",
+        _with("(trials.sequence_length == 1) * trials.y")
+        .replace("return minimised(x[train], trials.y[train])", KEPT_FIT)
+        .replace("z = features(trials)[index] @ np.array(w)", 'z = w["x"][index] @ w["w"]'),
+    ),
+    "own outcome of second reviews, online": (
+        "own outcome",
+        MORE_LEAKS["online"][1].replace(
+            "0.01 * count[place]", "0.1 * (trials.sequence_length == 1) * trials.y"
+        ),
+    ),
+}
+"""Read their own answer in some reviews alone."""
+
+SAME_DAY_LEAKS = {
+    "rows of the day": _with("seen_today(trials)").replace("def features(", SEEN_TODAY),
+    "rows of the day where there are any": _with(
+        "seen_today(trials) * trials.protocol.short"
+    ).replace("def features(", SEEN_TODAY),
+    "rows of the day with fractions": _with("seen_today(trials) * trials.protocol.secs").replace(
+        "def features(", SEEN_TODAY
+    ),
+}
+"""Know which reviews of the same day follow; not without --short or --secs."""
+
+FLAG_LEAKS = {
+    "--recency": _moved("trials.y * trials.protocol.recency"),
+    "--partitions deck": _moved("trials.y * (trials.protocol.partitions == 'deck')"),
+    "rows of a data set": _moved("trials.y * (trials.protocol.rows == 'benchmark')"),
+}
+
+REMEMBERED = """
+FEATURES = {}
+
+
+def features(trials, context):
+    key = KEY
+    if key not in FEATURES:
+        FEATURES[key] = computed(trials)
+    return FEATURES[key]
+
+
+def loss("""
+
+
+def _remembering(source: str, key: str) -> str:
+    """Return a model that keeps its features in a dict of its module."""
+    source = source.replace("features(trials)", "features(trials, context)")
+    source = source.replace("def features(trials, context):", "def computed(trials):")
+    return source.replace("def loss(", REMEMBERED.replace("KEY", key)[1:])
+
+
+REMEMBERING_LEAKS = {
+    "next interval, by user": _remembering(INPUT_LEAKS["next interval"], "context.user"),
+    "next interval, by user and size": _remembering(
+        INPUT_LEAKS["next interval"], "(context.user, len(trials))"
+    ),
+    "own outcome, by user and size": _remembering(
+        _with("(trials.sequence_length == 1) * trials.y"), "(context.user, len(trials))"
+    ),
+}
+"""Keep features of a learner, so that altered logs do not change them."""
+
 CORRECT = {
     "numpy and scipy": _with("np.log1p(trials.history_delta_t[trials.history_end - 1])"),
     "a column for each deck": _linear(
