@@ -16,10 +16,11 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine import altered_logs, own_models
 from srs_eval.engine.altered_logs import cut_after, rows_of, with_other_future
-from srs_eval.engine.conformance import findings
+from srs_eval.engine.conformance import CONTEXT, findings
 from srs_eval.engine.evaluate import demo_learner
+from srs_eval.engine.foresight import find_future_fits, find_future_inputs, find_outcome_leaks
 from srs_eval.engine.own_models import doubt, doubts, in_words, mark
-from srs_eval.engine.replay import SessionUntil
+from srs_eval.engine.replay import RelaidSession, SessionUntil, train
 from srs_eval.engine.session import Session
 from srs_eval.models import Model, all_models, load_model_file
 from srs_eval.models.configurations import resolve
@@ -31,6 +32,7 @@ from tests.helpers.leaking_models import (
     MORE_LEAKS,
     OUTCOME_LEAKS,
     REMEMBERING_LEAKS,
+    ROUNDED_LEAKS,
     SAME_DAY_LEAKS,
     STRATIFIED_LEAKS,
 )
@@ -52,7 +54,7 @@ KINDS = {
     **{name: kind for name, (kind, _) in MORE_LEAKS.items()},
 }
 LEAKS = OUTCOME_LEAKS | INPUT_LEAKS | {name: source for name, (_, source) in MORE_LEAKS.items()}
-SLOW = {"torch", "scikit-learn"}
+SLOW = {"torch", "scikit-learn", "trees on rounded means"}
 PROTOCOL = Protocol(rows="anki")
 
 
@@ -154,6 +156,43 @@ def test_a_run_looks_under_its_flags(tmp_path: Path) -> None:
 def test_features_that_a_module_remembers_hide_nothing(name: str, tmp_path: Path) -> None:
     with loaded(REMEMBERING_LEAKS[name], tmp_path) as model:
         assert mark(doubt(model))
+
+
+@pytest.mark.parametrize("name", ROUNDED_LEAKS)
+def test_rounding_hides_no_leak(name: str, tmp_path: Path) -> None:
+    with loaded(ROUNDED_LEAKS[name], tmp_path) as model:
+        assert mark(doubt(model))
+
+
+def test_rounding_is_no_leak(tmp_path: Path) -> None:
+    """Sums over histories that lie otherwise put a review on the other side of a tree's edge."""
+    with loaded(CORRECT["trees on rounded means"], tmp_path) as model:
+        (configuration,) = resolve(model.name, PROTOCOL)
+        training = train(configuration, Session(demo_learner()), CONTEXT)
+        assert training.rounding.max() > 1e-6
+        assert list(find_outcome_leaks(training)) == []
+        assert list(find_future_inputs(training, cuts=8)) == []
+        assert list(find_future_fits(training)) == []
+
+
+@pytest.mark.parametrize("name", with_slow(CORRECT))
+def test_a_correct_model_stays_unmarked_with_same_day_reviews(name: str, tmp_path: Path) -> None:
+    with loaded(CORRECT[name], tmp_path) as model:
+        for protocol in (Protocol(short=True), Protocol(short=True, secs=True)):
+            assert doubt(model, protocol=protocol) == ""
+
+
+def test_histories_in_another_order_of_cards_are_the_same_histories() -> None:
+    session = Session(demo_learner())
+    trials = session.trials(PROTOCOL)
+    relaid = RelaidSession(session, seed=1).trials(PROTOCOL)
+    assert (relaid.history_start != trials.history_start).any()
+    np.testing.assert_array_equal(relaid.sequence_length, trials.sequence_length)
+    for name in ("history_delta_t", "history_rating", "history_card_id", "history_review_th"):
+        for k in range(len(trials)):
+            one = slice(trials.history_start[k], trials.history_end[k] + 1)
+            other = slice(relaid.history_start[k], relaid.history_end[k] + 1)
+            np.testing.assert_array_equal(getattr(trials, name)[one], getattr(relaid, name)[other])
 
 
 def test_a_check_that_takes_too_long_says_so(

@@ -557,3 +557,61 @@ MODELS = (torch_model("NAME", network, arrays=padded_histories, epochs=15, param
     .replace("LEAKING", "CLEAN"),
     "online": MORE_LEAKS["online"][1].replace("before - 0.01 * count[place]", "before"),
 }
+
+ROUNDED = '''
+"""Trees on means of the history, from sums over all histories: they are rounded."""
+
+import numpy as np
+
+from srs_eval.models.adapters import card_features, sklearn_model
+
+
+def mean(trials, values):
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    of_history = sums[trials.history_end] - sums[trials.history_start]
+    return of_history / trials.sequence_length
+
+
+def features(trials):
+    t = trials.history_delta_t
+    weights = np.where(trials.history_rating == 1, 0.1, 0.7)
+    means = [mean(trials, values) for values in (np.log1p(t), np.sqrt(t), np.exp(-t), weights)]
+    return np.column_stack([card_features(trials), *means])
+
+
+def trees():
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(max_iter=30, max_leaf_nodes=8, min_samples_leaf=10)
+
+
+MODELS = (sklearn_model("NAME", trees, features=features, settings=()),)
+'''
+CORRECT["trees on rounded means"] = ROUNDED
+
+
+def _rounded_with(column: str) -> str:
+    return ROUNDED.replace("*means]", f"*means, {column}]")
+
+
+ROUNDED_LEAKS = {
+    "own outcome": _rounded_with("trials.y"),
+    "own outcome of second reviews": _rounded_with("(trials.sequence_length == 1) * trials.y"),
+    "own answer time": _rounded_with("trials.history_duration_ms[trials.history_end]"),
+    "next interval": _rounded_with("np.append(t, 0)[trials.history_end + 1]"),
+    "target encoding": _rounded_with(
+        "(np.bincount(trials.card_id % 997, trials.y) / 10)[trials.card_id % 997]"
+    ),
+    "later count": _rounded_with("counted(trials)").replace(
+        "def features(",
+        """def counted(trials):
+    card, place, count = np.unique(
+        trials.history_card_id, return_inverse=True, return_counts=True
+    )
+    return count[place][trials.history_end]
+
+
+def features(""",
+    ),
+}
+"""Read the future beside features that are rounded."""
