@@ -570,14 +570,14 @@ def _most_important(
 ) -> Findings:
     """Yield what a few trainings tell, what is quick to find first."""
     training = train(configuration, Session(_learner()), context)
-    # What the model keeps of one learner must not be taken for another's.
-    other = Session(_learner(_MIDDLE // 4))
-    fails = list(_checked(configuration, _trained, configuration, other, {}, context))
     yield from _repeats(training, train(configuration, Session(_learner()), context))
     for check in _WHAT_IS_KNOWN_WHEN:
         if check is not _order:  # it makes no figure meaningless
             yield from check(training)
-    yield from fails
+    # What the model keeps of one learner must not be taken for another's.
+    other = Session(_learner(_MIDDLE // 4))
+    yield from _checked(configuration, _trained, configuration, other, {}, context)
+    yield from _repeats(training, train(configuration, Session(_learner()), context))
     yield from _in_all_kinds_of_reviews(model, context, protocol)
     yield from _gradients(configuration, context)
     yield from _on_a_long_log(model, context, protocol)

@@ -57,7 +57,9 @@ _SAME = 1e-6
 """Probabilities within this are the same: sums over other rows are rounded otherwise."""
 _SAME_TRAINED = 1e-3
 """The same where a model was also trained anew: training enlarges the last digits."""
-_CLEARLY = 2.0  # times what rounding does: predictions that differ by more do so by something else
+_CLEARLY = 2.0  # times what rounding does on average: something else makes a larger difference
+_MUCH = 2.0  # the same of the largest difference
+_CONFIRMED = 1.0  # the same on average, where predictions with the kept fits differ already
 _MOST_KINDS = 32  # of reviews whose answers are changed one at a time
 _MOST_UNCONFIRMED = 2  # replays that differ though trainings do not: the model's fits are no use
 
@@ -326,7 +328,7 @@ def find_future_inputs(training: Training, cuts: int) -> Findings:
             session = SessionUntil(training.session, alter(training.log, review), review)
             if _replayed(training, session, review) is None:
                 continue
-            finding = find_future_in_training(training, review, alter)
+            finding = find_future_in_training(training, review, alter, _CONFIRMED)
             if finding is not None:
                 yield finding
                 return
@@ -358,14 +360,17 @@ def _folds_to_train(result: Result) -> Iterator[tuple[Any, Callable[..., ReviewL
 
 
 def find_future_in_training(
-    training: Training, review: int, alter: Callable[[ReviewLog, int], ReviewLog]
+    training: Training,
+    review: int,
+    alter: Callable[[ReviewLog, int], ReviewLog],
+    clearly: float = _CLEARLY,
 ) -> Finding | None:
     """Train on the log as altered after a review; return what differs up to it, and its cause."""
     session = SessionUntil(training.session, alter(training.log, review), review)
     is_fitted = bool(training.fits) or training.configuration.model.members
     tolerance = _SAME_TRAINED if is_fitted else _SAME
     difference = _difference(
-        training, lambda: train_again(training, session).result, review, tolerance
+        training, lambda: train_again(training, session).result, review, tolerance, clearly
     )
     if difference is None:
         return None
@@ -485,7 +490,11 @@ def _spread(reviews: IntArray, count: int) -> list[int]:
 
 
 def _difference(
-    training: Training, predicted: Callable[[], Result], review: int, tolerance: float
+    training: Training,
+    predicted: Callable[[], Result],
+    review: int,
+    tolerance: float,
+    clearly: float = _CLEARLY,
 ) -> _Difference | None:
     """Compare predictions up to a review with the training's own; an error is a difference."""
     try:
@@ -495,12 +504,18 @@ def _difference(
     except Exception as error:
         return _Difference(review, error=in_words(error)[0])
     review_th = training.result.review_th
-    earlier = _largest_difference(training, after, review_th < review, tolerance)
-    return earlier or _largest_difference(training, after, review_th <= review, tolerance)
+    earlier = _largest_difference(training, after, review_th < review, tolerance, clearly)
+    if earlier is not None:
+        return earlier
+    return _largest_difference(training, after, review_th <= review, tolerance, clearly)
 
 
 def _largest_difference(
-    training: Training, after: Result, among: BoolArray, tolerance: float = _SAME
+    training: Training,
+    after: Result,
+    among: BoolArray,
+    tolerance: float = _SAME,
+    clearly: float = _CLEARLY,
 ) -> _Difference | None:
     """Return the review whose predictions lie furthest apart, if they do.
 
@@ -513,7 +528,7 @@ def _largest_difference(
     expected = before.p[among]
     found = after.p[place]
     apart = np.abs(found - expected)
-    if not len(apart) or apart.max() <= _edge(training, apart, among, tolerance):
+    if not len(apart) or apart.max() <= _edge(training, apart, among, tolerance, clearly):
         return None
     worst = int(apart.argmax())
     return _Difference(int(review[worst]), float(found[worst]), float(expected[worst]))
@@ -537,24 +552,29 @@ def _first_difference(
     return _Difference(review, float(after.p[first]), float(before.p[first]))
 
 
-def _edge(training: Training, apart: FloatArray, among: BoolArray, tolerance: float) -> float:
+def _edge(
+    training: Training,
+    apart: FloatArray,
+    among: BoolArray,
+    tolerance: float,
+    clearly: float = _CLEARLY,
+) -> float:
     """Return the difference above which a prediction differs by more than rounding.
 
-    `apart` (j,) are the differences of the reviews `among` (k,). Where they are larger as a rule
-    than what rounding does, though none is the largest, they count from the tolerance on.
+    `apart` (j,) are the differences of the reviews `among` (k,). Where their mean is `clearly`
+    larger than what rounding makes of it, all above the tolerance count. Else single ones count
+    that are much larger; none does after a training, in which any may be large.
     """
     if not len(apart) or apart.max() <= tolerance:
         return tolerance
-    if tolerance == _SAME_TRAINED:
-        rounding = training.rounding_of_training[:, among]
-    else:
-        rounding = training.rounding[:, among]
-    largest = float(rounding.max())
-    if largest <= tolerance:
+    is_trained = tolerance == _SAME_TRAINED
+    moved = training.rounding_of_training if is_trained else training.rounding
+    moved = moved[:, among]
+    if moved.max() <= tolerance:
         return tolerance
-    if apart.mean() > _CLEARLY * rounding.mean(axis=1).max():
+    if apart.mean() > clearly * moved.mean(axis=1).max():
         return tolerance
-    return _CLEARLY * largest
+    return np.inf if is_trained else _MUCH * float(moved.max())
 
 
 def _finding(training: Training, kind: str, difference: _Difference, what: str = "") -> Finding:

@@ -32,8 +32,8 @@ Memory = list[tuple[dict[Any, Any], dict[Any, Any]]]
 """Dicts of a model file's modules, and a copy of what was in each."""
 
 _LAYOUTS = 8  # in which the rounding of predictions is looked at
-_TRAINED_LAYOUTS = 3  # the same of trainings
-_MORE_TRAINED_LAYOUTS = 6  # where rounding moves any of these
+_TRAINED_LAYOUTS = 6  # the same of trainings
+_ROUNDED = 1e-6  # predictions that rounding moves by more are those of trees and the like
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +57,10 @@ class Training:
     @cached_property
     def rounding_of_training(self) -> FloatArray:
         """The same where the model is trained anew (layouts, k)."""
-        moved = [self._moved(_results_of_training, seed) for seed in range(_TRAINED_LAYOUTS)]
-        if np.max(moved) > 0:
-            more = range(_TRAINED_LAYOUTS, _MORE_TRAINED_LAYOUTS)
-            moved += [self._moved(_results_of_training, seed) for seed in more]
+        moved = [self._moved(_results_of_training, 0)]
+        if max(moved[0].max(), self.rounding.max()) > _ROUNDED:
+            seeds = range(1, _TRAINED_LAYOUTS)
+            moved += [self._moved(_results_of_training, seed) for seed in seeds]
         return np.stack(moved)
 
     def _moved(self, run: Callable[[Training, Session], Result], seed: int) -> FloatArray:
