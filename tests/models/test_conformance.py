@@ -109,8 +109,13 @@ def test_a_probability_for_every_evaluated_review(training: Training) -> None:
     )  # nor did it fall back to the defaults
 
 
+def find_own_answers(training: Training) -> Findings:
+    return foresight.find_own_answers(training, rounds=2)
+
+
 @pytest.mark.parametrize(
-    "check", [foresight.find_outcome_leaks, foresight.find_learning, conformance._order]
+    "check",
+    [foresight.find_outcome_leaks, foresight.find_learning, find_own_answers, conformance._order],
 )
 def test_what_is_known_when(training: Training, check: Callable[[Training], Findings]) -> None:
     assert list(check(training)) == []
