@@ -550,7 +550,7 @@ def network():
     return Recurrent()
 
 
-MODELS = (torch_model("NAME", network, arrays=padded_histories, epochs=15, parameters=114),)
+MODELS = (torch_model("NAME", network, arrays=padded_histories, epochs=40, parameters=114),)
 ''',
     "recurrent": MORE_LEAKS["recurrent"][1]
     .replace("float(trials.delta_t.mean())", "3.0")
