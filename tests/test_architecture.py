@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.training.compile import _VIEWS
+from srs_eval.training.compile import _VIEW_PACKAGES
 from tests.conftest import PATIENCE, REPOSITORY
 
 PACKAGE = REPOSITORY / "srs_eval"
@@ -149,7 +149,9 @@ def test_arrows_go_down(module: str) -> None:
     assert not found
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if entry_of(name) not in _VIEWS])
+@pytest.mark.parametrize(
+    "module", [name for name in MODULES if entry_of(name) not in _VIEW_PACKAGES]
+)
 def test_only_views_draw_and_print(module: str) -> None:
     assert not {name for name in imports(module) if name.split(".")[0] == "textual"}
     tree = _tree(MODULES[module])
