@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache, wraps
 from itertools import islice
 from pathlib import Path
@@ -403,6 +403,10 @@ def _under(protocol: Protocol, model: Model) -> Configuration:
     """
     configuration = _configurations_of([model])[0]
     prepared = replace(protocol, rows="anki", train_equals_test=False)
+    for flag in fields(Protocol):  # a model may need some, as LogisticRegression needs --secs
+        needed = getattr(configuration.protocol, flag.name)
+        if needed != getattr(PROTOCOL, flag.name):
+            prepared = replace(prepared, **{flag.name: needed})
     if protocol.rows != prepared.rows:
         configuration = replace(configuration, model=_told_rows(model, protocol))
     return replace(configuration, protocol=prepared)
