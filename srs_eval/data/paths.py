@@ -130,13 +130,14 @@ def content_digest(folder: Path, files: Iterable[Path]) -> str:
 def file_digest(path: Path) -> str:
     """SHA-256 of what is in a file, remembered while its date and size stay; raises OSError."""
     about = path.stat()
-    if time.time() - about.st_mtime < _CLOCK_TICK:  # it may change again with the same date
+    changed_at = max(about.st_mtime, about.st_ctime)
+    if time.time() - changed_at < _CLOCK_TICK:  # it may change again with the same date
         return _digest_of_file(path)
-    return _remembered_digest(path, about.st_mtime_ns, about.st_size)
+    return _remembered_digest(path, about.st_mtime_ns, about.st_ctime_ns, about.st_size)
 
 
 @cache
-def _remembered_digest(path: Path, changed_ns: int, size: int) -> str:
+def _remembered_digest(path: Path, modified_ns: int, changed_ns: int, size: int) -> str:
     return _digest_of_file(path)
 
 
