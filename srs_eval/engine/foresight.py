@@ -53,9 +53,12 @@ from srs_eval.training.hyperparameters import Cancelled, Context
 
 BoolArray = NDArray[np.bool_]
 
-_SAME = 1e-5
-"""Probabilities within this are the same. A network in single precision rounds its sums
-differently in a shorter log: RWKV's predictions move by 1.4e-6."""
+_SAME = 1e-6
+"""Probabilities within this are the same: sums over other rows are rounded otherwise."""
+_SAME_SINGLE = 1e-5
+"""The same of networks, in single precision: the number of rows changes how a matrix product is
+rounded. All predictions of RWKV move then, from the first review on, by up to 1.4e-6; they are
+equal to the last digit where another log has as many rows."""
 _SAME_TRAINED = 1e-3
 """The same where a model was also trained anew: training enlarges the last digits."""
 _CLEARLY = 2.0  # times what rounding does on average: something else makes a larger difference
@@ -114,7 +117,7 @@ def find_leaky_fits(training: Training) -> Findings:
     known = training.result.review_th <= late_review(training)
     with_old_fits = predict_again(training, session)
     with_new_fits = train_again(training, session).result
-    difference = _first_difference(training, with_old_fits, with_new_fits, known, _SAME_TRAINED)
+    difference = _first_difference(training, with_old_fits, with_new_fits, known, is_trained=True)
     if difference is not None:
         yield _finding(training, "fit sees test", difference)
 
@@ -179,7 +182,7 @@ def find_own_answers_in_fits(training: Training) -> Findings:
         log = with_other_answers(training.log, _rows_of_reviews(training, chosen))
         after = train_again(training, session_like(training, log)).result
         unchanged = _up_to_chosen(training, chosen)
-        difference = _largest_difference(training, after, unchanged, _SAME_TRAINED)
+        difference = _largest_difference(training, after, unchanged, is_trained=True)
         if difference is not None:
             yield _finding(training, "fit sees test", difference)
             return
@@ -368,10 +371,13 @@ def find_future_in_training(
 ) -> Finding | None:
     """Train on the log as altered after a review; return what differs up to it, and its cause."""
     session = SessionUntil(training.session, alter(training.log, review), review)
-    is_fitted = bool(training.fits) or training.configuration.model.members
-    tolerance = _SAME_TRAINED if is_fitted else _SAME
+    is_trained = bool(training.fits) or bool(training.configuration.model.members)
     difference = _difference(
-        training, lambda: train_again(training, session).result, review, tolerance, clearly
+        training,
+        lambda: train_again(training, session).result,
+        review,
+        is_trained=is_trained,
+        clearly=clearly,
     )
     if difference is None:
         return None
@@ -415,7 +421,7 @@ def _explained_by_fit(training: Training, review: int, difference: _Difference) 
     log = with_other_grades(training.log, np.arange(review - 1, len(rows_of(training.log))))
     session = SessionUntil(training.session, log, review)
     outcomes = _difference(
-        training, lambda: train_again(training, session).result, review, _SAME_TRAINED
+        training, lambda: train_again(training, session).result, review, is_trained=True
     )
     kind = "fit sees later" if outcomes is None else "fit sees test"
     return _finding(training, kind, difference)
@@ -428,7 +434,7 @@ def _on(training: Training, log: ReviewLog, review: int) -> _Difference | None:
 
 def _replayed(training: Training, session: Session, review: int) -> _Difference | None:
     """Compare with what the kept fits predict up to a review in another session."""
-    return _difference(training, lambda: predict_again(training, session), review, _SAME)
+    return _difference(training, lambda: predict_again(training, session), review)
 
 
 # Layouts
@@ -494,7 +500,8 @@ def _difference(
     training: Training,
     predicted: Callable[[], Result],
     review: int,
-    tolerance: float,
+    *,
+    is_trained: bool = False,
     clearly: float = _CLEARLY,
 ) -> _Difference | None:
     """Compare predictions up to a review with the training's own; an error is a difference."""
@@ -505,17 +512,21 @@ def _difference(
     except Exception as error:
         return _Difference(review, error=in_words(error)[0])
     review_th = training.result.review_th
-    earlier = _largest_difference(training, after, review_th < review, tolerance, clearly)
-    if earlier is not None:
-        return earlier
-    return _largest_difference(training, after, review_th <= review, tolerance, clearly)
+    for among in (review_th < review, review_th <= review):
+        difference = _largest_difference(
+            training, after, among, is_trained=is_trained, clearly=clearly
+        )
+        if difference is not None:
+            return difference
+    return None
 
 
 def _largest_difference(
     training: Training,
     after: Result,
     among: BoolArray,
-    tolerance: float = _SAME,
+    *,
+    is_trained: bool = False,
     clearly: float = _CLEARLY,
 ) -> _Difference | None:
     """Return the review whose predictions lie furthest apart, if they do.
@@ -529,7 +540,7 @@ def _largest_difference(
     expected = before.p[among]
     found = after.p[place]
     apart = np.abs(found - expected)
-    if not len(apart) or apart.max() <= _edge(training, apart, among, tolerance, clearly):
+    if not len(apart) or apart.max() <= _edge(training, apart, among, is_trained, clearly):
         return None
     worst = int(apart.argmax())
     return _Difference(int(review[worst]), float(found[worst]), float(expected[worst]))
@@ -540,11 +551,12 @@ def _first_difference(
     before: Result,
     after: Result,
     among: BoolArray,
-    tolerance: float = _SAME,
+    *,
+    is_trained: bool = False,
 ) -> _Difference | None:
     """Return the first review whose predictions differ; both are of the same reviews."""
     apart = np.where(among, np.abs(after.p - before.p), 0.0)
-    edge = _edge(training, apart[among], among, tolerance)
+    edge = _edge(training, apart[among], among, is_trained)
     differs = np.flatnonzero(apart > edge)
     if not len(differs):
         return None
@@ -553,11 +565,18 @@ def _first_difference(
     return _Difference(review, float(after.p[first]), float(before.p[first]))
 
 
+def _tolerance_of_predictions(training: Training) -> float:
+    """Return how far predictions with the same fits may lie apart by the rounding of sums alone."""
+    model = training.configuration.model
+    is_network = model.family == "neural" or model.weights is not None
+    return _SAME_SINGLE if is_network else _SAME
+
+
 def _edge(
     training: Training,
     apart: FloatArray,
     among: BoolArray,
-    tolerance: float,
+    is_trained: bool,
     clearly: float = _CLEARLY,
 ) -> float:
     """Return the difference above which a prediction differs by more than rounding.
@@ -566,9 +585,9 @@ def _edge(
     larger than what rounding makes of it, all above the tolerance count. Else single ones count
     that are much larger; none does after a training, in which any may be large.
     """
+    tolerance = _SAME_TRAINED if is_trained else _tolerance_of_predictions(training)
     if not len(apart) or apart.max() <= tolerance:
         return tolerance
-    is_trained = tolerance == _SAME_TRAINED
     moved = training.rounding_of_training if is_trained else training.rounding
     moved = moved[:, among]
     if moved.max() <= tolerance:

@@ -25,6 +25,7 @@ from srs_eval.engine.session import Session
 from srs_eval.models import Model, all_models, load_model_file
 from srs_eval.models.configurations import resolve
 from srs_eval.training.hyperparameters import Cancelled
+from tests.conftest import PATIENCE
 from tests.helpers.leaking_models import (
     CORRECT,
     FLAG_LEAKS,
@@ -60,6 +61,12 @@ PROTOCOL = Protocol(rows="anki")
 
 def with_slow(names: dict[str, str]) -> list[object]:
     return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in names]
+
+
+@pytest.fixture(autouse=True)
+def patient_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give checks more than their half minute, so that no verdict depends on the machine's load."""
+    monkeypatch.setattr(own_models, "LONGEST_CHECK_S", PATIENCE)
 
 
 @contextmanager
@@ -175,14 +182,7 @@ def test_rounding_is_no_leak(tmp_path: Path) -> None:
         assert list(find_future_fits(training)) == []
 
 
-@pytest.mark.xfail(reason="the network's check is at times not finished in 30 s", strict=False)
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["torch"])
-def test_a_correct_network_stays_unmarked_with_same_day_reviews(name: str, tmp_path: Path) -> None:
-    test_a_correct_model_stays_unmarked_with_same_day_reviews(name, tmp_path)
-
-
-@pytest.mark.parametrize("name", with_slow({k: v for k, v in CORRECT.items() if k != "torch"}))
+@pytest.mark.parametrize("name", with_slow(CORRECT))
 def test_a_correct_model_stays_unmarked_with_same_day_reviews(name: str, tmp_path: Path) -> None:
     with loaded(CORRECT[name], tmp_path) as model:
         for protocol in (Protocol(short=True), Protocol(short=True, secs=True)):
