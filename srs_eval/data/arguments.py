@@ -60,14 +60,17 @@ def check_whole_number(
     name: str, value: object, words: str = A_WHOLE_NUMBER, least: int | None = None
 ) -> None:
     """Refuse all but whole numbers, numpy's among them, from `least` on."""
-    is_number = isinstance(value, Integral) and not isinstance(value, bool)
-    if not is_number or (least is not None and value < least):  # type: ignore[operator]
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise refuse(name, words, value)
+    if least is not None and int(value) < least:
         raise refuse(name, words, value)
 
 
 def check_number(name: str, value: object, words: str = A_NUMBER, least: float = -math.inf) -> None:
     """Refuse all but numbers, numpy's among them, from `least` on."""
-    if not _is_number(value) or (least > -math.inf and not float(value) >= least):  # type: ignore[arg-type]
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise refuse(name, words, value)
+    if least > -math.inf and not float(value) >= least:  # nor NaN
         raise refuse(name, words, value)
 
 
@@ -97,8 +100,9 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
 
 def check_texts(name: str, words: str, value: object) -> None:
     """Refuse all but a collection of texts; a text is none, though it consists of letters."""
-    is_collection = isinstance(value, Collection) and not isinstance(value, str | bytes)
-    if not is_collection or not all(isinstance(text, str) for text in value):  # type: ignore[attr-defined]
+    if isinstance(value, str | bytes) or not isinstance(value, Collection):
+        raise refuse(name, words, value)
+    if not all(isinstance(text, str) for text in value):
         raise refuse(name, words, value)
 
 

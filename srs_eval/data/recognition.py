@@ -31,7 +31,6 @@ _LEAST_SHARED = 0.5  # of the hashes that one person would have in a sketch
 _FEWEST_SHARED = 4  # two strangers may have a review or two in common
 _SHORTEST_CHAIN = 2  # intervals other than 0; shorter ones are as common as a deck's settings
 _HIGHEST_HASH = np.iinfo(np.uint32).max
-_FIRST_REVIEWS = 1_000
 
 _hashes_of_logs: WeakKeyDictionary[ReviewLog, Hashes] = WeakKeyDictionary()
 """Each model and each file of weights asks for the same log."""
@@ -155,23 +154,3 @@ class Sketches(ReadOnly):
         of_log = np.searchsorted(hashes, self.highest, side="right")
         needed = np.maximum(_LEAST_SHARED * np.minimum(sizes, of_log), _FEWEST_SHARED)
         return bool((shared >= needed).any())
-
-
-# As weights were made before
-
-
-def learner_digest(log: ReviewLog) -> str:
-    """Compute the digest by which weights knew a person before they had sketches.
-
-    16 hexadecimal digits of SHA-256 over the first `_FIRST_REVIEWS` of the benchmark's rows, of
-    each the card (numbered as they appear), the rating, and days and seconds since the card's
-    review before. Ids do not count. A later export of the same person has the same digest only if
-    this one had as many reviews, and no card was reset.
-    """
-    rows = select_rows(log, "benchmark").rows
-    first = slice(_FIRST_REVIEWS)
-    _, begins, card = np.unique(rows.card_id[first], return_index=True, return_inverse=True)
-    appears = np.argsort(np.argsort(begins))
-    columns = [appears[card], rows.rating, rows.elapsed_days, rows.elapsed_seconds]
-    content = np.stack([column[first] for column in columns]).astype("<i8")
-    return hashlib.sha256(content.tobytes()).hexdigest()[:16]

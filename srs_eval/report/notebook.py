@@ -441,8 +441,8 @@ def _names(models: _Models) -> list[str]:
 
 _TAKEN: Mapping[str, tuple[tuple[type, ...], str]] = {
     "log": ((ReviewLog,), "what srs_eval.load returns"),
-    "protocol": ((Protocol, type(None)), "a srs_eval.Protocol"),
-    "context": ((Context, type(None)), "a srs_eval.Context"),
+    "protocol": ((Protocol, type(None)), "an srs_eval.Protocol"),
+    "context": ((Context, type(None)), "an srs_eval.Context"),
     "reference": ((str,), "the name of a configuration"),
     "predictions": ((str, PathLike, type(None)), A_FILE),
     "features": ((str, PathLike, type(None)), A_FILE),

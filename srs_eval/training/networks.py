@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.data.paths import VERSION, file_digest, write_file
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.recognition import Sketches, learner_digest
+from srs_eval.data.recognition import Sketches
 from srs_eval.data.reviews import FloatArray, ReviewLog, read_only
 from srs_eval.training.hyperparameters import Context, Epoch, Value
 
@@ -44,10 +44,6 @@ OF_ADAM = ("adam_mean", "adam_square", "adam_steps")
 """Tensors beside the weights, where training goes on from the optimiser's state."""
 _KEY = "srs-eval"  # of the metadata: one, for the library writes several in any order
 _NUMBERS_ALONE = "the file knows people by their numbers alone, whatever the data set"
-_FIRST_REVIEWS_ALONE = (
-    "the file knows people by their first 1,000 reviews, and does not recognise later exports of "
-    "those who had fewer"
-)
 
 Tensors = Mapping[str, NDArray[np.float32]]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -257,22 +253,17 @@ class Pretrained(NamedTuple):
     path: Path
     model: str
     users: str  # that it was trained on: "1-5000"
-    sketches: Sketches | None = None  # of these; None in files that were made before
-    learners: frozenset[str] | None = None
-    """Digests of these (`learner_digest`) in files that were made before; None in those that know
-    ids alone, and in those with sketches."""
+    sketches: Sketches | None = None  # of these; None in files that know ids alone
 
     def __str__(self) -> str:
         """As set-ups and remarks name it."""
         return f"{self.path.name} ({file_digest(self.path)[:16]}), trained on users {self.users}"
 
     def has_seen(self, log: ReviewLog) -> bool:
-        """Whether it was trained on this person; of the oldest files, on a user of this number."""
-        if self.sketches is not None:
-            return self.sketches.recognise(log)
-        if self.learners is not None:
-            return learner_digest(log) in self.learners
-        return self._names(log.user)
+        """Whether it was trained on this person; of a file without sketches, on this number."""
+        if self.sketches is None:
+            return self._names(log.user)
+        return self.sketches.recognise(log)
 
     def describe_seen(self, log: ReviewLog) -> str:
         """Say that it was trained on the person of these reviews, which it `has_seen`."""
@@ -283,10 +274,8 @@ class Pretrained(NamedTuple):
 
     @property
     def doubt(self) -> str:
-        """What belongs behind the users of a file that was made before files had sketches."""
-        if self.sketches is not None:
-            return ""
-        return f" ({_NUMBERS_ALONE if self.learners is None else _FIRST_REVIEWS_ALONE})"
+        """What belongs behind the users of a file that does not know them by their reviews."""
+        return f" ({_NUMBERS_ALONE})" if self.sketches is None else ""
 
     def _names(self, user: int | None) -> bool:
         from srs_eval.data.datasets import id_spans
@@ -369,7 +358,6 @@ def _about_as_of(path: Path, changed_ns: int, size: int) -> Pretrained | None:
         with safe_open(path, "numpy") as file:
             said = json.loads((file.metadata() or {})[_KEY])
             sketches = Sketches.of(said["sketches"]) if "sketches" in said else None
-            learners = frozenset(said["learners"]) if "learners" in said else None
-            return Pretrained(path, said["model"], said["users"], sketches, learners)
+            return Pretrained(path, said["model"], said["users"], sketches)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError):
         return None  # of something else; who wants its weights will say what is wrong

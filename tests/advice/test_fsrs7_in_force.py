@@ -331,7 +331,7 @@ def test_costs_say_which_presets_run_fsrs7(with_cards: ReviewLog) -> None:
         (0, False, "(unchanged: ", ""),
         (0, True, "(with SM-2: ", ""),
         (1, False, "(unchanged, partly by FSRS-7: ", "“Unchanged” is FSRS-7's figure for 1 of"),
-        (2, False, "(unchanged, by FSRS-7: ", "“Unchanged” is FSRS-7's figure, the others are"),
+        (2, False, "(unchanged, by FSRS-7: ", "“Unchanged” is FSRS-7's figure; the other"),
         (2, True, "(with SM-2: ", "FSRS-6's figures. Once FSRS is on, your Anki runs FSRS-7."),
     ],
 )

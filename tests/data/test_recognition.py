@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from srs_eval.anki_import import load_log
-from srs_eval.data.recognition import Sketches, learner_digest, review_hashes, sketch_of
+from srs_eval.data.recognition import Sketches, review_hashes, sketch_of
 from srs_eval.data.reviews import (
     LEARNING,
     MANUAL,
@@ -223,31 +223,3 @@ def test_many_sketches_are_held_against_one_log_at_once() -> None:
 def test_a_damaged_sketch_is_a_value_error(text: object) -> None:
     with pytest.raises((ValueError, TypeError)):
         Sketches.of([text])  # type: ignore[list-item]
-
-
-# The digest of weights that were made before
-
-
-def _digest_of(rows: Rows, user: int = 1) -> str:
-    return learner_digest(ReviewLog(ImportSummary("", "", 0), rows=rows, user=user))
-
-
-def test_learner_digest_ignores_ids_and_what_comes_later() -> None:
-    rows = select_rows(learner(3, 1_800)).rows
-    digest = _digest_of(rows)
-    assert learner_digest(learner(3, 1_800)) == digest, "of the collection"
-    renumbered = replace(rows, card_id=rows.card_id.max() + 1 - rows.card_id)
-    assert _digest_of(renumbered, user=99) == digest
-    assert len(rows) > 1_000
-    earlier = {name: column[:1_000] for name, column in vars(rows).items() if column is not None}
-    assert _digest_of(replace(rows, **earlier)) == digest
-
-
-def test_learner_digest_changes_with_one_review() -> None:
-    rows = select_rows(learner(3, 1_800)).rows
-    digests = {_digest_of(rows), _digest_of(select_rows(learner(4, 1_800)).rows)}
-    for name in ("rating", "elapsed_days", "elapsed_seconds", "card_id"):
-        column = getattr(rows, name).copy()
-        column[500] += 1
-        digests.add(_digest_of(replace(rows, **{name: column})))
-    assert len(digests) == 6

@@ -212,7 +212,7 @@ def test_repeated_header_is_left_out_and_mentioned(layout: str, end: str, tmp_pa
     assert same_reviews(log, once)
     assert log.import_summary.entries_read == once.import_summary.entries_read
     assert set(log.import_summary.notes) - set(once.import_summary.notes) == {
-        "2 lines repeat the header, as in files put together; they were left out."
+        "2 lines repeat the header, as when files are joined, and were skipped."
     }
 
 

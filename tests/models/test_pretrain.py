@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save
 
 from srs_eval.benchmark.plan import survey
 from srs_eval.data.datasets import open_dataset, write_user
-from srs_eval.data.recognition import Sketches, learner_digest
+from srs_eval.data.recognition import Sketches
 from srs_eval.data.reviews import LEARNING, REVIEW, DayGrid, Entries, IntArray, ReviewLog
 from tests.cli.program import main_here, program, read_results
 from tests.test_docs import GUIDE, python_blocks
@@ -255,25 +255,6 @@ def test_a_collection_with_reset_cards_is_recognised_in_run(mean: Path, tmp_path
     done = main_here("run", str(collection), *words, "--jobs", "0")
     printed = " ".join((done.stdout + done.stderr).split())
     assert "first.safetensors was trained on this person, under another number" in printed
-
-
-def test_weights_that_know_first_reviews_alone_go_by_these_and_say_so(
-    mean: Path, exports: tuple[Path, Path], tmp_path: Path
-) -> None:
-    """As files were before they had sketches."""
-    earlier, later = exports
-    weights, out = tmp_path / "old.safetensors", tmp_path / "out"
-    digests = [learner_digest(open_dataset(earlier).load(user)) for user in (1, 2, 3)]
-    metadata = {"model": "MEAN", "users": "1-3", "version": "1.0.0", "learners": digests}
-    weights.write_bytes(save({"mean": np.array([0.5])}, {"srs-eval": json.dumps(metadata)}))
-    done = batch(mean, earlier, "MEAN,AVG", weights, tmp_path / "same")
-    doubt = "the file knows people by their first 1,000 reviews, and does not recognise later"
-    assert f"skipped: 3 x old.safetensors was trained on users 1-3 ({doubt}" in done.stderr
-    done = batch(mean, later, "MEAN", weights, out)
-    assert done.returncode == 0, done.stderr
-    assert users_of(out, "MEAN") == [1, 2, 3, 4]
-    timing = (out / "timing" / "MEAN.jsonl").read_text("utf-8").splitlines()
-    assert doubt in json.loads(timing[0])["notes"][0]
 
 
 def test_weights_that_know_numbers_alone_go_by_these_and_say_so(

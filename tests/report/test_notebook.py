@@ -185,8 +185,8 @@ def test_a_model_file_may_be_named_by_a_text(tmp_path: Path) -> None:
     [
         ({"models": [3]}, "The models are names or Model objects; 3 is neither."),
         ({"models": 3}, "The models are names or Model objects; 3 is neither."),
-        ({"protocol": "secs"}, "protocol is a srs_eval.Protocol, not 'secs'."),
-        ({"context": {"user": 1}}, "context is a srs_eval.Context, not {'user': 1}."),
+        ({"protocol": "secs"}, "protocol is an srs_eval.Protocol, not 'secs'."),
+        ({"context": {"user": 1}}, "context is an srs_eval.Context, not {'user': 1}."),
         ({"reference": 3}, "reference is the name of a configuration, not 3."),
         ({"features": 3}, "features is the path of a file, not 3."),
         ({"predictions": 3}, "predictions is the path of a file, not 3."),
@@ -221,7 +221,7 @@ LISTS = "parameters is a dictionary of lists of numbers by name, such as {'mine'
         ({"parameters": {3: [0.5]}}, f"{LISTS}, not {{3: [0.5]}}."),
         ({"parameters": {"mine": [0.5]}}, "FSRS does not run these 1 FSRS parameter"),
         ({"predictions": 3}, "predictions is the path of a file, not 3."),
-        ({"context": 3}, "context is a srs_eval.Context, not 3."),
+        ({"context": 3}, "context is an srs_eval.Context, not 3."),
         ({"equivalence": "0"}, "equivalence is a number of 0 or more, not '0'."),
         ({"equivalence": -1.0}, "equivalence is a number of 0 or more, not -1.0."),
         ({"equivalence": float("nan")}, "equivalence is a number of 0 or more, not nan."),
@@ -246,10 +246,10 @@ def test_another_log_is_refused_at_once(function: Callable[..., object], value: 
     ("options", "says"),
     [
         ({"preset": 3}, "preset is the name or the number of a preset as text, not 3."),
-        ({"question": 3}, "question is a srs_eval.advice.workload.estimate.Question, not 3."),
+        ({"question": 3}, "question is an srs_eval.advice.workload.estimate.Question, not 3."),
         ({"parameters": 3}, "parameters is a list of numbers, not 3."),
         ({"parameters": ["a"]}, "parameters is a list of numbers, not ['a']."),
-        ({"context": 3}, "context is a srs_eval.Context, not 3."),
+        ({"context": 3}, "context is an srs_eval.Context, not 3."),
     ],
 )
 def test_workload_with_something_else_says_what_it_takes(

@@ -219,7 +219,7 @@ def _whose_figures(found: Workload) -> str:
     if found.is_off:
         return "FSRS-6's figures. Once FSRS is on, your Anki runs FSRS-7."
     some = "" if count == presets else f" for {count} of {presets} presets"
-    return f"“Unchanged” is FSRS-7's figure{some}, the others are FSRS-6's."
+    return f"“Unchanged” is FSRS-7's figure{some}; the other figures are FSRS-6's."
 
 
 # As tables

@@ -211,12 +211,12 @@ def workload(
     if preset is not None:
         check_type("preset", "the name or the number of a preset as text", preset, str)
     if question is not None:
-        words = "a srs_eval.advice.workload.estimate.Question"
+        words = "an srs_eval.advice.workload.estimate.Question"
         check_type("question", words, question, Question)
     if parameters is not None:
         check_numbers("parameters", "a list of numbers", parameters)
     if context is not None:
-        check_type("context", "a srs_eval.Context", context, Context)
+        check_type("context", "an srs_eval.Context", context, Context)
     return _estimates(log, preset, question or Question(), parameters, context)
 
 

@@ -104,7 +104,11 @@ def _without_repeated_headers(content: bytes) -> tuple[bytes, int]:
 
     With how many these are.
     """
-    header, _, rows = content.partition(b"\n")
+    end = content.find(b"\n")
+    header = content[:end]
+    if end < 0 or content.count(header.rstrip()) < 2:
+        return content, 0
+    rows = content[end + 1 :]
     repeated = rb"^(?:%s)?%s[ \t]*(?=\r?$)" % (_MARK, re.escape(header.rstrip()))
     rows, count = re.subn(repeated, b"", rows, flags=re.MULTILINE)
     return header + b"\n" + rows, count
@@ -115,8 +119,8 @@ def _headers_in_words(count: int) -> tuple[str, ...]:
     if not count:
         return ()
     if count == 1:
-        return ("1 line repeats the header, as in files put together; it was left out.",)
-    return (f"{count:,} lines repeat the header, as in files put together; they were left out.",)
+        return ("1 line repeats the header, as when files are joined, and was skipped.",)
+    return (f"{count:,} lines repeat the header, as when files are joined, and were skipped.",)
 
 
 def _header_of(start: bytes, name: str) -> tuple[list[str], str] | None:
