@@ -133,8 +133,8 @@ class OpenScreen(AppScreen, actions="open"):
     def on_mount(self) -> None:
         self._list()
         self.query_one("#choices").focus()
-        self.call_after_refresh(self._look_around)
         self.call_after_refresh(self.app.first_screen_is_there)  # type: ignore[attr-defined]
+        self.call_after_refresh(self._look_around)
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         self._list()
