@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import shared_or_skip
-from tests.helpers.golden import BUNDLED
-
-USERS = [102, 108, 110, 111]
+from tests.helpers.golden import BUNDLED, BUNDLED_USERS
 
 
 def files(*parts: str) -> list[Path]:
@@ -33,7 +31,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 def test_bundled_learners_are_the_shared_ones() -> None:
     paths = files("dataset")
-    assert len(paths) == 3 * len(USERS)
+    assert len(paths) == 3 * len(BUNDLED_USERS)
     for path in paths:
         assert read_parquet(BUNDLED / path) == read_parquet(shared_or_skip("golden", str(path)))
 
@@ -54,5 +52,5 @@ def test_bundled_figures_are_those_of_the_reference(
     for path in paths:
         bundled = read(BUNDLED / path)
         shared = read(shared_or_skip("golden", str(path)))
-        assert repr(bundled) == repr([row for row in shared if row[key] in USERS]), path
-        assert {row[key] for row in bundled} == set(USERS), path
+        assert repr(bundled) == repr([row for row in shared if row[key] in BUNDLED_USERS]), path
+        assert {row[key] for row in bundled} == set(BUNDLED_USERS), path

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from srs_eval import metrics
 from srs_eval.data.trials import rmse_bin_ids
 from srs_eval.stats.intervals import _wilson_interval, calibration_graph
-from tests.helpers.golden import golden_file, golden_folder, golden_lines
+from tests.helpers.golden import golden_file, golden_folder, golden_lines, is_bundled
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -646,5 +646,5 @@ def test_golden_to_six_decimals(configuration: str, predict: Any) -> None:
                 assert any(close(value, found.ici, 1e-12) for value in either), line["user"]
             else:
                 assert close(figures[key], expected, 1e-6), (key, line["user"])
-    if configuration == "AVG":
-        assert without_line < len(lines)
+    cannot_tell = {"90%", "RMSE-BINS-EXPLOIT"} if is_bundled() else {"90%"}
+    assert without_line < len(lines) or configuration in cannot_tell

@@ -27,7 +27,7 @@ from srs_eval.data.reviews import MISSING
 from srs_eval.report.inspection import inspect_log
 from srs_eval.report.notebook import Results
 from tests.cli.program import main_here
-from tests.helpers.golden import golden_folder
+from tests.helpers.golden import golden_folder, golden_users
 from tools.simulated import simulate_learner, write_dataset
 
 COLUMNS = ("card_id", "day_offset", "rating", "state", "duration", "elapsed_days")
@@ -54,7 +54,7 @@ def made(tmp_path: Path) -> Path:
 def test_golden_users() -> None:
     folder = golden_folder() / "dataset"
     dataset = open_dataset(folder)
-    assert {102, 108, 110, 111} <= set(dataset.users)
+    assert dataset.users == golden_users()
     for user in dataset.users:
         log = dataset.load(user)
         table = pq.read_table(folder / "revlogs" / f"user_id={user}" / "data.parquet")

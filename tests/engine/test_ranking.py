@@ -39,7 +39,7 @@ from srs_eval.metrics import summary
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.report import formats as words
 from srs_eval.tui.widgets.ranking import RankingTable
-from tests.helpers.golden import golden_log
+from tests.helpers.golden import golden_log, golden_users
 from tests.tui.app_world import (
     MODELS,
     WatchedApp,
@@ -473,7 +473,7 @@ def test_users_evaluated_on_other_reviews_are_not_compared() -> None:
 def test_one_user_has_the_same_groups_as_a_run() -> None:
     names = "SM2,SM2-short,Memrise,AVG,AVG-known_decks,MOVING-AVG,90%,RMSE-BINS-EXPLOIT"
     apart = []
-    for user in (102, 111):
+    for user in sorted({101, 102, 111} & set(golden_users())):
         found = srs_eval.evaluate(golden_log(user), names, jobs=0, use_cache=False)
         sizes = [
             (each, rows_of(each), {user: found[each.name].size})

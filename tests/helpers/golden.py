@@ -17,12 +17,26 @@ from srs_eval.data.reviews import ReviewLog
 from tests.conftest import REPOSITORY, SHARED, shared_or_skip
 
 BUNDLED = REPOSITORY / "tests" / "golden"
+BUNDLED_USERS = [102, 108, 110, 111]
+SHARED_USERS = [*range(101, 113)]
+TOO_FEW_REVIEWS = 109
+"""The user whom srs-benchmark has no line for."""
 
 
 def golden_folder() -> Path:
     """Return the folder of the golden data: the shared one, else the bundled subset."""
     shared = SHARED / "golden"
     return shared if shared.exists() else BUNDLED
+
+
+def is_bundled() -> bool:
+    """Return whether the subset stands in for the shared data."""
+    return golden_folder() == BUNDLED
+
+
+def golden_users() -> list[int]:
+    """Return the users that the golden data must have."""
+    return BUNDLED_USERS if is_bundled() else SHARED_USERS
 
 
 def golden_file(*parts: str) -> Path:
@@ -34,8 +48,10 @@ def golden_file(*parts: str) -> Path:
 
 
 def golden_dataset() -> Dataset:
-    """Open the golden learners."""
-    return open_dataset(golden_folder() / "dataset")
+    """Open the golden learners, of whom none may be missing."""
+    dataset = open_dataset(golden_folder() / "dataset")
+    assert dataset.users == golden_users()
+    return dataset
 
 
 def golden_log(user: int) -> ReviewLog:
@@ -48,6 +64,8 @@ def golden_log(user: int) -> ReviewLog:
 
 
 def golden_lines(name: str) -> dict[int, dict[str, Any]]:
-    """Read what srs-benchmark prints for configuration `name`: a line for each user."""
+    """Read what srs-benchmark prints for configuration `name`: a line for each usable user."""
     text = golden_file("expected", f"{name}.jsonl").read_text(encoding="utf-8")
-    return {line["user"]: line for line in map(json.loads, text.splitlines())}
+    lines = {line["user"]: line for line in map(json.loads, text.splitlines())}
+    assert sorted(lines) == [user for user in golden_users() if user != TOO_FEW_REVIEWS]
+    return lines
